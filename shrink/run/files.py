@@ -1,0 +1,138 @@
+"""The only module that opens files for writing: whole files or none, whatever kills the process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import RecipeError, ResourceError
+
+TEMPORARY_PREFIX = ".shrink-tmp-"
+_CHUNK_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; on success it is synced and renamed over it.
+
+    Args:
+        target: the file or folder to (re)place. Its parent is created.
+
+    Raises:
+        ResourceError: the disk is full or a size limit is reached.
+        RecipeError: the place cannot be written to.
+    """
+    with _typed_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=target.parent))
+    try:
+        with _typed_errors(target):
+            temporary = folder / target.name
+            yield temporary
+            sync(temporary)
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            temporary.replace(target)
+            _sync_folder(target.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write `content` to `target`, atomically."""
+    with replacing(target) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(target: Path, content: str) -> None:
+    """Write `content` to `target` as UTF-8, atomically."""
+    write_bytes(target, content.encode())
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as strict JSON (a NaN is an error), atomically."""
+    write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file or a folder, atomically."""
+    with replacing(target) as temporary:
+        if source.is_dir():
+            shutil.copytree(source, temporary)
+        else:
+            shutil.copyfile(source, temporary)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or every file of a folder, to the disk."""
+    files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporaries that a killed run left in `folder` itself."""
+    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, or of a folder's relative names and contents, in hex."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{file.relative_to(path)}\0{sha256(file)}\n".encode())
+        return digest.hexdigest()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def size_bytes(path: Path) -> int:
+    """Return the size in bytes of a file, or the sum over a folder's files."""
+    if path.is_dir():
+        return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    return path.stat().st_size
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:  # some file systems refuse to sync a folder; the rename still stands
+        pass
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _typed_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ResourceError(
+                f"cannot write: {error.strerror}",
+                subject=target,
+                hint="free some space, or choose another place with --output or SHRINK_CACHE_DIR",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
+            raise RecipeError(
+                f"cannot write here: {error.strerror}",
+                subject=target,
+                hint="choose a folder that you may write to with --output",
+            ) from error
+        raise
