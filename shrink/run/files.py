@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import RecipeError, ResourceError
+from shrink.errors import ResourceError
 
 TEMPORARY_PREFIX = ".shrink-tmp-"
 _CHUNK_BYTES = 1 << 20
@@ -27,8 +27,7 @@ def replacing(target: Path) -> Iterator[Path]:
         target: the file or folder to (re)place. Its parent is created.
 
     Raises:
-        ResourceError: the disk is full or a size limit is reached.
-        RecipeError: the place cannot be written to.
+        ResourceError: the disk is full, a size limit is reached, or the place is not writable.
     """
     with _typed_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +129,7 @@ def _typed_errors(target: Path) -> Iterator[None]:
                 hint="free some space, or choose another place with --output or SHRINK_CACHE_DIR",
             ) from error
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-            raise RecipeError(
+            raise ResourceError(
                 f"cannot write here: {error.strerror}",
                 subject=target,
                 hint="choose a folder that you may write to with --output",
