@@ -1,0 +1,1 @@
+"""Reference Keras architectures, one file each."""
