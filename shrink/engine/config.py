@@ -1,0 +1,65 @@
+"""The `training` section of a recipe: how every training stage trains."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from shrink.recipe.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
+
+OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "adamax", "lion"]
+
+
+class OptimizerConfig(Config):
+    """The optimizer and its learning rate schedule, which steps once per update."""
+
+    name: OptimizerName = "adam"
+    """A tf-keras optimizer."""
+    learning_rate: Positive = 1e-3
+    """Learning rate at the start of the schedule, after the warm-up."""
+    schedule: Literal["constant", "cosine", "exponential", "step"] = "constant"
+    """cosine falls to 0 over the stage, exponential to 1 %, step by 10 at 50 % and 75 %."""
+    warmup: Fraction = 0.0
+    """Fraction of the updates over which the learning rate rises linearly from 0."""
+    momentum: Fraction | None = None
+    """sgd, rmsprop."""
+    nesterov: bool | None = None
+    """sgd."""
+    beta_1: Fraction | None = None
+    """adam, adamw, nadam, adamax, lion."""
+    beta_2: Fraction | None = None
+    """adam, adamw, nadam, adamax, lion."""
+    epsilon: Positive | None = None
+    """adam, adamw, nadam, adamax, rmsprop, adagrad."""
+    weight_decay: float | None = Field(default=None, ge=0)
+    """Decoupled weight decay per update, times the learning rate (Loshchilov & Hutter 2019)."""
+    clipnorm: Positive | None = None
+    """Each gradient's L2 norm is clipped to this."""
+    global_clipnorm: Positive | None = None
+    """The L2 norm of all gradients together is clipped to this."""
+    clipvalue: Positive | None = None
+    """Each gradient's elements are clipped to plus and minus this."""
+
+
+class TrainingConfig(Config):
+    """How every training stage trains: batch, devices, precision, optimizer, seed."""
+
+    global_batch_size: Count = 64
+    """Examples per optimizer update, whatever the hardware."""
+    replicas: Literal["auto"] | Count = "auto"
+    """Model replicas: auto is the number of GPUs, 1 without one; more than that: logical devices."""
+    micro_batch_size: Literal["auto"] | Count = "auto"
+    """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
+    memory_limit: Bytes | None = None
+    """Memory per device (on a CPU: of all replicas together)."""
+    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    """Compute dtype; weights stay float32."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """The optimizer of every stage; a stage's own `training:` overrides it."""
+    batch_norm: Literal["per_micro_batch", "frozen"] = "per_micro_batch"
+    """Batch normalisation statistics: of each micro-batch, or the stored ones, unchanged."""
+    restore_best: bool = False
+    """True: keep the weights of the epoch that was best on the validation split."""
+    seed: NonNegative = 0
+    """Decides splits, shuffling, initial weights and dropout."""

@@ -1,0 +1,78 @@
+"""The field types that recipes are made of: strict numbers, byte sizes with units, fractions."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+UNIT_BYTES = {
+    "B": 1,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+    "TiB": 1024**4,
+}
+_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
+
+
+def parse_bytes(value: Any) -> int:
+    """Return a number of bytes from an integer or from text such as `2GB` or `64KiB`.
+
+    Raises:
+        ValueError: not a whole, positive number of bytes, or a unit that does not exist.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    elif isinstance(value, str) and (match := _BYTES.fullmatch(value.strip())):
+        number, unit = match.groups()
+        if unit not in UNIT_BYTES:
+            near = {known.lower(): known for known in UNIT_BYTES}.get(unit.lower())
+            hint = f" (did you mean {number}{near}?)" if near else ""
+            raise ValueError(f"unknown unit {unit!r}; use one of {', '.join(UNIT_BYTES)}{hint}")
+        size = round(float(number) * UNIT_BYTES[unit])
+    else:
+        raise ValueError("a size is a whole number of bytes or a number with a unit, such as 64KB")
+    if size <= 0:
+        raise ValueError("a size must be above 0")
+    return size
+
+
+Bytes = Annotated[
+    int,
+    BeforeValidator(parse_bytes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\d+(\.\d+)? ?(B|[KMGT]i?B)$"},
+            ]
+        }
+    ),
+]
+"""A size in bytes; written with a unit. KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024."""
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+OpenFraction = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class Config(BaseModel):
+    """A section of a recipe: immutable, strict, and closed to keys that it does not know."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )

@@ -1,0 +1,40 @@
+"""The contract of a stage: a light configuration here, a heavy `run` beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from shrink.recipe.fields import Config
+
+Form = Literal["keras", "tflite"]
+StageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class StageConfig(Config):
+    """What a recipe says of one stage; every stage's own configuration derives from it.
+
+    The heavy half is `shrink.stages.<kind>.run.run(config, context) -> StageResult`, imported
+    in the worker only.
+    """
+
+    kind: ClassVar[str]
+    """The stage's key in a recipe and the folder of its code."""
+    summary: ClassVar[str]
+    """One line for help texts."""
+    accepts: ClassVar[tuple[Form, ...]] = ("keras",)
+    """The forms of model that the stage can start from."""
+    produces: ClassVar[Form] = "keras"
+    """The form of its artifact."""
+    trains: ClassVar[bool] = False
+    """Whether it may train, and so has a training peak to report."""
+    claims: ClassVar[tuple[str, ...]] = ()
+    """What it establishes and every later stage must keep, such as `sparsity`."""
+
+    name: StageName | None = None
+    """Name of the stage; by default its kind, numbered where it repeats."""
+    from_: StageName | None = Field(default=None, alias="from")
+    """The earlier stage to start from; by default the one before."""
+    training: dict[str, Any] | None = None
+    """Overrides of the recipe's `training` section for this stage alone."""

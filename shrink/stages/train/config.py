@@ -1,0 +1,19 @@
+"""Configuration of the `train` stage."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from shrink.recipe.fields import Count
+from shrink.stages.base import StageConfig
+
+
+class TrainConfig(StageConfig):
+    """Train the model on the training split; on a model file, continue from its weights."""
+
+    kind: ClassVar[str] = "train"
+    summary: ClassVar[str] = "train a model, or continue from its weights"
+    trains: ClassVar[bool] = True
+
+    epochs: Count = 10
+    """Passes over the training split."""
