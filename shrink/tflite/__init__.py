@@ -1,0 +1,1 @@
+"""From a Keras model to a .tflite artifact, and what can be read from one."""

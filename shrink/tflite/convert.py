@@ -1,0 +1,188 @@
+"""Convert a Keras model or a SavedModel folder to TFLite with a batch of 1 and static shapes."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.errors import ModelError, StageError
+from shrink.tflite import converter_errors
+from shrink.tflite.rewrite import with_global_pools_as_means
+from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
+
+Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
+Sample = Sequence[np.ndarray[Any, Any]]
+
+_IO_TYPES = {
+    "static_int8": {"float32": tf.float32, "int8": tf.int8, "uint8": tf.uint8},
+    "static_int16": {"float32": tf.float32, "int16": tf.int16},
+}
+_OPERATOR_SETS = {
+    "static_int8": tf.lite.OpsSet.TFLITE_BUILTINS_INT8,
+    "static_int16": (tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8),
+}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model.
+
+    Attributes:
+        content: the flatbuffer, as it is stored in a .tflite file.
+        notes: what was rewritten on the way, one sentence each.
+    """
+
+    content: bytes
+    notes: tuple[str, ...]
+
+
+def to_float32(model: Any) -> bytes:
+    """Convert without quantization; `convert` tells the arguments and errors."""
+    return convert(model, "float32").content
+
+
+def to_float16(model: Any) -> bytes:
+    """Convert with weights stored as float16; `convert` tells the arguments and errors."""
+    return convert(model, "float16").content
+
+
+def to_dynamic_int8(model: Any) -> bytes:
+    """Convert with int8 weights and activations quantized while running; see `convert`."""
+    return convert(model, "dynamic_int8").content
+
+
+def to_static_int8(
+    model: Any, calibration: Iterable[Sample], input_type: str, output_type: str
+) -> bytes:
+    """Convert with int8 weights (per channel) and activations (per tensor); see `convert`."""
+    return convert(model, "static_int8", calibration, input_type, output_type).content
+
+
+def to_static_int16(
+    model: Any, calibration: Iterable[Sample], input_type: str, output_type: str
+) -> bytes:
+    """Convert with int8 weights (per channel) and int16 activations; see `convert`."""
+    return convert(model, "static_int16", calibration, input_type, output_type).content
+
+
+def convert(
+    model: Any,
+    precision: Precision,
+    calibration: Iterable[Sample] = (),
+    input_type: str = "float32",
+    output_type: str = "float32",
+) -> Conversion:
+    """Convert a model to TFLite, with a batch of 1 and static shapes.
+
+    Args:
+        model: a tf_keras model with any number of inputs and outputs, or the path of a SavedModel
+            folder. The artifact has one signature, "serving_default", whose input names are the
+            Keras inputs' names and whose outputs are output_0, output_1, ... in the model's order.
+        precision: what weights and activations become. The static ones need `calibration`.
+        calibration: representative examples, each a list of float32 arrays with a batch of 1, one
+            per model input in the order of `model.inputs` (SavedModel: in the order of the names).
+        input_type: "float32", "int8", "uint8", or with static_int16 "int16".
+        output_type: likewise.
+
+    Raises:
+        ModelError: the SavedModel cannot be loaded, or an input has sides of unknown length.
+        StageError: the converter refused the model, or the calibration examples do not match it.
+    """
+    notes: tuple[str, ...] = ()
+    if isinstance(model, str | Path):
+        serving = serve_saved_model(Path(model))
+    else:
+        model, pools = with_global_pools_as_means(model)
+        notes = tuple(f"{name}: average over the whole input written as a mean" for name in pools)
+        serving = serve_keras(model)
+    _refuse_unknown_sides(serving)
+    with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
+        tf.saved_model.save(serving.module, folder, signatures=serving.function)
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        _configure(converter, precision, input_type, output_type)
+        if precision in _OPERATOR_SETS:
+            # Some conversions read the examples twice, which an iterator does not survive.
+            repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
+            converter.representative_dataset = lambda: _feeds(serving, repeatable)
+        return Conversion(_run(converter, precision), notes)
+
+
+def _configure(converter: Any, precision: str, input_type: str, output_type: str) -> None:
+    if precision != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if precision in _OPERATOR_SETS:
+        converter.target_spec.supported_ops = [_OPERATOR_SETS[precision]]
+        converter.inference_input_type = _io_type(precision, input_type)
+        converter.inference_output_type = _io_type(precision, output_type)
+
+
+def _io_type(precision: str, name: str) -> Any:
+    legal = _IO_TYPES[precision]
+    if name not in legal:
+        raise StageError(
+            f"a {precision} artifact cannot have {name} inputs or outputs",
+            hint=f"set input_type and output_type to one of {', '.join(legal)}",
+        )
+    return legal[name]
+
+
+def _feeds(serving: Serving, calibration: Iterable[Sample]) -> Iterator[dict[str, Any]]:
+    count = 0
+    for count, sample in enumerate(calibration, 1):
+        yield _feed(serving, sample, count)
+    if not count:
+        raise StageError(
+            "there are no calibration examples",
+            hint="raise quantize.calibration_samples, or use scheme dynamic_wi8_afp32",
+        )
+
+
+def _feed(serving: Serving, sample: Sample, number: int) -> dict[str, Any]:
+    if len(sample) != len(serving.inputs):
+        raise StageError(
+            f"calibration example {number} has {len(sample)} arrays for "
+            f"{len(serving.inputs)} model inputs",
+        )
+    feed = {}
+    for spec, array in zip(serving.inputs, sample, strict=True):
+        if tuple(array.shape) != tuple(spec.shape) or not np.isfinite(array).all():
+            raise StageError(
+                f"calibration example {number} does not suit: finite values of shape "
+                f"{tuple(spec.shape)} are needed, and its shape is {tuple(array.shape)}",
+                subject=spec.name,
+                hint="shrink data check",
+            )
+        feed[spec.name] = array.astype(spec.dtype.as_numpy_dtype)
+    return feed
+
+
+def _refuse_unknown_sides(serving: Serving) -> None:
+    for spec in serving.inputs:
+        if not spec.shape.is_fully_defined():
+            raise ModelError(
+                f"the input has the shape {tuple(spec.shape)}: an artifact needs every side fixed",
+                subject=spec.name,
+                hint="build the model with a fixed input shape",
+            )
+
+
+def _run(converter: Any, precision: str) -> bytes:
+    with warnings.catch_warnings():
+        # The converter's calibration uses an interpreter that TensorFlow itself has deprecated.
+        warnings.filterwarnings("ignore", message=r"(?s).*tf\.lite\.Interpreter is deprecated")
+        try:
+            return bytes(converter.convert())
+        except StageError:
+            raise
+        except Exception as error:
+            # The converter raises its own type, RuntimeError, ValueError, KeyError and others.
+            raise converter_errors.explain(error, precision) from error

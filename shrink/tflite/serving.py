@@ -1,0 +1,96 @@
+"""One TensorFlow function with a batch of 1, static shapes and named inputs, for the converter."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.errors import ModelError
+
+SIGNATURE = "serving_default"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What the converter is given.
+
+    Attributes:
+        module: the object that owns the variables of `function`.
+        function: takes one dictionary of tensors, gives {"output_0": ..., ...}.
+        inputs: `tf.TensorSpec` of each input, in the model's order, with a batch of 1.
+    """
+
+    module: Any
+    function: Any
+    inputs: tuple[Any, ...]
+
+
+def serve_keras(model: keras.Model) -> Serving:
+    """Return the inference function of a Keras model; inputs in the order of `model.inputs`."""
+    names = _signature_names(list(model.input_names))
+    specs = tuple(
+        _spec(tensor.shape, tensor.dtype, name)
+        for name, tensor in zip(names, model.inputs, strict=True)
+    )
+    module = tf.Module()
+    module.parameters = model.variables
+
+    def serve(feed: dict[str, Any]) -> dict[str, Any]:
+        arrays = [feed[name] for name in names]
+        structure = tf.nest.pack_sequence_as(model.input, arrays)
+        outputs = tf.nest.flatten(model(structure, training=False))
+        return {f"output_{index}": output for index, output in enumerate(outputs)}
+
+    return Serving(module, _function(serve, specs), specs)
+
+
+def serve_saved_model(folder: Path) -> Serving:
+    """Return the serving signature of a SavedModel; inputs in the order of their names.
+
+    Raises:
+        ModelError: the folder is no SavedModel, or has no signature "serving_default".
+    """
+    try:
+        module = tf.saved_model.load(str(folder))
+    except Exception as error:
+        raise ModelError(
+            f"cannot be loaded as a SavedModel: {str(error).splitlines()[0]}", subject=folder
+        ) from error
+    if SIGNATURE not in module.signatures:
+        raise ModelError(
+            f"the SavedModel has no signature {SIGNATURE!r}",
+            subject=folder,
+            hint="save it with model.export(folder), or tf.saved_model.save(..., signatures=...)",
+        )
+    signature = module.signatures[SIGNATURE]
+    _, named = signature.structured_input_signature
+    specs = tuple(_spec(named[name].shape, named[name].dtype, name) for name in sorted(named))
+    outputs = sorted(signature.structured_outputs)
+
+    def serve(feed: dict[str, Any]) -> dict[str, Any]:
+        results = signature(**feed)
+        return {f"output_{index}": results[name] for index, name in enumerate(outputs)}
+
+    return Serving(module, _function(serve, specs), specs)
+
+
+def _function(serve: Any, specs: tuple[Any, ...]) -> Any:
+    # Without autograph, which leaves generated source files in the temporary folder.
+    signature = [{spec.name: spec for spec in specs}]
+    return tf.function(serve, input_signature=signature, autograph=False)
+
+
+def _spec(shape: Any, dtype: Any, name: str) -> Any:
+    if shape.rank is None:
+        raise ModelError("the input has no known shape", subject=name)
+    return tf.TensorSpec([1, *shape[1:]], dtype, name=name)
+
+
+def _signature_names(names: list[str]) -> list[str]:
+    plain = [re.sub(r"\W", "_", name) for name in names]
+    return plain if len(set(plain)) == len(plain) else [f"input_{i}" for i in range(len(names))]

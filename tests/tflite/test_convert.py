@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+from ai_edge_litert.interpreter import Interpreter
+
+from shrink.errors import ModelError, StageError
+from shrink.tflite import convert
+from tests.tflite.toys import batch, samples, small_cnn, two_by_two
+
+L = keras.layers
+
+
+def run(content: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    interpreter = Interpreter(model_content=content)
+    interpreter.allocate_tensors()
+    return interpreter.get_signature_runner()(**feeds)
+
+
+def dense_after(function: object) -> keras.Model:
+    inputs = L.Input((4,), name="x")
+    x = L.Lambda(function, name="odd")(L.Dense(4, name="before")(inputs))
+    return keras.Model(inputs, L.Dense(2, name="after")(x))
+
+
+def test_to_float32_gives_the_keras_outputs_by_name_when_inputs_are_reordered() -> None:
+    model = two_by_two()
+    wide, narrow = batch(model, 1)
+    outputs = run(convert.to_float32(model), {"zebra": wide, "ant": narrow})
+    classes, value = model([wide, narrow])
+    np.testing.assert_allclose(outputs["output_0"], classes, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["output_1"], value, rtol=1e-5, atol=1e-6)
+
+
+def test_to_float32_has_static_shapes_with_batch_1() -> None:
+    interpreter = Interpreter(model_content=convert.to_float32(small_cnn()))
+    for detail in interpreter.get_tensor_details():
+        assert (detail["shape_signature"] > 0).all()
+    assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 8, 8, 1]
+
+
+def test_to_float32_equals_the_model_when_given_its_saved_model(tmp_path: Path) -> None:
+    model = small_cnn()
+    tf.saved_model.save(model, str(tmp_path / "saved"))
+    (x,) = batch(model, 1)
+    outputs = run(convert.to_float32(tmp_path / "saved"), {"picture": x})
+    np.testing.assert_allclose(outputs["output_0"], model(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("scheme", [convert.to_float16, convert.to_dynamic_int8])
+def test_convert_shrinks_large_weights_without_calibration(scheme: object) -> None:
+    inputs = L.Input((64,))
+    model = keras.Model(inputs, L.Dense(128)(inputs))
+    assert len(scheme(model)) < 0.65 * len(convert.to_float32(model))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "dtype", "tolerance"),
+    [(convert.to_static_int8, "int8", 0.05), (convert.to_static_int16, "int16", 0.02)],
+)
+def test_static_schemes_stay_near_the_float_outputs(
+    scheme: object, dtype: str, tolerance: float
+) -> None:
+    model = two_by_two()
+    feed = dict(zip(("zebra", "ant"), batch(model, 1), strict=True))
+    content = scheme(model, samples(model, 50), "float32", "float32")  # type: ignore[operator]
+    classes, value = model([feed["zebra"], feed["ant"]])
+    outputs = run(content, feed)
+    reach = float(np.abs(classes).max())
+    np.testing.assert_allclose(outputs["output_0"], classes, atol=tolerance * reach)
+    np.testing.assert_allclose(outputs["output_1"], value, atol=tolerance * reach)
+    integer = Interpreter(
+        model_content=scheme(model, samples(model, 5), dtype, dtype)  # type: ignore[operator]
+    )
+    details = integer.get_input_details() + integer.get_output_details()
+    assert {np.dtype(detail["dtype"]).name for detail in details} == {dtype}
+
+
+def test_convert_notes_the_pool_that_became_a_mean() -> None:
+    conversion = convert.convert(small_cnn(), "float32")
+    assert [note.split(":")[0] for note in conversion.notes] == ["pool"]
+    interpreter = Interpreter(model_content=conversion.content)
+    names = {operator["op_name"] for operator in interpreter._get_ops_details()}
+    assert "MEAN" in names
+    assert "AVERAGE_POOL_2D" not in names
+
+
+def test_convert_names_operator_and_layer_when_tflite_lacks_it() -> None:
+    with pytest.raises(StageError, match="Betainc") as caught:
+        convert.to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
+    assert caught.value.subject == "odd"
+    assert caught.value.hint
+
+
+def test_to_static_int16_names_the_operator_without_16_bit_version() -> None:
+    model = dense_after(lambda x: tf.cumsum(x, axis=1))
+    with pytest.raises(StageError, match="CUMSUM"):
+        convert.to_static_int16(model, samples(model, 2), "float32", "float32")
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        ([], "no calibration examples"),
+        ([[np.zeros((1, 6), np.float32)]], "1 arrays for 2 model inputs"),
+        ([[np.zeros((1, 4), np.float32), np.zeros((1, 4), np.float32)]], "does not suit"),
+        ([[np.full((1, 6), np.nan, np.float32), np.zeros((1, 4), np.float32)]], "finite"),
+    ],
+)
+def test_to_static_int8_refuses_calibration(calibration: list, message: str) -> None:
+    with pytest.raises(StageError, match=message):
+        convert.to_static_int8(two_by_two(), calibration, "int8", "int8")
+
+
+def test_convert_refuses_io_type_that_the_precision_lacks() -> None:
+    model = small_cnn()
+    with pytest.raises(StageError, match="int16"):
+        convert.to_static_int8(model, samples(model, 1), "int16", "int8")
+
+
+def test_to_float32_refuses_sides_of_unknown_length() -> None:
+    inputs = L.Input((None, None, 1), name="picture")
+    model = keras.Model(inputs, L.GlobalAveragePooling2D()(inputs))
+    with pytest.raises(ModelError, match="every side fixed") as caught:
+        convert.to_float32(model)
+    assert caught.value.subject == "picture"
+
+
+def test_to_float32_refuses_a_folder_that_is_no_saved_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        convert.to_float32(tmp_path)
+
+
+def test_to_float32_leaves_no_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    convert.to_float32(small_cnn())
+    with pytest.raises(StageError):
+        convert.to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,40 @@
+"""Toy models and calibration data that the tests of TFLite and of measuring share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import tf_keras as keras
+
+L = keras.layers
+
+
+def small_cnn() -> keras.Model:
+    """Pictures (8, 8, 1) to 3 logits; 4·(9+1) + 4·3+3 = 55 parameters."""
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((8, 8, 1), name="picture")
+    x = L.Conv2D(4, 3, padding="same", activation="relu", name="conv")(inputs)
+    x = L.AveragePooling2D(8, name="pool")(x)
+    return keras.Model(inputs, L.Dense(3, name="logits")(L.Flatten()(x)))
+
+
+def two_by_two() -> keras.Model:
+    """Inputs named so that the converter reorders them, and outputs of 3 classes and 1 value."""
+    keras.utils.set_random_seed(0)
+    wide, narrow = L.Input((6,), name="zebra"), L.Input((4,), name="ant")
+    x = L.Concatenate()([L.Dense(5, activation="relu")(wide), narrow])
+    return keras.Model([wide, narrow], [L.Dense(3, name="classes")(x), L.Dense(1, name="value")(x)])
+
+
+def samples(model: keras.Model, count: int, seed: int = 0) -> Iterator[list[np.ndarray]]:
+    """Yield `count` random examples, each a list of float32 arrays with a batch of 1."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        yield [random.normal(size=(1, *t.shape[1:])).astype(np.float32) for t in model.inputs]
+
+
+def batch(model: keras.Model, count: int, seed: int = 1) -> list[np.ndarray]:
+    """Return `count` random examples, one float32 array per model input."""
+    columns = zip(*samples(model, count, seed), strict=True)
+    return [np.concatenate(column) for column in columns]
