@@ -23,14 +23,14 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Position:
-    """Where in a text file something stands; line and column count from 1."""
+    """Where in a text file something stands; line and column count from 1, 0 means nowhere."""
 
     file: str
     line: int
     column: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class ShrinkError(Exception):
@@ -89,9 +89,10 @@ class ShrinkError(Exception):
 
 
 class RecipeError(ShrinkError):
-    """The recipe or the flags are wrong."""
+    """The recipe or the flags are wrong; `others` are further problems of the same recipe."""
 
     exit_code = 2
+    others: tuple[RecipeError, ...] = ()
 
 
 class InputError(ShrinkError):

@@ -1,0 +1,203 @@
+"""From a recipe's text to a `Recipe`: `extends`, `--set`, validation with positions, paths."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from shrink.errors import Position, RecipeError
+from shrink.recipe import yaml
+from shrink.recipe.overrides import Override, apply_override
+from shrink.recipe.schema import Recipe
+from shrink.recipe.suggest import hint_for
+from shrink.recipe.validation import errors_of
+from shrink.report.config import parse_gates
+from shrink.stages import STAGES
+from shrink.stages.base import StageConfig
+
+Path_ = tuple[str | int, ...]
+_EXTENDS_DEPTH = 8
+
+
+@dataclass(frozen=True)
+class LoadedRecipe:
+    """A valid recipe and where each of its keys stands."""
+
+    recipe: Recipe
+    source: Path
+    positions: Mapping[Path_, Position]
+
+    def position(self, *path: str | int) -> Position:
+        """Return where a key stands, or the nearest section around it."""
+        return _nearest(self.positions, path, str(self.source))
+
+    def folder(self, *path: str | int) -> Path:
+        """Return the folder that a relative path under this key starts from."""
+        file = Path(self.position(*path).file)
+        return file.parent if file.is_absolute() and file.suffix else Path.cwd()
+
+
+@dataclass
+class _Raw:
+    value: dict[str, Any]
+    positions: dict[Path_, Position]
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """Read, merge and validate a recipe.
+
+    Args:
+        path: the recipe file.
+        overrides: `STAGE.KEY=VALUE` texts, as `--set` takes them.
+
+    Raises:
+        RecipeError: with file, line and column of each problem.
+    """
+    raw = _read(path.resolve(), depth=0)
+    for text in overrides:
+        apply_override(Override.parse(text), raw.value, raw.positions)
+    return _validated(raw, path)
+
+
+def recipe_from_mapping(value: dict[str, Any], name: str) -> LoadedRecipe:
+    """Validate a recipe that no file holds, such as that of a single verb.
+
+    Args:
+        value: the mapping that a recipe file would hold; without stages it only evaluates.
+        name: what stands for the file in messages.
+    """
+    return _validated(_Raw(copy.deepcopy(value), {}), Path(name), stages_needed=False)
+
+
+def _read(path: Path, depth: int) -> _Raw:
+    document = yaml.load(path)
+    if not isinstance(document.value, dict):
+        raise RecipeError("a recipe is a mapping of keys", position=document.position(()))
+    positions = {**document.positions, **document.key_positions}
+    raw = _Raw(dict(document.value), positions)
+    if "extends" not in raw.value:
+        return raw
+    where = _nearest(positions, ("extends",), str(path))
+    parent = raw.value.pop("extends")
+    if not isinstance(parent, str):
+        raise RecipeError("extends names one other recipe", position=where)
+    if depth >= _EXTENDS_DEPTH:
+        raise RecipeError("extends goes too deep; does a recipe extend itself?", position=where)
+    target = (path.parent / parent).resolve()
+    if not target.is_file():
+        raise RecipeError(f"extends: no such recipe: {target}", position=where)
+    return _merged(_read(target, depth + 1), raw)
+
+
+def _merged(base: _Raw, top: _Raw) -> _Raw:
+    """Lay `top` over `base`: mappings merge key by key, everything else is replaced whole."""
+    value, positions = dict(base.value), dict(base.positions)
+
+    def lay(target: dict[str, Any], source: dict[str, Any], path: Path_) -> None:
+        for key, item in source.items():
+            here = (*path, key)
+            if isinstance(item, dict) and isinstance(target.get(key), dict):
+                target[key] = dict(target[key])
+                lay(target[key], item, here)
+                continue
+            target[key] = item
+            for stale in [p for p in positions if p[: len(here)] == here]:
+                del positions[stale]
+            positions.update({p: w for p, w in top.positions.items() if p[: len(here)] == here})
+
+    lay(value, top.value, ())
+    return _Raw(value, positions)
+
+
+def _validated(raw: _Raw, source: Path, stages_needed: bool = True) -> LoadedRecipe:
+    problems: list[RecipeError] = []
+    value = dict(raw.value)
+
+    def locate(path: Path_) -> Position:
+        return _nearest(raw.positions, path, str(source))
+
+    listed = value.pop("stages", None)
+    stages = _stages(listed, locate, problems) if listed or stages_needed else ()
+    value["gates"] = _gates(value.get("gates"), locate, problems)
+    try:
+        recipe = Recipe.model_validate({**value, "stages": stages})
+    except ValidationError as error:
+        problems.extend(errors_of(error, Recipe, (), locate, extra_keys=("extends",)))
+    if problems:
+        raise _together(problems)
+    return LoadedRecipe(recipe, source, raw.positions)
+
+
+def _stages(value: Any, locate: Any, problems: list[RecipeError]) -> tuple[StageConfig, ...]:
+    if not isinstance(value, list) or not value:
+        problems.append(
+            RecipeError("stages is a list of at least one stage", position=locate(("stages",)))
+        )
+        return ()
+    built = []
+    for index, item in enumerate(value):
+        try:
+            built.append(_stage(item, ("stages", index), locate))
+        except RecipeError as problem:
+            problems.extend([problem, *problem.others])
+    return tuple(built)
+
+
+def _stage(item: Any, path: Path_, locate: Any) -> StageConfig:
+    if isinstance(item, str):
+        item = {item: {}}
+    if not isinstance(item, dict) or len(item) != 1:
+        raise RecipeError("a stage is one key with its settings", position=locate(path))
+    kind, settings = next(iter(item.items()))
+    where = (*path, kind)
+    if kind not in STAGES:
+        raise RecipeError(
+            f"unknown stage {kind!r}", position=locate(where), hint=hint_for(kind, STAGES)
+        )
+    if not isinstance(settings, dict | None):
+        raise RecipeError(f"{kind} takes a mapping of settings", position=locate(where))
+    try:
+        return STAGES[kind].model_validate(settings or {})
+    except ValidationError as error:
+        raise _together(errors_of(error, STAGES[kind], where, locate)) from error
+
+
+def _gates(value: Any, locate: Any, problems: list[RecipeError]) -> Any:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problems.append(
+            RecipeError("gates is a mapping of names to limits", position=locate(("gates",)))
+        )
+        return {}
+    built = {}
+    for name, limit in value.items():
+        try:
+            built.update(parse_gates({name: limit}))
+        except ValidationError as error:
+            path = ("gates", name)
+            problems.extend(
+                RecipeError(str(e["msg"]).removeprefix("Value error, "), position=locate(path))
+                for e in error.errors(include_url=False)
+            )
+        except ValueError as error:
+            problems.append(RecipeError(str(error), position=locate(("gates", name))))
+    return built
+
+
+def _together(problems: list[RecipeError]) -> RecipeError:
+    first, *others = problems
+    first.others = (*first.others, *others)
+    return first
+
+
+def _nearest(positions: Mapping[Path_, Position], path: Path_, file: str) -> Position:
+    for length in range(len(path), -1, -1):
+        if (found := positions.get(path[:length])) is not None:
+            return found
+    return Position(file, 0, 0)

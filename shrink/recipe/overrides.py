@@ -1,0 +1,112 @@
+"""`--set STAGE.KEY=VALUE`: one key of a recipe changed from the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from shrink.errors import Position, RecipeError
+from shrink.recipe.schema import Recipe
+from shrink.recipe.suggest import hint_for
+from shrink.recipe.yaml import parse_scalar
+
+SECTIONS = tuple(Recipe.model_fields)
+
+
+@dataclass(frozen=True)
+class Override:
+    """A parsed `--set`: the path of keys, the value, and the text it came from."""
+
+    path: tuple[str, ...]
+    value: Any
+    text: str
+
+    @property
+    def position(self) -> Position:
+        """Where an error in it stands: the flag itself."""
+        return Position(f"--set {self.text}", 0, 0)
+
+    @classmethod
+    def parse(cls, text: str) -> Override:
+        """Return the override that `STAGE.KEY=VALUE` means.
+
+        Raises:
+            RecipeError: it has no `=` or no key.
+        """
+        keys, separator, value = text.partition("=")
+        path = tuple(keys.strip().split("."))
+        if not separator or not all(path):
+            raise RecipeError(
+                "an override is KEY=VALUE",
+                position=Position(f"--set {text}", 0, 0),
+                hint="for example --set prune.sparsity=0.8 or --set training.seed=1",
+            )
+        try:
+            return cls(path, parse_scalar(value), text)
+        except RecipeError as error:
+            raise RecipeError(error.message, position=Position(f"--set {text}", 0, 0)) from error
+
+
+def stage_names(stages: Any) -> list[str]:
+    """Return the names of a raw recipe's stages: given, or the kind, numbered where it repeats."""
+    names: list[str] = []
+    for item in stages if isinstance(stages, list) else []:
+        kind, settings = next(iter(item.items())) if isinstance(item, dict) and item else (item, {})
+        given = settings.get("name") if isinstance(settings, dict) else None
+        names.append(str(given) if given else numbered(str(kind), names))
+    return names
+
+
+def numbered(kind: str, taken: list[str]) -> str:
+    """Return `kind`, or `kind-2`, `kind-3`, ... where the name is taken."""
+    if kind not in taken:
+        return kind
+    return next(name for n in range(2, len(taken) + 3) if (name := f"{kind}-{n}") not in taken)
+
+
+def apply_override(
+    override: Override, value: dict[str, Any], positions: dict[tuple[str | int, ...], Position]
+) -> None:
+    """Change one key of a raw recipe, in place.
+
+    Raises:
+        RecipeError: the first key names neither a section nor a stage.
+    """
+    section, *keys = override.path
+    folder: tuple[str | int, ...]
+    if section in SECTIONS and section != "stages":
+        target, folder = value, ()
+        keys = [section, *keys]
+    else:
+        target, folder = _stage_settings(override, value)
+    if not keys:
+        raise RecipeError("name a key of the stage", position=override.position)
+    for key in keys[:-1]:
+        inner = target.get(key)
+        target[key] = dict(inner) if isinstance(inner, dict) else {}
+        target = target[key]
+    target[keys[-1]] = override.value
+    path = (*folder, *keys)
+    for stale in [known for known in positions if known[: len(path)] == path]:
+        del positions[stale]
+    positions[path] = override.position
+
+
+def _stage_settings(
+    override: Override, value: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[str | int, ...]]:
+    names = stage_names(value.get("stages"))
+    name = override.path[0]
+    if name not in names:
+        raise RecipeError(
+            f"no section or stage is called {name!r}",
+            position=override.position,
+            hint=hint_for(name, [*SECTIONS, *names]),
+        )
+    index = names.index(name)
+    value["stages"] = list(value["stages"])
+    item = value["stages"][index]
+    kind = next(iter(item)) if isinstance(item, dict) else str(item)
+    settings = dict(item[kind] or {}) if isinstance(item, dict) else {}
+    value["stages"][index] = {kind: settings}
+    return settings, ("stages", index, kind)

@@ -1,0 +1,290 @@
+"""From a recipe to an ordered plan of steps, with every name resolved and every order checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from shrink.engine.config import TrainingConfig
+from shrink.errors import ModelError, Position, RecipeError
+from shrink.recipe.load import LoadedRecipe
+from shrink.recipe.overrides import SECTIONS, numbered
+from shrink.recipe.reference import ModelReference, looks_like_model, parse_model_reference
+from shrink.recipe.schema import Recipe
+from shrink.recipe.suggest import hint_for
+from shrink.recipe.validation import errors_of
+from shrink.stages.base import Form, StageConfig
+from shrink.stages.distill.config import DistillConfig, StudentScale
+
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a step takes a model from: an earlier step, or a named model with arguments."""
+
+    step: str | None = None
+    reference: ModelReference | None = None
+    arguments: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan: a stage with its inputs, or the evaluation of a trained model."""
+
+    index: int
+    name: str
+    kind: str
+    config: StageConfig | None
+    training: TrainingConfig
+    inputs: Mapping[str, Source]
+    """`model` is what the stage starts from; `distill` has a `teacher` too."""
+    previous: str | None
+    form: Form
+    claims: tuple[str, ...] = ()
+    """What earlier stages of this line established and this one must keep."""
+
+    def artifact_name(self) -> str:
+        """Return the artifact's file name in a run folder."""
+        return f"{self.index:02d}-{self.name}.{self.form}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The ordered steps of a recipe; the first is the baseline."""
+
+    recipe: Recipe
+    source: Path
+    data_path: Path | None
+    steps: tuple[Step, ...]
+
+    @property
+    def baseline(self) -> Step:
+        """The step that all others are compared with."""
+        return self.steps[0]
+
+    @property
+    def finals(self) -> tuple[str, ...]:
+        """The last step of each branch: no other step continues from it."""
+        used = {source.step for step in self.steps for source in step.inputs.values()}
+        used |= {step.previous for step in self.steps}
+        return tuple(step.name for step in self.steps if step.name not in used)
+
+    def step(self, name: str) -> Step:
+        """Return the step of this name."""
+        return next(step for step in self.steps if step.name == name)
+
+
+def build_plan(loaded: LoadedRecipe) -> Plan:
+    """Resolve a recipe's names and check its order.
+
+    Raises:
+        RecipeError: an illegal order, an unknown stage, a distillation without a student.
+        ModelError: a named model that is not there.
+    """
+    recipe = loaded.recipe
+    reference = parse_model_reference(recipe.model, loaded.folder("model"))
+    builder = _Builder(loaded, reference)
+    for index, config in enumerate(recipe.stages):
+        builder.add(index, config)
+    plan = Plan(recipe, loaded.source, _data_path(loaded), tuple(builder.steps))
+    _check_gates(plan, loaded)
+    return plan
+
+
+def _data_path(loaded: LoadedRecipe) -> Path | None:
+    path = loaded.recipe.data.path
+    if path is None:
+        return None
+    return (loaded.folder("data", "path") / Path(path).expanduser()).resolve()
+
+
+def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
+    names = [step.name for step in plan.steps]
+    for gate, settings in plan.recipe.gates.items():
+        if settings.stage is not None and settings.stage not in names:
+            raise RecipeError(
+                f"gate {gate}: no stage is called {settings.stage!r}",
+                position=loaded.position("gates", gate, "stage"),
+                hint=hint_for(settings.stage, names),
+            )
+
+
+class _Builder:
+    """Adds one step after the other, checking each against what is there already."""
+
+    def __init__(self, loaded: LoadedRecipe, reference: ModelReference) -> None:
+        self.loaded = loaded
+        self.recipe = loaded.recipe
+        self.reference = reference
+        self.steps: list[Step] = []
+        if reference.trained:
+            inputs = {"model": Source(reference=reference)}
+            self.steps.append(
+                Step(0, BASELINE, BASELINE, None, self.recipe.training, inputs, None, reference.form)
+            )
+        elif self.recipe.stages and self.recipe.stages[0].kind != "train":
+            raise RecipeError(
+                f"{self.recipe.model} builds a model without weights, so the first stage must "
+                "train it",
+                position=loaded.position("stages", 0),
+                hint="start stages with `- train: {epochs: 10}`, or name a trained model file",
+            )
+
+    def add(self, index: int, config: StageConfig) -> None:
+        """Append the step of one stage."""
+        path = ("stages", index, config.kind)
+        name = self._name(config, path)
+        previous = self._previous(config, path)
+        inputs = self._inputs(config, previous, path)
+        self._check_form(config, name, inputs["model"], path)
+        self.steps.append(
+            Step(
+                len(self.steps),
+                name,
+                config.kind,
+                config,
+                self._training(config, path),
+                inputs,
+                previous.name if previous else None,
+                config.produces,
+                self._claims(inputs["model"]),
+            )
+        )
+
+    def _find(self, name: str) -> Step | None:
+        return next((step for step in self.steps if step.name == name), None)
+
+    def _names(self) -> list[str]:
+        return [step.name for step in self.steps]
+
+    def _name(self, config: StageConfig, path: tuple[str | int, ...]) -> str:
+        name = config.name or numbered(config.kind, self._names())
+        where = self.loaded.position(*path, "name")
+        if name in self._names():
+            raise RecipeError(f"two stages are called {name!r}", position=where)
+        if name in SECTIONS or name == BASELINE:
+            raise RecipeError(f"a stage cannot be called {name!r}", position=where)
+        return name
+
+    def _previous(self, config: StageConfig, path: tuple[str | int, ...]) -> Step | None:
+        if config.from_ is None:
+            return self.steps[-1] if self.steps else None
+        if (step := self._find(config.from_)) is not None:
+            return step
+        raise RecipeError(
+            f"from: no earlier stage is called {config.from_!r}",
+            position=self.loaded.position(*path, "from"),
+            hint=hint_for(config.from_, self._names()),
+        )
+
+    def _inputs(
+        self, config: StageConfig, previous: Step | None, path: tuple[str | int, ...]
+    ) -> dict[str, Source]:
+        if isinstance(config, DistillConfig) and previous is not None:
+            return self._distillation(config, previous, path)
+        if previous is None:
+            return {"model": Source(reference=self.reference)}
+        return {"model": Source(step=previous.name)}
+
+    def _distillation(
+        self, config: DistillConfig, previous: Step, path: tuple[str | int, ...]
+    ) -> dict[str, Source]:
+        teacher = Source(step=self.steps[0].name)
+        if config.teacher is not None:
+            teacher = self._named(config.teacher, (*path, "teacher"))
+        if config.student is None:
+            student = Source(step=previous.name)
+        elif isinstance(config.student, StudentScale):
+            student = self._scaled(config.student, (*path, "student"))
+        else:
+            student = self._named(config.student, (*path, "student"))
+        if config.student is None and student == teacher:
+            raise RecipeError(
+                f"distill has no student: the stage before, {previous.name!r}, is the teacher",
+                position=self.loaded.position(*path),
+                hint="give `student: {width: 0.5}`, a model, or a stage's name",
+            )
+        return {"model": student, "teacher": teacher}
+
+    def _named(self, name: str, path: tuple[str | int, ...]) -> Source:
+        if (step := self._find(name)) is not None:
+            return Source(step=step.name)
+        if looks_like_model(name) or (self.loaded.folder(*path) / name).exists():
+            return Source(reference=parse_model_reference(name, self.loaded.folder(*path)))
+        raise RecipeError(
+            f"{name!r} is neither an earlier stage nor a model",
+            position=self.loaded.position(*path),
+            hint=hint_for(name, self._names()),
+        )
+
+    def _scaled(self, scale: StudentScale, path: tuple[str | int, ...]) -> Source:
+        if self.reference.kind != "builder":
+            raise RecipeError(
+                "a student by width or depth needs a model that a function builds "
+                f"(file.py:function), and this recipe's model is a file: {self.recipe.model}",
+                position=self.loaded.position(*path),
+                hint="name the student as a model: `student: student.py:build`",
+            )
+        arguments = {k: v for k, v in scale.model_dump().items() if v is not None}
+        return Source(reference=self.reference, arguments=arguments)
+
+    def _check_form(
+        self, config: StageConfig, name: str, source: Source, path: tuple[str | int, ...]
+    ) -> None:
+        before = self._find(source.step) if source.step else None
+        if before is not None and before.kind != BASELINE:
+            if before.form not in config.accepts:
+                raise RecipeError(
+                    f"{name} cannot follow {before.name}, whose artifact is a .{before.form} file",
+                    position=self.loaded.position(*path),
+                    hint="branch from an earlier stage with `from: NAME`",
+                )
+            return
+        reference = source.reference or self.reference
+        if reference.form not in config.accepts:
+            raise ModelError(
+                f"{config.kind} cannot start from a .tflite file",
+                subject=reference.path,
+                hint="give the Keras model that it was made from",
+            )
+
+    def _training(self, config: StageConfig, path: tuple[str | int, ...]) -> TrainingConfig:
+        if not config.training:
+            return self.recipe.training
+        base = self.recipe.training.model_dump()
+        merged = {**base, **config.training}
+        if isinstance(config.training.get("optimizer"), dict):
+            merged["optimizer"] = {**base["optimizer"], **config.training["optimizer"]}
+        try:
+            return TrainingConfig.model_validate(merged)
+        except ValidationError as error:
+            where = (*path, "training")
+
+            def locate(inner: tuple[str | int, ...]) -> Position:
+                return self.loaded.position(*inner)
+
+            raise errors_of(error, TrainingConfig, where, locate)[0] from error
+
+    def _claims(self, source: Source) -> tuple[str, ...]:
+        if source.step is None:
+            return ()
+        before = self.steps[self._names().index(source.step)]
+        own = before.config.claims if before.config else ()
+        return tuple(dict.fromkeys((*before.claims, *own)))
+
+
+def describe_source(source: Source) -> dict[str, Any]:
+    """Return a source as plain data, for a job file."""
+    reference = source.reference
+    return {
+        "step": source.step,
+        "kind": reference.kind if reference else None,
+        "path": str(reference.path) if reference else None,
+        "function": reference.function if reference else None,
+        "arguments": dict(source.arguments),
+    }

@@ -1,0 +1,106 @@
+"""Names of models on the command line and in recipes, told apart without loading anything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shrink.errors import ModelError
+from shrink.stages.base import Form
+
+ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
+REPORT_NAME = "report.json"
+_SUFFIXES: dict[str, ModelKind] = {
+    ".keras": "keras",
+    ".h5": "h5",
+    ".hdf5": "h5",
+    ".tflite": "tflite",
+}
+_FORMS = ".keras, .h5, .tflite, a SavedModel folder, a run folder, or file.py:function"
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    """A model by its place: a file, a folder, or a function that builds it."""
+
+    kind: ModelKind
+    path: Path
+    function: str | None = None
+
+    @property
+    def form(self) -> Form:
+        """Whether it is a TFLite artifact or a model that can be trained."""
+        return "tflite" if self.kind == "tflite" else "keras"
+
+    @property
+    def trained(self) -> bool:
+        """Whether it brings weights of its own."""
+        return self.kind != "builder"
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.function}" if self.function else str(self.path)
+
+
+def parse_model_reference(text: str, folder: Path) -> ModelReference:
+    """Return what a model's name refers to.
+
+    Args:
+        text: a path, or `file.py:function` (`build` where the function is left out).
+        folder: the folder that a relative path starts from.
+
+    Raises:
+        ModelError: nothing is there, or it is nothing that shrink takes for a model.
+    """
+    path_text, function = _split_function(text)
+    path = Path(path_text).expanduser()
+    path = path if path.is_absolute() else (folder / path).resolve()
+    if not path.exists():
+        raise ModelError("no such model file or folder", subject=path, hint=f"give {_FORMS}")
+    if function or path.suffix == ".py":
+        return ModelReference("builder", path, function or "build")
+    if path.is_dir():
+        return _folder_reference(path)
+    if path.suffix.lower() in _SUFFIXES:
+        return ModelReference(_SUFFIXES[path.suffix.lower()], path)
+    raise ModelError("not a kind of model that shrink knows", subject=path, hint=f"give {_FORMS}")
+
+
+def looks_like_model(text: str) -> bool:
+    """Whether a name can only mean a model's place, not a stage."""
+    path_text, function = _split_function(text)
+    return bool(function) or "/" in text or Path(path_text).suffix.lower() in (*_SUFFIXES, ".py")
+
+
+def _split_function(text: str) -> tuple[str, str | None]:
+    path, separator, function = text.rpartition(":")
+    if separator and path.endswith(".py"):
+        return path, function or None
+    return text, None
+
+
+def _folder_reference(path: Path) -> ModelReference:
+    if (path / "saved_model.pb").is_file():
+        return ModelReference("savedmodel", path)
+    if (path / REPORT_NAME).is_file():
+        return _last_artifact(path)
+    raise ModelError(
+        "this folder holds neither a SavedModel (saved_model.pb) nor a run (report.json)",
+        subject=path,
+        hint=f"give {_FORMS}",
+    )
+
+
+def _last_artifact(run: Path) -> ModelReference:
+    try:
+        stages = json.loads((run / REPORT_NAME).read_text(encoding="utf-8"))["stages"]
+        artifacts = [stage["artifact"] for stage in stages if stage.get("artifact")]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"the run's {REPORT_NAME} cannot be read: {error}", subject=run) from error
+    if not artifacts:
+        raise ModelError("this run has no artifact", subject=run, hint="run its recipe again")
+    artifact = run / str(artifacts[-1])
+    if not artifact.is_file() or artifact.suffix not in _SUFFIXES:
+        raise ModelError("the run's last artifact is missing", subject=artifact)
+    return ModelReference(_SUFFIXES[artifact.suffix], artifact)

@@ -1,0 +1,102 @@
+"""The recipe as one frozen object, and its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import Field, SerializeAsAny
+
+from shrink.data.config import DataConfig
+from shrink.engine.config import TrainingConfig
+from shrink.recipe.fields import Config
+from shrink.recipe.task import TaskConfig
+from shrink.report.config import Gate, gates_json_schema
+from shrink.stages import STAGES
+from shrink.stages.base import StageConfig
+
+RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+
+SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Recipe(Config):
+    """What to do to which model, on which data, and what the result must keep to."""
+
+    name: RecipeName
+    """Name of the recipe; its run folder is `runs/<name>` by default."""
+    model: str
+    """A `.keras` or `.h5` file, a SavedModel, a run folder, or `file.py:function`."""
+    data: DataConfig
+    """The examples."""
+    task: TaskConfig = TaskConfig()
+    """Loss and metrics."""
+    training: TrainingConfig = TrainingConfig()
+    """How every training stage trains."""
+    stages: tuple[SerializeAsAny[StageConfig], ...] = ()
+    """The stages in order."""
+    gates: dict[str, Gate] = {}
+    """Limits that the result must keep; a missed one is exit code 1."""
+
+
+def dump_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return the recipe as the plain mapping that a recipe file would hold, defaults spelled out."""
+    value = recipe.model_dump(mode="json", exclude={"stages"}, by_alias=True)
+    value["stages"] = [
+        {stage.kind: stage.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        for stage in recipe.stages
+    ]
+    order = ("name", "model", "data", "task", "training", "stages", "gates")
+    return {key: _without_none(value[key]) for key in order}
+
+
+def recipe_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a recipe file, for editors."""
+    definitions: dict[str, Any] = {}
+    stages = {kind: _stage_schema(config, definitions) for kind, config in STAGES.items()}
+    schema = Recipe.model_json_schema(ref_template="#/$defs/{model}")
+    definitions.update(schema.pop("$defs", {}))
+    for unused in ("Gate", "StageConfig"):
+        definitions.pop(unused, None)
+    schema["properties"]["stages"] = {
+        "description": "The stages in order.",
+        "type": "array",
+        "items": {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+            "properties": stages,
+        },
+    }
+    schema["properties"]["gates"] = gates_json_schema()
+    schema["properties"]["extends"] = {
+        "description": "Another recipe, whose keys hold where this one gives none.",
+        "type": "string",
+    }
+    # With `extends`, any of the required keys may come from the other recipe.
+    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["extends"]}]
+    return {
+        "$schema": SCHEMA_ID,
+        "title": "shrink recipe",
+        **{key: value for key, value in schema.items() if key != "title"},
+        "$defs": definitions,
+    }
+
+
+def recipe_json_schema_text() -> str:
+    """Return the JSON Schema as the text of recipes/recipe.schema.json."""
+    return json.dumps(recipe_json_schema(), indent=2) + "\n"
+
+
+def _stage_schema(config: type[StageConfig], definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = config.model_json_schema(ref_template="#/$defs/{model}")
+    definitions.update(schema.pop("$defs", {}))
+    definitions[config.__name__] = schema
+    return {"anyOf": [{"$ref": f"#/$defs/{config.__name__}"}, {"type": "null"}]}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list) else value
