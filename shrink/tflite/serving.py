@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.errors import ModelError
+from shrink.tflite.names import signature_names
 
 SIGNATURE = "serving_default"
 
@@ -32,7 +32,7 @@ class Serving:
 
 def serve_keras(model: keras.Model) -> Serving:
     """Return the inference function of a Keras model; inputs in the order of `model.inputs`."""
-    names = _signature_names(list(model.input_names))
+    names = signature_names(model.input_names)
     specs = tuple(
         _spec(tensor.shape, tensor.dtype, name)
         for name, tensor in zip(names, model.inputs, strict=True)
@@ -89,8 +89,3 @@ def _spec(shape: Any, dtype: Any, name: str) -> Any:
     if shape.rank is None:
         raise ModelError("the input has no known shape", subject=name)
     return tf.TensorSpec([1, *shape[1:]], dtype, name=name)
-
-
-def _signature_names(names: list[str]) -> list[str]:
-    plain = [re.sub(r"\W", "_", name) for name in names]
-    return plain if len(set(plain)) == len(plain) else [f"input_{i}" for i in range(len(names))]

@@ -1,0 +1,161 @@
+"""Run a .tflite artifact on float32 examples, many at a time where its graph allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shrink.errors import DataError, ModelError
+from shrink.tflite.names import signature_names
+from shrink.tflite.session import Arrays, Session, TensorDetail
+
+# A row that was run in a batch may differ from the row alone by rounding only.
+_RELATIVE_TOLERANCE = 1e-3
+
+
+class Runner:
+    """An artifact that is ready to run.
+
+    Attributes:
+        input_details: name, shape, dtype, scale and zero point, in the artifact's order of inputs,
+            which need not be the Keras model's: see `order_like`.
+        output_details: likewise; artifacts made by `shrink.tflite.convert` keep the Keras order.
+    """
+
+    def __init__(self, content: bytes, num_threads: int) -> None:
+        self._content = content
+        self._num_threads = num_threads
+        self._single = Session(content, num_threads)
+        self._batched: Session | None = None
+        self._resizable = True
+        self.input_details: tuple[TensorDetail, ...] = self._single.inputs
+        self.output_details: tuple[TensorDetail, ...] = self._single.outputs
+
+    def order_like(self, names: Sequence[str]) -> list[int]:
+        """Return, for each artifact input, the index of the Keras input that feeds it.
+
+        `runner.predict([arrays[i] for i in runner.order_like(model.input_names)])` runs arrays
+        that are in the Keras model's order.
+
+        Args:
+            names: `model.input_names` of the Keras model.
+
+        Raises:
+            ModelError: the artifact's inputs are not those.
+        """
+        if len(names) == len(self.input_details) == 1:
+            return [0]
+        keras_order = {name: index for index, name in enumerate(signature_names(names))}
+        own = [detail.name for detail in self.input_details]
+        if sorted(own) != sorted(keras_order):
+            raise ModelError(
+                f"the artifact's inputs are {', '.join(own)}, the model's are {', '.join(names)}"
+            )
+        return [keras_order[name] for name in own]
+
+    def predict(
+        self, inputs: Sequence[np.ndarray[Any, Any]] | np.ndarray[Any, Any], batch_size: int = 250
+    ) -> list[np.ndarray[Any, Any]]:
+        """Return the outputs for n examples, a float32 array (n, ...) for each model output.
+
+        Args:
+            inputs: one array (n, ...) per input in the artifact's order, or the array itself.
+                Integer inputs are quantized from it: rounded half to even, then clipped.
+            batch_size: the number of examples per invocation, where the graph can be resized.
+
+        Raises:
+            DataError: number or shapes of the arrays do not match the artifact.
+            ModelError: the artifact fails while running.
+        """
+        arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        count = self._check(arrays)
+        if count == 0:
+            return [np.zeros((0, *d.shape[1:]), np.float32) for d in self.output_details]
+        session = self._batched_session(arrays, min(batch_size, count))
+        if session is not None:
+            return _run_all(session, arrays)
+        return self._predict_in_threads(arrays, count)
+
+    def _batched_session(self, arrays: Arrays, batch: int) -> Session | None:
+        """Return a session for `batch` rows that is proven on these rows, or None."""
+        if batch <= self._single.batch or not self._resizable:
+            return None
+        if self._batched is None or self._batched.batch != batch:
+            try:
+                session = Session(self._content, self._num_threads, batch)
+                self._resizable = _agrees(session, self._single, [a[:batch] for a in arrays])
+            except ModelError:
+                self._resizable = False
+            self._batched = session if self._resizable else None
+        return self._batched
+
+    def _predict_in_threads(self, arrays: Arrays, count: int) -> Arrays:
+        workers = max(1, min(self._num_threads, count // (64 * self._single.batch)))
+        if workers == 1:
+            return _run_all(self._single, arrays)
+        parts = np.array_split(np.arange(count), workers)
+        # An interpreter releases the GIL while it runs, so threads do run side by side.
+        sessions = [Session(self._content, 1) for _ in parts]
+        with ThreadPoolExecutor(workers) as pool:
+            jobs = [
+                pool.submit(_run_all, session, [a[part] for a in arrays])
+                for session, part in zip(sessions, parts, strict=True)
+            ]
+            results = [job.result() for job in jobs]
+        return [np.concatenate(column) for column in zip(*results, strict=True)]
+
+    def _check(self, arrays: Arrays) -> int:
+        if len(arrays) != len(self.input_details):
+            raise DataError(
+                f"{len(arrays)} arrays for an artifact with {len(self.input_details)} inputs"
+            )
+        for array, detail in zip(arrays, self.input_details, strict=True):
+            if array.shape[1:] != detail.shape[1:] or len(array) != len(arrays[0]):
+                raise DataError(
+                    f"an array of shape {array.shape} does not suit the artifact's input "
+                    f"{detail.shape}",
+                    subject=detail.name,
+                )
+        return len(arrays[0])
+
+
+def load(content_or_path: bytes | str | Path, num_threads: int = 2) -> Runner:
+    """Return a `Runner` for a .tflite file or its content.
+
+    Raises:
+        ModelError: the file is missing, is no TFLite model, or no kernel can run it.
+    """
+    if isinstance(content_or_path, bytes):
+        return Runner(content_or_path, num_threads)
+    try:
+        content = Path(content_or_path).read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", subject=content_or_path) from error
+    return Runner(content, num_threads)
+
+
+def _agrees(batched: Session, single: Session, arrays: Arrays) -> bool:
+    """Tell whether the first and the last row come out of a batch as they do alone.
+
+    A reshape with a constant batch can survive a resize and mix the rows.
+    """
+    together = batched.run(arrays)
+    for row in {0, len(arrays[0]) - 1}:
+        alone = single.run([a[row : row + 1] for a in arrays])
+        for mixed, right, detail in zip(together, alone, single.outputs, strict=True):
+            slack = _RELATIVE_TOLERANCE * float(np.abs(right).max(initial=0)) + detail.scale
+            if mixed.shape[1:] != right.shape[1:] or not np.allclose(
+                mixed[row], right[0], rtol=0, atol=slack + 1e-6, equal_nan=True
+            ):
+                return False
+    return True
+
+
+def _run_all(session: Session, arrays: Arrays) -> Arrays:
+    starts = range(0, len(arrays[0]), session.batch)
+    chunks = [session.run([a[i : i + session.batch] for a in arrays]) for i in starts]
+    return [np.concatenate(column) for column in zip(*chunks, strict=True)]

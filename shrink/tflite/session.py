@@ -1,0 +1,155 @@
+"""One LiteRT interpreter with a fixed batch, float32 in and out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from shrink.errors import ModelError
+
+Arrays = list[np.ndarray[Any, Any]]
+
+_WITH_DELEGATES = OpResolverType.AUTO
+_WITHOUT_DELEGATES = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+
+
+@dataclass(frozen=True)
+class TensorDetail:
+    """An input or output of an artifact.
+
+    Attributes:
+        name: its name in the signature, else the tensor's.
+        shape: as stored in the file, batch first.
+        dtype: of the tensor itself.
+        scale: of the quantization `real = scale * (stored - zero_point)`; 0.0 where there is none.
+        zero_point: see `scale`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    scale: float
+    zero_point: int
+
+
+class Session:
+    """An interpreter that runs up to `batch` examples in one invocation.
+
+    Args:
+        content: the .tflite file.
+        num_threads: of the interpreter.
+        batch: rows per invocation; None keeps the file's own.
+
+    Raises:
+        ModelError: no TFLite model, or one that cannot be resized or run.
+    """
+
+    def __init__(self, content: bytes, num_threads: int, batch: int | None = None) -> None:
+        try:
+            self._interpreter = _allocated(content, num_threads, batch, _WITH_DELEGATES)
+        except RuntimeError:
+            # The XNNPACK delegate refuses some graphs that the built-in kernels run.
+            try:
+                self._interpreter = _allocated(content, num_threads, batch, _WITHOUT_DELEGATES)
+            except RuntimeError as error:
+                raise ModelError(f"LiteRT cannot prepare the model: {_brief(error)}") from error
+        signatures = self._interpreter._get_full_signature_list()
+        names = next(iter(signatures.values())) if len(signatures) == 1 else {}
+        inputs = self._interpreter.get_input_details()
+        outputs = _in_model_order(self._interpreter.get_output_details(), names.get("outputs", {}))
+        self._input_indices = [detail["index"] for detail in inputs]
+        self._output_indices = [detail["index"] for detail in outputs]
+        self.inputs = tuple(_detail(detail, names.get("inputs", {})) for detail in inputs)
+        self.outputs = tuple(_detail(detail, names.get("outputs", {})) for detail in outputs)
+        self.batch = self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else 1
+
+    def run(self, arrays: Arrays) -> Arrays:
+        """Return the float32 outputs of 1 to `batch` examples, one array (n, ...) per output.
+
+        Raises:
+            ModelError: a kernel failed, or the outputs do not have one row per example.
+        """
+        count = len(arrays[0])
+        for index, array, detail in zip(self._input_indices, arrays, self.inputs, strict=True):
+            self._interpreter.set_tensor(index, _padded(quantize(array, detail), self.batch))
+        # Recurrent layers keep their state between invocations, and examples are independent.
+        self._interpreter.reset_all_variables()
+        try:
+            self._interpreter.invoke()
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"LiteRT cannot run the model: {_brief(error)}") from error
+        raw = [self._interpreter.get_tensor(index) for index in self._output_indices]
+        if any(not output.shape or len(output) != self.batch for output in raw):
+            raise ModelError("an output does not have one row per example")
+        return [dequantize(o[:count], d) for o, d in zip(raw, self.outputs, strict=True)]
+
+
+def quantize(array: np.ndarray[Any, Any], detail: TensorDetail) -> np.ndarray[Any, Any]:
+    """Return real numbers as a tensor stores them: rounded half to even, clipped to its dtype."""
+    if not detail.scale:
+        return array.astype(detail.dtype)
+    limits = np.iinfo(detail.dtype)
+    stored = np.rint(array / np.float32(detail.scale)) + detail.zero_point
+    return np.clip(stored, limits.min, limits.max).astype(detail.dtype)
+
+
+def dequantize(array: np.ndarray[Any, Any], detail: TensorDetail) -> np.ndarray[Any, Any]:
+    """Return the float32 numbers that a tensor's stored values stand for."""
+    if not detail.scale:
+        return array.astype(np.float32)
+    return (array.astype(np.float32) - detail.zero_point) * np.float32(detail.scale)
+
+
+def _allocated(content: bytes, num_threads: int, batch: int | None, resolver: Any) -> Interpreter:
+    try:
+        interpreter = Interpreter(
+            model_content=content,
+            num_threads=num_threads,
+            experimental_op_resolver_type=resolver,
+        )
+        if batch is not None:
+            for detail in interpreter.get_input_details():
+                shape = [batch, *detail["shape"][1:]]
+                interpreter.resize_tensor_input(detail["index"], shape)
+        interpreter.allocate_tensors()
+    except ValueError as error:
+        raise ModelError(f"not a TFLite model: {_brief(error)}") from error
+    return interpreter
+
+
+def _detail(detail: dict[str, Any], names: dict[str, int]) -> TensorDetail:
+    by_index = {index: name for name, index in names.items()}
+    plain = re.sub(r":\d+$", "", detail["name"].removeprefix("serving_default_"))
+    scale, zero_point = detail["quantization"]
+    return TensorDetail(
+        name=by_index.get(detail["index"], plain),
+        shape=tuple(int(side) for side in detail["shape"]),
+        dtype=np.dtype(detail["dtype"]),
+        scale=float(scale),
+        zero_point=int(zero_point),
+    )
+
+
+def _in_model_order(details: list[Any], names: dict[str, int]) -> list[Any]:
+    """Sort outputs by the number in their signature names output_0, output_1, ..."""
+    numbers = {
+        index: int(found.group(1))
+        for name, index in names.items()
+        if (found := re.fullmatch(r"output_(\d+)", name))
+    }
+    if {detail["index"] for detail in details} != set(numbers):
+        return details
+    return sorted(details, key=lambda detail: numbers[detail["index"]])
+
+
+def _padded(array: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
+    missing = batch - len(array)
+    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

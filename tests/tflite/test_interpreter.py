@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.errors import DataError, ModelError
+from shrink.tflite import convert
+from shrink.tflite.interpreter import load
+from shrink.tflite.session import TensorDetail, dequantize, quantize
+from tests.tflite.toys import batch, samples, small_cnn, two_by_two
+
+L = keras.layers
+
+
+def baked_reshape() -> keras.Model:
+    """A graph that says (1, 8) where it means (batch, 8)."""
+    inputs = L.Input((2, 4), name="x")
+    flat = L.Lambda(lambda x: tf.reshape(x, (1, 8)))(inputs)
+    return keras.Model(inputs, L.Dense(2)(flat))
+
+
+def mixed_rows() -> keras.Model:
+    """A graph that survives a resize and then mixes the rows of a batch."""
+    inputs = L.Input((4,), name="x")
+    centred = L.Lambda(lambda x: x - tf.reduce_max(x, axis=0, keepdims=True) / 2)(inputs)
+    return keras.Model(inputs, L.Dense(2)(centred))
+
+
+def one_by_one(model: keras.Model, x: np.ndarray) -> np.ndarray:
+    return np.concatenate([model(x[i : i + 1]) for i in range(len(x))])
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 250])
+def test_predict_equals_keras_whatever_the_batch_size(batch_size: int) -> None:
+    model = small_cnn()
+    (x,) = batch(model, 7)
+    (outputs,) = load(convert.to_float32(model)).predict(x, batch_size)
+    np.testing.assert_allclose(outputs, model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_order_like_feeds_several_inputs_when_the_converter_reordered_them() -> None:
+    model = two_by_two()
+    arrays = batch(model, 9)
+    runner = load(convert.to_float32(model))
+    outputs = runner.predict([arrays[i] for i in runner.order_like(model.input_names)], 4)
+    for output, expected in zip(outputs, model(arrays), strict=True):
+        np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_order_like_refuses_other_names() -> None:
+    runner = load(convert.to_float32(two_by_two()))
+    with pytest.raises(ModelError, match=r"zebra.*cat"):
+        runner.order_like(["zebra", "cat"])
+
+
+def test_predict_is_one_quantization_step_from_float_when_io_is_integer() -> None:
+    model = small_cnn()
+    (x,) = batch(model, 20)
+    runner = load(convert.to_static_int8(model, samples(model, 100), "int8", "int8"))
+    (outputs,) = runner.predict(x, 8)
+    assert runner.input_details[0].dtype == np.int8
+    assert outputs.dtype == np.float32
+    error = np.abs(outputs - model(x).numpy())
+    assert error.mean() < 2 * runner.output_details[0].scale
+    steps = outputs / runner.output_details[0].scale
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
+
+
+@pytest.mark.parametrize("build", [baked_reshape, mixed_rows])
+@pytest.mark.parametrize("count", [5, 150])
+def test_predict_runs_one_by_one_when_a_batch_would_mix_rows(build: object, count: int) -> None:
+    model = build()  # type: ignore[operator]
+    (x,) = batch(model, count)
+    (outputs,) = load(convert.to_float32(model)).predict(x)
+    np.testing.assert_allclose(outputs, one_by_one(model, x), rtol=1e-4, atol=1e-5)
+
+
+def test_predict_forgets_recurrent_state_between_examples() -> None:
+    inputs = L.Input((5, 3), name="sequence")
+    model = keras.Model(inputs, L.Dense(2)(L.LSTM(4)(inputs)))
+    (x,) = batch(model, 4)
+    (outputs,) = load(convert.to_float32(model)).predict(x, 1)
+    np.testing.assert_allclose(outputs, model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_predict_returns_no_rows_for_no_examples() -> None:
+    (outputs,) = load(convert.to_float32(small_cnn())).predict(np.zeros((0, 8, 8, 1)))
+    assert outputs.shape == (0, 3)
+
+
+@pytest.mark.parametrize("shapes", [[(2, 6)], [(2, 6), (3, 4)], [(2, 4), (2, 5)]])
+def test_predict_refuses_arrays_that_do_not_match(shapes: list[tuple[int, ...]]) -> None:
+    with pytest.raises(DataError):
+        load(convert.to_float32(two_by_two())).predict([np.zeros(s, np.float32) for s in shapes])
+
+
+def test_quantize_rounds_and_clips() -> None:
+    detail = TensorDetail("x", (1,), np.dtype(np.int8), 0.5, -3)
+    stored = quantize(np.array([0.0, 0.6, -0.25, 1e6, -1e6], np.float32), detail)
+    assert stored.tolist() == [-3, -2, -3, 127, -128]
+    assert dequantize(stored[:3], detail).tolist() == [0.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all", b"TFL3" * 20])
+def test_load_refuses_what_is_no_model(content: bytes) -> None:
+    with pytest.raises(ModelError):
+        load(content)
+
+
+def test_load_refuses_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read"):
+        load(tmp_path / "missing.tflite")
