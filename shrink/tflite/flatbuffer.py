@@ -1,0 +1,159 @@
+"""What a .tflite file is made of: its structure, its parameters, its quantized operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_file
+
+__all__ = [
+    "Operator",
+    "Subgraph",
+    "Tensor",
+    "float_operators",
+    "nonzero_parameters",
+    "parameters",
+    "quantized_operators",
+    "read",
+    "read_file",
+    "values",
+    "weights",
+]
+
+_FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
+_INTEGERS = {"INT2", "INT4", "INT8", "UINT8", "INT16"}
+_BIASES = {"INT32", "INT64"}
+_BORDERS = {"QUANTIZE", "DEQUANTIZE"}
+_NUMPY = {
+    "FLOAT32": "<f4",
+    "FLOAT16": "<f2",
+    "FLOAT64": "<f8",
+    "INT8": "i1",
+    "UINT8": "u1",
+    "INT16": "<i2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+}
+
+
+def parameters(content: bytes) -> int:
+    """Return the number of weights that a .tflite file holds.
+
+    Counted are the elements (dense, where stored sparsely) of each constant that an operator
+    reads, once per buffer, when it is of a floating type, of a quantized integer type, or an
+    int32/int64 bias (told by its scale). Shapes, axes, paddings and scalars are not weights.
+    A float32 export has the Keras count, less what folding batch normalization saves, less
+    equal constants that the converter stores once, plus a zero bias where a layer had none.
+
+    Raises:
+        ModelError: the content is no TFLite model.
+    """
+    return sum(tensor.elements for tensor in weights(content))
+
+
+def nonzero_parameters(content: bytes) -> int:
+    """Return how many of the `parameters` stand for a real number other than 0.
+
+    Raises:
+        ModelError: the content is no TFLite model.
+    """
+    return sum(_nonzero(tensor) for tensor in weights(content))
+
+
+def weights(content: bytes) -> list[Tensor]:
+    """Return the constant tensors that `parameters` counts."""
+    found: dict[int, Tensor] = {}
+    for graph in read(content):
+        for operator in graph.operators:
+            for tensor in _inputs(graph, operator):
+                if _is_weight(tensor):
+                    found.setdefault(tensor.buffer, tensor)
+    return list(found.values())
+
+
+def quantized_operators(content: bytes) -> int:
+    """Return the number of operators that read or write quantized integers of at most 16 bits.
+
+    QUANTIZE and DEQUANTIZE do not count, but an operator that reads a weight through a DEQUANTIZE
+    (weight-only quantization) does.
+
+    Raises:
+        ModelError: the content is no TFLite model.
+    """
+    return sum(
+        _touches_integers(graph, operator, _dequantized_constants(graph))
+        for graph in read(content)
+        for operator in graph.operators
+        if operator.name not in _BORDERS
+    )
+
+
+def float_operators(content: bytes) -> list[str]:
+    """Return the names of the operators with floating outputs, in order, QUANTIZE and such aside.
+
+    Raises:
+        ModelError: the content is no TFLite model.
+    """
+    return [
+        operator.name
+        for graph in read(content)
+        for operator in graph.operators
+        if operator.name not in _BORDERS
+        and any(graph.tensors[i].dtype in _FLOATS for i in operator.outputs if i >= 0)
+    ]
+
+
+def values(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+    """Return a constant's stored values, flat; None for a type that numpy does not know."""
+    if tensor.dtype == "INT4":
+        low, high = tensor.data & 0x0F, tensor.data >> 4
+        nibbles = np.stack([low, high], axis=1).reshape(-1)[: tensor.elements].astype(np.int8)
+        return np.where(nibbles > 7, nibbles - 16, nibbles)
+    if tensor.dtype not in _NUMPY:
+        return None
+    dtype = np.dtype(_NUMPY[tensor.dtype])
+    whole = tensor.data.size - tensor.data.size % dtype.itemsize
+    return np.frombuffer(tensor.data[:whole].tobytes(), dtype)
+
+
+def _inputs(graph: Subgraph, operator: Operator) -> Iterator[Tensor]:
+    return (graph.tensors[index] for index in operator.inputs if index >= 0)
+
+
+def _is_weight(tensor: Tensor) -> bool:
+    if not tensor.constant or not tensor.shape:
+        return False
+    return tensor.dtype in _FLOATS or _is_quantized(tensor, _INTEGERS | _BIASES)
+
+
+def _is_quantized(tensor: Tensor, dtypes: set[str]) -> bool:
+    return tensor.dtype in dtypes and bool(tensor.scales)
+
+
+def _nonzero(tensor: Tensor) -> int:
+    stored = values(tensor)
+    if stored is None:
+        return tensor.elements
+    zero = tensor.zero_points[0] if len(tensor.zero_points) == 1 else 0
+    return int(np.count_nonzero(stored != zero))
+
+
+def _dequantized_constants(graph: Subgraph) -> set[int]:
+    return {
+        index
+        for operator in graph.operators
+        if operator.name == "DEQUANTIZE"
+        for tensor in _inputs(graph, operator)
+        if tensor.constant and _is_quantized(tensor, _INTEGERS)
+        for index in operator.outputs
+    }
+
+
+def _touches_integers(graph: Subgraph, operator: Operator, dequantized: set[int]) -> bool:
+    touched = [index for index in (*operator.inputs, *operator.outputs) if index >= 0]
+    return any(
+        index in dequantized or _is_quantized(graph.tensors[index], _INTEGERS) for index in touched
+    )

@@ -1,0 +1,219 @@
+"""Read the structure of a .tflite file: operators, tensors, constants, quantization."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.errors import ModelError
+
+_IDENTIFIER = b"TFL3"
+_MALFORMED = (
+    struct.error,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def _names(enumeration: Any) -> dict[int, str]:
+    return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
+
+
+_OPERATOR_NAMES = _names(schema.BuiltinOperator)
+_DTYPE_NAMES = _names(schema.TensorType)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a subgraph.
+
+    Attributes:
+        name: as stored.
+        shape: as stored; an unknown side is 1 here.
+        dtype: the schema's name: FLOAT32, FLOAT16, INT8, INT4, ...
+        scales: one per tensor or per channel; empty where the tensor is not quantized.
+        zero_points: as many as scales.
+        buffer: index of the file's buffer that holds its values.
+        data: uint8 array of the stored bytes; empty for anything but a constant.
+        sparse: the values are stored compressed, and `shape` is the dense one.
+        variable: keeps its value between invocations.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    buffer: int
+    data: np.ndarray[Any, Any]
+    sparse: bool
+    variable: bool
+
+    @property
+    def constant(self) -> bool:
+        """Whether the file holds its values."""
+        return self.data.size > 0
+
+    @property
+    def elements(self) -> int:
+        """The number of values of the dense tensor."""
+        count = 1
+        for side in self.shape:
+            count *= side
+        return count
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of a subgraph.
+
+    Attributes:
+        name: CONV_2D and so on, or the name of a custom operator.
+        custom: whether it is a custom operator.
+        inputs: indices of tensors of the subgraph; -1 for one left out.
+        outputs: indices of tensors of the subgraph.
+    """
+
+    name: str
+    custom: bool
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """Tensors, operators in order of execution, and the indices of inputs and outputs."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read(content: bytes) -> tuple[Subgraph, ...]:
+    """Return the subgraphs of a .tflite file; the first one is the model's entry.
+
+    Raises:
+        ModelError: the content is truncated, corrupt, or no TFLite model.
+    """
+    if content[4:8] != _IDENTIFIER:
+        raise ModelError("not a TFLite model: the identifier TFL3 is missing")
+    try:
+        return _Reader(content).subgraphs()
+    except _MALFORMED as error:
+        raise ModelError(f"the TFLite file is truncated or corrupt ({error})") from error
+
+
+def read_file(path: Path) -> tuple[Subgraph, ...]:
+    """Return the subgraphs of the .tflite file at `path`; see `read`."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", subject=path) from error
+    return read(content)
+
+
+class _Reader:
+    """Reads with a budget: in a corrupt file, lengths can be anything, and vectors can overlap."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._budget = 8 * len(content)
+        self._model = schema.Model.GetRootAs(content, 0)
+        self._codes = self._each(self._model.OperatorCodesLength(), self._model.OperatorCodes)
+        self._buffers = self._each(self._model.BuffersLength(), self._model.Buffers)
+
+    def subgraphs(self) -> tuple[Subgraph, ...]:
+        graphs = self._each(self._model.SubgraphsLength(), self._model.Subgraphs)
+        if not graphs:
+            raise ValueError("it holds no subgraph")
+        return tuple(self._subgraph(graph) for graph in graphs)
+
+    def _subgraph(self, graph: Any) -> Subgraph:
+        tensors = self._each(graph.TensorsLength(), graph.Tensors)
+        operators = self._each(graph.OperatorsLength(), graph.Operators)
+        count = len(tensors)
+        return Subgraph(
+            tensors=tuple(self._tensor(tensor) for tensor in tensors),
+            operators=tuple(self._operator(operator, count) for operator in operators),
+            inputs=self._indices(graph.InputsLength(), graph.InputsAsNumpy, count),
+            outputs=self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count),
+        )
+
+    def _operator(self, operator: Any, tensors: int) -> Operator:
+        code = self._codes[operator.OpcodeIndex()]
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        custom = builtin == schema.BuiltinOperator.CUSTOM
+        name = _text(code.CustomCode()) if custom else _OPERATOR_NAMES.get(builtin, str(builtin))
+        return Operator(
+            name=name,
+            custom=custom,
+            inputs=self._indices(operator.InputsLength(), operator.InputsAsNumpy, tensors),
+            outputs=self._indices(operator.OutputsLength(), operator.OutputsAsNumpy, tensors),
+        )
+
+    def _tensor(self, tensor: Any) -> Tensor:
+        shape = self._numbers(tensor.ShapeLength(), tensor.ShapeAsNumpy)
+        if any(side < 0 for side in shape):
+            raise ValueError("a tensor has a negative side")
+        quantization = tensor.Quantization()
+        scales: tuple[float, ...] = ()
+        zero_points: tuple[int, ...] = ()
+        if quantization is not None and quantization.ScaleLength():
+            q = quantization
+            scales = tuple(map(float, self._numbers(q.ScaleLength(), q.ScaleAsNumpy)))
+            zero_points = self._numbers(q.ZeroPointLength(), q.ZeroPointAsNumpy)
+        return Tensor(
+            name=_text(tensor.Name()),
+            shape=shape,
+            dtype=_DTYPE_NAMES[tensor.Type()],
+            scales=scales,
+            zero_points=zero_points,
+            buffer=tensor.Buffer(),
+            data=self._data(self._buffers[tensor.Buffer()]),
+            sparse=tensor.Sparsity() is not None,
+            variable=bool(tensor.IsVariable()),
+        )
+
+    def _data(self, buffer: Any) -> np.ndarray[Any, Any]:
+        if buffer.Offset() > 1:  # a file of more than 2 GB keeps its weights behind the flatbuffer
+            start, size = buffer.Offset(), buffer.Size()
+            if start + size > len(self._content):
+                raise ValueError("a buffer lies beyond the end")
+            return np.frombuffer(self._content, np.uint8, size, start)
+        if not buffer.DataLength():
+            return np.zeros(0, np.uint8)
+        return np.asarray(buffer.DataAsNumpy(), np.uint8)
+
+    def _each(self, length: int, get: Callable[[int], Any]) -> list[Any]:
+        self._spend(length)
+        return [get(index) for index in range(length)]
+
+    def _numbers(self, length: int, get: Callable[[], Any]) -> tuple[int, ...]:
+        self._spend(length)
+        return tuple(get().tolist()) if length else ()
+
+    def _indices(self, length: int, get: Callable[[], Any], tensors: int) -> tuple[int, ...]:
+        indices = self._numbers(length, get)
+        if any(not -1 <= index < tensors for index in indices):
+            raise ValueError("an operator names a tensor that does not exist")
+        return indices
+
+    def _spend(self, elements: int) -> None:
+        self._budget -= elements
+        if self._budget < 0:
+            raise ValueError("its vectors are longer than the file")
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode("utf-8", "replace")
