@@ -1,0 +1,85 @@
+"""Injured recipes are read or refused, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from shrink.errors import RecipeError
+from shrink.recipe.yaml import loads
+from tests.recipe.text import RECIPE
+
+TOKENS = (
+    *("[", "]", "{", "}", ":", " ", "\n", "&a", "*a", "*prune", "!!x", "!", "|", ">", "'", '"'),
+    *("\\", "%", "@", "`", "? ", "- ", "<<: ", "\t", "---\n", "...\n", "#", ",", "\0", "\x85"),
+    *("\u2028", "\ufeff", "\r", "1e999", "0x", "&", "*", '"\\x', '"\\ud800"', '"\\U00110000"'),
+    *("%YAML 1.1\n", "~", "=", "é", "😀", "|9\n", "!<", "&a [*a]", "\ud800", "9" * 5000),
+)
+
+
+def mutant(source: random.Random, text: str) -> str:
+    """Return `text` with one to four random injuries."""
+    for _ in range(source.randint(1, 4)):
+        place = source.randrange(len(text) + 1)
+        injury = source.choice(["flip", "truncate", "duplicate", "insert", "insert", "delete"])
+        if injury == "flip" and text:
+            data = bytearray(text, "utf-8", "surrogatepass")
+            data[source.randrange(len(data))] ^= 1 << source.randrange(8)
+            text = data.decode("utf-8", "replace")
+        elif injury == "truncate":
+            text = text[:place]
+        elif injury == "duplicate":
+            lines = text.splitlines(keepends=True) or [""]
+            lines.insert(source.randrange(len(lines)), source.choice(lines))
+            text = "".join(lines)
+        elif injury == "insert":
+            text = text[:place] + source.choice(TOKENS) + text[place:]
+        else:
+            text = text[:place] + text[place + source.randint(1, 5) :]
+    return text
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(is_plain(item) for item in value)
+    return type(value) in (str, int, bool, type(None)) or (
+        type(value) is float and math.isfinite(value)
+    )
+
+
+def read_mutants(count: int, seed: int) -> tuple[int, int]:
+    """Return how many mutants were read and how many refused; anything else raises."""
+    source = random.Random(seed)
+    read = refused = unplaced = 0
+    for _ in range(count):
+        try:
+            document = loads(mutant(source, RECIPE), "r.yaml")
+        except RecipeError as error:
+            refused += 1
+            unplaced += error.position is None and error.message != "the recipe is empty"
+        else:
+            read += 1
+            assert is_plain(document.value)
+            assert set(document.key_positions) < set(document.positions)
+    assert unplaced == 0
+    return read, refused
+
+
+@pytest.mark.timeout(120)
+def test_loads_reads_or_refuses_every_mutant_of_a_recipe(engine: str) -> None:
+    read, refused = read_mutants(2_000 if engine == "libyaml" else 400, seed=1)
+    assert read > 50
+    assert refused > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_loads_reads_or_refuses_many_mutants_of_a_recipe(engine: str) -> None:
+    read, refused = read_mutants(20_000, seed=2)
+    assert read > 500
+    assert refused > 500
