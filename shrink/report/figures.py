@@ -1,0 +1,142 @@
+"""Every figure that a report holds: its group, its unit, which way is better, how to print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Group = Literal["size", "memory", "latency", "metrics"]
+Unit = Literal["bytes", "count", "ms", "s", "fraction", "none"]
+
+LOSS = "loss"
+_METRICS = (
+    "accuracy",
+    "top5_accuracy",
+    LOSS,
+    "sparse_categorical_crossentropy",
+    "categorical_crossentropy",
+    "binary_crossentropy",
+    "mean_squared_error",
+    "mean_absolute_error",
+)
+_PREFIXES = ("", "K", "M", "G", "T", "P")
+_SECONDS_PER_MINUTE = 60
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a stage.
+
+    Args:
+        name: the key in the report.
+        group: the report's section that holds it.
+        unit: bytes, count, ms, s, fraction (0 to 1), or none.
+        larger_is_better: true for accuracies.
+    """
+
+    name: str
+    group: Group
+    unit: Unit
+    larger_is_better: bool = False
+
+    def text(self, value: float | None) -> str:
+        """Return the value for people: `1.20 KB`, `12.5 M`, `98.33 %`; `-` for null."""
+        return "-" if value is None else format_value(value, self.unit)
+
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        Figure("file_bytes", "size", "bytes"),
+        Figure("gzip_bytes", "size", "bytes"),
+        Figure("tflite_bytes", "size", "bytes"),
+        Figure("parameters", "size", "count"),
+        Figure("nonzero_parameters", "size", "count"),
+        Figure("macs", "size", "count"),
+        Figure("training_peak_bytes", "memory", "bytes"),
+        Figure("training_peak_predicted_bytes", "memory", "bytes"),
+        Figure("training_host_peak_bytes", "memory", "bytes"),
+        Figure("inference_peak_bytes", "memory", "bytes"),
+        Figure("arena_bytes", "memory", "bytes"),
+        Figure("p50_ms", "latency", "ms"),
+        Figure("p90_ms", "latency", "ms"),
+    )
+}
+"""The figures that every report has, whatever the task; metrics come on top."""
+
+
+def figures_of(group: Group) -> tuple[str, ...]:
+    """Return the names of a group's figures, in the report's order; not for metrics."""
+    return tuple(name for name, figure in FIGURES.items() if figure.group == group)
+
+
+def metric_names() -> tuple[str, ...]:
+    """Return the names of all metrics that a report may hold; `loss` is always one."""
+    return _METRICS
+
+
+def metric_figure(name: str) -> Figure:
+    """Return the figure of a metric; a name that is not known counts as smaller is better.
+
+    A report of another version may hold a metric that this one does not know, and is still shown.
+    """
+    is_accuracy = name.endswith("accuracy")
+    return Figure(name, "metrics", "fraction" if is_accuracy else "none", is_accuracy)
+
+
+def figure_of(name: str) -> Figure:
+    """Return the figure of this name; what is not in `FIGURES` is a metric."""
+    return FIGURES.get(name) or metric_figure(name)
+
+
+def format_value(value: float, unit: Unit) -> str:
+    """Return a number for people, with its unit; KB and MB are powers of 1000."""
+    if unit == "bytes":
+        return _scaled(value, "B")
+    if unit == "count":
+        return _scaled(value, "").strip()
+    if unit == "ms":
+        return f"{_three_digits(value)} ms"
+    if unit == "s":
+        return _duration(value)
+    if unit == "fraction":
+        return f"{100 * value:.2f} %"
+    return f"{value:.4g}"
+
+
+def format_change(value: float, unit: Unit) -> str:
+    """Return a signed difference for people; of fractions in percentage points, without unit."""
+    if unit == "fraction":
+        return f"{100 * value:+.2f}"
+    sign = "-" if value < 0 else "+"
+    return sign + format_value(abs(value), unit)
+
+
+def format_ratio(ratio: float | None) -> str:
+    """Return a ratio for people, as a multiple: `0.26x`; `-` for null."""
+    return "-" if ratio is None else f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
+
+
+def _scaled(value: float, symbol: str) -> str:
+    power = 0
+    size = abs(value)
+    # 999.5 would print as 1000: the next prefix begins there, not at 1000.
+    while size >= 999.5 and power < len(_PREFIXES) - 1:
+        size /= 1000
+        power += 1
+    number = f"{value:.0f}" if power == 0 else _three_digits(value / 1000**power)
+    return f"{number} {_PREFIXES[power]}{symbol}"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{value:.{decimals}f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _SECONDS_PER_MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _SECONDS_PER_MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -1,0 +1,179 @@
+"""Confidence intervals of means and of paired differences, in pure Python.
+
+0/1 scores get score intervals (Wilson 1927; Newcombe 1998), which never have zero width and never
+leave the possible range; all other scores get Student's t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+_EXACT_DEGREES = 30
+_BISECTIONS = 60
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its confidence limits; both are None where one example says nothing."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def paired_interval(
+    before: Sequence[float], after: Sequence[float], confidence: float = 0.95
+) -> Interval:
+    """Return mean(after) - mean(before) over the same examples, with its interval.
+
+    For 0/1 scores method 10 of Newcombe, Statistics in Medicine 17:2635 (1998), else Student's t
+    on the differences.
+
+    Args:
+        before: one finite score per example.
+        after: the scores of the same examples in the same order.
+        confidence: two-sided, in (0, 1).
+
+    Raises:
+        ValueError: no examples, different numbers of them, or a score that is not finite.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} scores cannot be paired with {len(after)}")
+    _check(before)
+    _check(after)
+    if _binary(before) and _binary(after):
+        pairs = Counter(zip(map(bool, before), map(bool, after), strict=True))
+        return _newcombe(
+            pairs[True, True],
+            pairs[True, False],
+            pairs[False, True],
+            pairs[False, False],
+            confidence,
+        )
+    return _student([b - a for a, b in zip(before, after, strict=True)], confidence)
+
+
+def mean_interval(scores: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Return the mean of one score per example, with its interval.
+
+    The score interval of Wilson (1927) for 0/1 scores, else Student's t.
+
+    Raises:
+        ValueError: no examples, or a score that is not finite.
+    """
+    _check(scores)
+    if not _binary(scores):
+        return _student(scores, confidence)
+    successes = round(sum(scores))
+    low, high = wilson_limits(successes, len(scores), _normal_quantile(confidence))
+    return Interval(successes / len(scores), low, high)
+
+
+def wilson_limits(successes: int, trials: int, z: float) -> tuple[float, float]:
+    """Return the limits of Wilson's score interval for a proportion; z is the normal quantile."""
+    share = successes / trials
+    centre = share + z * z / (2 * trials)
+    half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    # Rounding would leave 1e-17 in place of the exact limits 0 and 1.
+    low = 0.0 if successes == 0 else (centre - half) / scale
+    high = 1.0 if successes == trials else (centre + half) / scale
+    return low, high
+
+
+def student_quantile(degrees: int, confidence: float) -> float:
+    """Return t with P(-t < T < t) = confidence, for whole degrees of freedom from 1.
+
+    Up to 30 degrees the exact finite series is inverted (Abramowitz & Stegun 26.7.3 and 26.7.4);
+    above, the expansion around the normal quantile (26.7.5) errs by less than 1e-4.
+    """
+    if degrees > _EXACT_DEGREES:
+        return _student_expansion(degrees, _normal_quantile(confidence))
+    low, high = 0.0, math.pi / 2
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if _student_probability(degrees, middle) < confidence:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(degrees) * math.tan((low + high) / 2)
+
+
+def _newcombe(both: int, lost: int, won: int, neither: int, confidence: float) -> Interval:
+    """Newcombe's method 10: Wilson limits of both margins, joined with their correlation phi."""
+    total = both + lost + won + neither
+    z = _normal_quantile(confidence)
+    before, after = (both + lost) / total, (both + won) / total
+    before_low, before_high = wilson_limits(both + lost, total, z)
+    after_low, after_high = wilson_limits(both + won, total, z)
+    phi = _phi(both, lost, won, neither)
+
+    def distance(a: float, b: float) -> float:
+        return math.sqrt(max(a * a - 2 * phi * a * b + b * b, 0.0))
+
+    value = (won - lost) / total
+    low = value - distance(after - after_low, before_high - before)
+    high = value + distance(after_high - after, before - before_low)
+    return Interval(value, max(low, -1.0), min(high, 1.0))
+
+
+def _phi(both: int, lost: int, won: int, neither: int) -> float:
+    """Return the correlation of the two margins, with the paper's continuity correction."""
+    margins = (both + lost) * (won + neither) * (both + won) * (lost + neither)
+    if margins == 0:
+        return 0.0
+    covariance = both * neither - lost * won
+    if covariance > 0:
+        covariance_corrected = max(covariance - (both + lost + won + neither) / 2, 0.0)
+        return covariance_corrected / math.sqrt(margins)
+    return covariance / math.sqrt(margins)
+
+
+def _student(scores: Sequence[float], confidence: float) -> Interval:
+    count = len(scores)
+    mean = math.fsum(scores) / count
+    if count == 1:
+        return Interval(mean, None, None)
+    variance = math.fsum((score - mean) ** 2 for score in scores) / (count - 1)
+    half = student_quantile(count - 1, confidence) * math.sqrt(variance / count)
+    return Interval(mean, mean - half, mean + half)
+
+
+def _student_probability(degrees: int, angle: float) -> float:
+    """Return P(-t < T < t) with t = sqrt(degrees) * tan(angle)."""
+    cosine = math.cos(angle)
+    odd = degrees % 2
+    term = cosine if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(2 + odd, degrees - 1, 2):
+        term *= cosine * cosine * (k - 1) / k
+        total += term
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total)
+    return math.sin(angle) * total
+
+
+def _student_expansion(degrees: int, z: float) -> float:
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3
+
+
+def _normal_quantile(confidence: float) -> float:
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def _binary(scores: Sequence[float]) -> bool:
+    return set(scores) <= {0, 1}
+
+
+def _check(scores: Sequence[float]) -> None:
+    if not scores:
+        raise ValueError("an interval needs at least one score")
+    if not all(map(math.isfinite, scores)):
+        raise ValueError("a score is not finite")

@@ -1,0 +1,100 @@
+"""The gates section: legal names, units, messages, and its JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shrink.report.config import TARGETS, Gate, gates_json_schema, parse_gates
+
+
+def test_parse_gates_takes_a_limit_or_a_mapping() -> None:
+    gates = parse_gates(
+        {
+            "tflite_bytes": "40KB",
+            "accuracy_drop": {"limit": 0.02, "confidence": 0.9, "level": "warn", "stage": "prune"},
+        }
+    )
+    assert gates["tflite_bytes"] == Gate(limit=40_000)
+    assert gates["accuracy_drop"] == Gate(limit=0.02, confidence=0.9, level="warn", stage="prune")
+
+
+def test_parse_gates_reads_its_own_dump() -> None:
+    gates = parse_gates({"arena_bytes": "64KiB", "loss_rise": 0, "duration_s": 60})
+    dumped = {name: gate.model_dump(mode="json") for name, gate in gates.items()}
+    assert parse_gates(dumped) == gates
+    assert parse_gates(gates) == gates
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"acuracy_drop": 0.1}, "did you mean accuracy_drop"),
+        ({"accuracy_rise": 0.1}, "unknown gate 'accuracy_rise'"),
+        ({"loss_drop": 0.1}, "did you mean loss_rise"),
+        ({3: 0.1}, "unknown gate 3"),
+        ({"accuracy_drop": "2KB"}, "wrong unit"),
+        ({"accuracy_drop": "2%"}, "wrong unit"),
+        ({"macs": "10MB"}, "wrong unit"),
+        ({"p50_ms": "5ms"}, "wrong unit"),
+        ({"tflite_bytes": "40XB"}, "unknown unit 'XB'"),
+        ({"tflite_bytes": 40.5}, "whole number of bytes"),
+        ({"tflite_bytes": 0}, "above 0"),
+        ({"accuracy": 97}, "97 % is written 0.97"),
+        ({"accuracy": -0.1}, "must not be below 0"),
+        ({"accuracy": True}, "must be a fraction"),
+        ({"accuracy": None}, "must be a fraction"),
+        ({"loss": float("nan")}, "finite"),
+        ({"loss_rise": float("inf")}, "finite"),
+        ({"accuracy_drop": {"confidence": 0.9}}, "'limit' is missing"),
+        ({"accuracy_drop": {"limit": 0.1, "confidence": 0.4}}, "greater than 0.5"),
+        ({"accuracy_drop": {"limit": 0.1, "levle": "warn"}}, "did you mean level"),
+        ({"accuracy_drop": {"limit": 0.1, "level": "error"}}, "'fail' or 'warn'"),
+        ({"tflite_bytes": {"limit": 1, "confidence": 0.9}}, "goes with a drop or a rise"),
+        ([], "mapping"),
+    ],
+)
+def test_parse_gates_says_what_is_wrong(section: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_gates(section)
+
+
+def test_targets_have_minima_for_accuracies_only() -> None:
+    assert {name for name, target in TARGETS.items() if target.is_minimum} == {
+        "accuracy",
+        "top5_accuracy",
+    }
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {},
+        {"tflite_bytes": "40KB", "accuracy_drop": 0.02, "duration_s": 60},
+        {"accuracy_drop": {"limit": 0.02, "confidence": 0.95, "level": "warn"}},
+        {"arena_bytes": {"limit": "64KiB", "stage": "quantize"}},
+    ],
+)
+def test_gates_json_schema_accepts_what_parse_gates_accepts(section: dict[str, Any]) -> None:
+    parse_gates(section)
+    jsonschema.validate(section, gates_json_schema())
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"acuracy_drop": 0.02},
+        {"accuracy_drop": "2KB"},
+        {"accuracy": 97},
+        {"tflite_bytes": "40XB"},
+        {"tflite_bytes": {"limit": 1, "confidence": 0.9}},
+        {"accuracy_drop": {"confidence": 0.9}},
+    ],
+)
+def test_gates_json_schema_refuses_what_parse_gates_refuses(section: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_gates(section)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(section, gates_json_schema())
