@@ -1,0 +1,1 @@
+"""What is measured on a model or an artifact: size, memory, latency, accuracy."""
