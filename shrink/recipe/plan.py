@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
+from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.errors import ModelError, Position, RecipeError
 from shrink.recipe.load import LoadedRecipe
@@ -74,6 +74,12 @@ class Plan:
         used |= {step.previous for step in self.steps}
         return tuple(step.name for step in self.steps if step.name not in used)
 
+    @property
+    def data_config(self) -> DataConfig:
+        """The `data` section with its path made absolute."""
+        path = None if self.data_path is None else str(self.data_path)
+        return self.recipe.data.model_copy(update={"path": path})
+
     def step(self, name: str) -> Step:
         """Return the step of this name."""
         return next(step for step in self.steps if step.name == name)
@@ -125,7 +131,9 @@ class _Builder:
         if reference.trained:
             inputs = {"model": Source(reference=reference)}
             self.steps.append(
-                Step(0, BASELINE, BASELINE, None, self.recipe.training, inputs, None, reference.form)
+                Step(
+                    0, BASELINE, BASELINE, None, self.recipe.training, inputs, None, reference.form
+                )
             )
         elif self.recipe.stages and self.recipe.stages[0].kind != "train":
             raise RecipeError(
@@ -276,15 +284,3 @@ class _Builder:
         before = self.steps[self._names().index(source.step)]
         own = before.config.claims if before.config else ()
         return tuple(dict.fromkeys((*before.claims, *own)))
-
-
-def describe_source(source: Source) -> dict[str, Any]:
-    """Return a source as plain data, for a job file."""
-    reference = source.reference
-    return {
-        "step": source.step,
-        "kind": reference.kind if reference else None,
-        "path": str(reference.path) if reference else None,
-        "function": reference.function if reference else None,
-        "arguments": dict(source.arguments),
-    }

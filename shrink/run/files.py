@@ -70,6 +70,13 @@ def copy(source: Path, target: Path) -> None:
             shutil.copyfile(source, temporary)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents, and check that it can be written to."""
+    with _typed_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+
+
 def sync(path: Path) -> None:
     """Flush a file, or every file of a folder, to the disk."""
     files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]

@@ -9,9 +9,7 @@ from pydantic import model_validator
 from shrink.recipe.fields import Count
 from shrink.stages.base import Form, StageConfig
 
-SchemeName = Literal[
-    "float32", "float16", "dynamic_wi8_afp32", "static_wi8_ai8", "static_wi8_ai16"
-]
+SchemeName = Literal["float32", "float16", "dynamic_wi8_afp32", "static_wi8_ai8", "static_wi8_ai16"]
 InputOutputType = Literal["int8", "uint8", "int16", "float32"]
 
 LEGAL_TYPES: dict[str, tuple[str, ...]] = {

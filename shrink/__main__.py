@@ -1,0 +1,5 @@
+"""`python -m shrink`."""
+
+from shrink.cli import main
+
+main()

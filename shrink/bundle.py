@@ -1,0 +1,57 @@
+"""The recipes and models that come with shrink, in a checkout and in an installed wheel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from shrink.errors import RecipeError
+from shrink.recipe.suggest import hint_for
+
+_PACKAGE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class BundledRecipe:
+    """A recipe that comes with shrink; its first comment line is the summary."""
+
+    name: str
+    summary: str
+    path: Path
+
+
+def bundled_root() -> Path:
+    """Return the folder that holds `recipes/` and `models/`."""
+    installed = _PACKAGE / "bundled"
+    return installed if installed.is_dir() else _PACKAGE.parent
+
+
+def bundled_recipes() -> list[BundledRecipe]:
+    """Return the bundled recipes by name."""
+    paths = sorted((bundled_root() / "recipes").glob("*.yaml"))
+    return [BundledRecipe(path.stem, _summary(path), path) for path in paths]
+
+
+def find_recipe(name: str) -> Path:
+    """Return the path of a recipe given as a file or by a bundled recipe's name.
+
+    Raises:
+        RecipeError: there is neither.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.exists() or "/" in name:
+        return path
+    names = {recipe.name: recipe.path for recipe in bundled_recipes()}
+    if name in names:
+        return names[name]
+    raise RecipeError(
+        f"no file and no bundled recipe is called {name!r}", hint=hint_for(name, names)
+    )
+
+
+def _summary(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = (
+        line[1:].strip() for line in lines if line.startswith("# ") and "$schema" not in line
+    )
+    return next(comments, "")

@@ -1,0 +1,35 @@
+"""Flags that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
+]
+QuietFlag = Annotated[bool, typer.Option("--quiet", help="Nothing but errors and the result.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", help="The run folder; by default runs/NAME.", show_default=False),
+]
+ForceFlag = Annotated[
+    bool, typer.Option("--force", help="Overwrite the folder of another recipe's run.")
+]
+NoCacheFlag = Annotated[
+    bool, typer.Option("--no-cache", help="Compute every stage again, whatever the store holds.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="STAGE.KEY=VALUE",
+        help="Change a key of the recipe, such as prune.sparsity=0.8 or training.seed=1.",
+        show_default=False,
+    ),
+]
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a bundled recipe.")
+]

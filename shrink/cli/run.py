@@ -1,0 +1,62 @@
+"""`shrink run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shrink.cli.options import (
+    ForceFlag,
+    JsonFlag,
+    NoCacheFlag,
+    OutputOption,
+    QuietFlag,
+    RecipeArgument,
+    SetOption,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run)
+
+
+def run(
+    recipe: RecipeArgument,
+    set_: SetOption = None,
+    output: OutputOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be computed, and why; run nothing.")
+    ] = False,
+    force: ForceFlag = False,
+    no_cache: NoCacheFlag = False,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STAGE", help="Compute this stage and all after it again."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.")
+    ] = None,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Run a recipe: every stage, its report, its gates."""
+    from shrink.bundle import find_recipe
+    from shrink.console import Console
+    from shrink.recipe.load import load_recipe
+    from shrink.recipe.plan import build_plan
+    from shrink.run.runner import RunOptions
+    from shrink.run.session import run_plan
+
+    console = Console(as_json=json_, quiet=quiet)
+    plan = build_plan(load_recipe(find_recipe(recipe), set_ or ()))
+    options = RunOptions(
+        output=output or Path("runs") / plan.recipe.name,
+        force=force,
+        use_store=not no_cache,
+        first=from_,
+        last=until,
+    )
+    raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run))

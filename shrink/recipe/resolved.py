@@ -1,0 +1,43 @@
+"""A recipe with everything spelled out: defaults, `extends` merged, paths absolute."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from shrink.recipe.plan import Plan, Source
+from shrink.recipe.schema import dump_recipe
+
+
+def resolved_recipe(plan: Plan) -> dict[str, Any]:
+    """Return the recipe as a mapping that runs the same from any folder."""
+    value = dump_recipe(plan.recipe)
+    reference = plan.steps[0].inputs["model"].reference
+    value["model"] = str(reference) if reference else value["model"]
+    if plan.data_path is not None:
+        value["data"]["path"] = str(plan.data_path)
+    stage_steps = [step for step in plan.steps if step.config is not None]
+    for entry, step in zip(value["stages"], stage_steps, strict=True):
+        settings = entry[step.kind]
+        _make_absolute(settings, "teacher", step.inputs.get("teacher"))
+        _make_absolute(settings, "student", step.inputs.get("model"))
+    return value
+
+
+def resolved_recipe_text(plan: Plan) -> str:
+    """Return the resolved recipe as YAML."""
+    import yaml
+
+    return yaml.safe_dump(resolved_recipe(plan), sort_keys=False, allow_unicode=True, width=100)
+
+
+def recipe_sha256(plan: Plan) -> str:
+    """Return a hash of what the recipe says, the same for every way of writing it."""
+    value = dump_recipe(plan.recipe)
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _make_absolute(settings: dict[str, Any], key: str, source: Source | None) -> None:
+    if isinstance(settings.get(key), str) and source is not None and source.reference is not None:
+        settings[key] = str(source.reference)

@@ -1,0 +1,137 @@
+"""What a worker does with its job: run the stage, save the artifact, measure it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.errors import StageError
+from shrink.measure.artifact import evaluate_artifact
+from shrink.measure.latency import latency
+from shrink.measure.memory import host_peak_bytes, inference_peak_bytes
+from shrink.measure.size import measure_sizes
+from shrink.run import files
+from shrink.stages import STAGES
+from shrink.stages.claims import Claims
+from shrink.stages.context import StageContext, StageResult
+from shrink.tflite.arena import arena_bytes
+from shrink.tflite.convert import to_float32
+
+ARTIFACT, SCORES = "artifact", "scores"
+
+
+def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Run one step and return its result as plain data.
+
+    The worker's folder then holds `model.keras` or `model.tflite`, and `scores.json`.
+    """
+    started = time.perf_counter()
+    work = Path(job["work"])
+    context = StageContext(job, send, work)
+    keras.utils.set_random_seed(context.training.seed)
+    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
+    claims = Claims.of(context)
+    outcome = _stage(job["step"]["kind"])(_config(job), context)
+    host_peak = host_peak_bytes()
+    claims.check(outcome, context)
+    stage_s = time.perf_counter() - started
+    context.phase("measuring")
+    artifact, tflite, convert_notes = _save(outcome, work)
+    measured = _measure(context, outcome, artifact, tflite)
+    notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
+    notes += _add_training_memory(measured["memory"], outcome, host_peak)
+    return {
+        **measured,
+        "training": outcome.training.to_dict() if outcome.training else None,
+        "skipped": [dict(s) for s in outcome.skipped],
+        "notes": list(dict.fromkeys(notes)),
+        "files": {ARTIFACT: artifact.name, SCORES: "scores.json"},
+        "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
+        "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
+        "devices": context.devices.device_names,
+    }
+
+
+def machine() -> str:
+    """Return what the figures were measured on: architecture, processor, memory."""
+    memory_gb = int(Path("/proc/meminfo").read_text("ascii").split()[1]) * 1024 / 1e9
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = f"{len(names)} x {names[0]}" if names else platform.processor()
+    return f"{platform.machine()}, {processor}, {memory_gb:.0f} GB"
+
+
+def _stage(kind: str) -> Callable[[Any, StageContext], StageResult]:
+    return importlib.import_module(f"shrink.stages.{kind}.run").run
+
+
+def _config(job: Mapping[str, Any]) -> Any:
+    step = job["step"]
+    if step["config"] is None:
+        return None
+    # Validated again: a job is plain data, in which a tuple is a list and `from_` its alias.
+    return STAGES[step["kind"]].model_validate(step["config"])
+
+
+def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
+    """Write the artifact, and the TFLite file that all figures are taken from."""
+    if outcome.tflite is not None:
+        artifact = work / "model.tflite"
+        files.write_bytes(artifact, outcome.tflite)
+        return artifact, artifact, []
+    artifact, tflite = work / "model.keras", work / "float32.tflite"
+    with files.replacing(artifact) as temporary:
+        outcome.model.save(temporary)
+    files.write_bytes(tflite, to_float32(outcome.model))
+    return artifact, tflite, []
+
+
+def _measure(
+    context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
+) -> dict[str, Any]:
+    notes: list[str] = []
+    model = outcome.model if outcome.model is not None else context.load()
+    evaluation = evaluate_artifact(
+        tflite, context.dataset.test, context.task(model), model.input_names
+    )
+    _check_finite(evaluation.metrics, context.name)
+    scores = {name: values.tolist() for name, values in evaluation.scores.items()}
+    files.write_text(context.work / "scores.json", json.dumps(scores))
+    arena = arena_bytes(tflite)
+    peak, peak_note = inference_peak_bytes(tflite)
+    notes += [note for note in (arena.note, peak_note) if note]
+    return {
+        "size": measure_sizes(artifact, tflite, outcome.model),
+        "memory": {"inference_peak_bytes": peak, "arena_bytes": arena.value},
+        "metrics": evaluation.metrics,
+        "examples": evaluation.examples,
+        "latency": latency(tflite),
+        "notes": notes,
+    }
+
+
+def _add_training_memory(memory: dict[str, Any], outcome: StageResult, host_peak: int) -> list[str]:
+    """Fill in the training peaks; return the notes that explain what is missing."""
+    record = outcome.training
+    memory["training_peak_predicted_bytes"] = None
+    memory["training_peak_bytes"] = record.training_peak_bytes if record else None
+    memory["training_host_peak_bytes"] = host_peak if record else None
+    if record is None:
+        return ["nothing was trained here, so there is no training peak"]
+    missing = record.training_peak_bytes is None and record.note
+    return [str(record.note)] if missing else []
+
+
+def _check_finite(metrics: Mapping[str, float], stage: str) -> None:
+    for name, value in metrics.items():
+        if not np.isfinite(value):
+            raise StageError(f"{name} of the artifact on the test split is {value}", subject=stage)

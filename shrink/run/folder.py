@@ -1,0 +1,133 @@
+"""A run folder: artifacts, the resolved recipe, and the report, which is written last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import RecipeError
+from shrink.recipe.plan import Plan, Step
+from shrink.recipe.reference import REPORT_NAME
+from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
+from shrink.report.markdown import render_markdown
+from shrink.report.model import StageOutcome, build_report
+from shrink.run import files
+from shrink.run.keys import versions
+from shrink.run.preview import PLAN_NAME
+
+ARTIFACTS = "artifacts"
+RESOLVED_NAME = "recipe.resolved.yaml"
+MARKDOWN_NAME = "report.md"
+
+
+class RunFolder:
+    """The folder that a run leaves behind.
+
+    Args:
+        path: the folder; created when missing.
+        plan: what is run.
+        force: take over the folder of another recipe's run.
+
+    Raises:
+        RecipeError: the folder belongs to another recipe, or holds something else.
+    """
+
+    def __init__(self, path: Path, plan: Plan, force: bool) -> None:
+        self.path = path
+        self._plan = plan
+        self._before = _read_report(path)
+        if not force:
+            self._check_owner()
+        files.make_folder(path / ARTIFACTS)
+        files.sweep(path)
+        files.sweep(path / ARTIFACTS)
+
+    def take(self, step: Step, source: Path) -> tuple[str, str]:
+        """Copy a finished step's artifact here; return its relative path and its SHA-256."""
+        name = f"{ARTIFACTS}/{step.index:02d}-{step.name}{source.suffix}"
+        target, digest = self.path / name, files.sha256(source)
+        if not target.is_file() or files.sha256(target) != digest:
+            # From here on the old report would speak of files that are no longer there.
+            (self.path / REPORT_NAME).unlink(missing_ok=True)
+            files.copy(source, target)
+        return name, digest
+
+    def write(
+        self,
+        outcomes: Sequence[StageOutcome],
+        finals: Sequence[str],
+        described: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write the recipe, what each step depends on, and the report; return the report."""
+        report = build_report(
+            recipe_name=self._plan.recipe.name,
+            recipe_sha256=recipe_sha256(self._plan),
+            baseline=self._plan.baseline.name,
+            environment=environment(outcomes),
+            outcomes=outcomes,
+            gates=self._plan.recipe.gates,
+            finals=finals,
+        )
+        self._remove_stale(report)
+        files.write_text(self.path / RESOLVED_NAME, resolved_recipe_text(self._plan))
+        files.write_json(self.path / PLAN_NAME, described)
+        files.write_text(self.path / MARKDOWN_NAME, render_markdown(report))
+        files.write_json(self.path / REPORT_NAME, report)
+        return report
+
+    def _remove_stale(self, report: dict[str, Any]) -> None:
+        """Remove artifacts that the last report listed and this one does not."""
+        kept = {stage["artifact"] for stage in report["stages"]}
+        for stage in (self._before or {}).get("stages", []):
+            artifact = stage.get("artifact")
+            if isinstance(artifact, str) and artifact not in kept:
+                path = self.path / ARTIFACTS / Path(artifact).name
+                path.unlink(missing_ok=True)
+
+    def _check_owner(self) -> None:
+        if not self.path.exists():
+            return
+        name = (self._before or {}).get("recipe", {}).get("name")
+        if name == self._plan.recipe.name:
+            return
+        if self._before is None and not _holds_other_things(self.path):
+            return
+        owner = f"a run of the recipe {name!r}" if name else "files that no run of shrink wrote"
+        raise RecipeError(
+            f"the output folder holds {owner}",
+            subject=self.path,
+            hint="choose another folder with --output, or overwrite it with --force",
+        )
+
+
+def environment(outcomes: Sequence[StageOutcome]) -> dict[str, Any]:
+    """Return the versions and devices that the report was made with."""
+    known = versions()
+    devices = [outcome.result.get("devices", []) for outcome in outcomes]
+    return {
+        "shrink": known["shrink"],
+        "tensorflow": known["tensorflow"],
+        "devices": list(dict.fromkeys(name for names in devices for name in names)),
+        "packages": {k: v for k, v in known.items() if k not in ("shrink", "shrink_sources")},
+    }
+
+
+def _read_report(path: Path) -> dict[str, Any] | None:
+    try:
+        report = json.loads((path / REPORT_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) and "stages" in report else None
+
+
+def _holds_other_things(path: Path) -> bool:
+    """Whether a folder holds anything but what a killed run of shrink leaves."""
+    if not path.is_dir():
+        return True
+    ours = {ARTIFACTS, RESOLVED_NAME, MARKDOWN_NAME, REPORT_NAME, PLAN_NAME}
+    return any(
+        entry.name not in ours and not entry.name.startswith(files.TEMPORARY_PREFIX)
+        for entry in path.iterdir()
+    )

@@ -1,0 +1,163 @@
+"""One worker process: started, listened to, and its death turned into a typed error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import InternalError, ResourceError, ShrinkError, StageError
+from shrink.run import files
+
+LOG_NAME = "worker.log"
+_LOG_TAIL_LINES = 15
+_POLL_S = 0.5
+_MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
+
+Event = dict[str, Any]
+
+
+@dataclass
+class _Outcome:
+    result: dict[str, Any] | None = None
+    error: ShrinkError | None = None
+    host_peak_bytes: int = 0
+
+
+def run_worker(
+    job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
+) -> dict[str, Any]:
+    """Run one step in a fresh process and return its result.
+
+    Args:
+        job: what the worker shall do, as plain data.
+        work: the worker's folder; its files and its log are left there.
+        on_event: called with each progress event.
+
+    Raises:
+        ShrinkError: whatever the worker raised, or what its death means.
+    """
+    job_file = work / "job.json"
+    files.write_json(job_file, job)
+    reader, writer = os.pipe()
+    with (work / LOG_NAME).open("wb") as log:
+        command = [sys.executable, "-P", "-m", "shrink.run.worker", str(job_file), str(writer)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writer,),
+            env=_environment(work),
+            start_new_session=True,  # a Ctrl-C reaches the parent alone, which then ends the group
+        )
+    os.close(writer)
+    outcome = _Outcome()
+    try:
+        _prefer_as_victim(process.pid)
+        for event in _events(reader, process.pid, outcome):
+            _dispatch(event, outcome, on_event)
+        process.wait()
+    finally:
+        os.close(reader)
+        end_group(process)
+    if outcome.error is not None:
+        raise outcome.error
+    if outcome.result is None or process.returncode != 0:
+        raise _death(job["step"]["name"], process.returncode, work, outcome.host_peak_bytes)
+    return outcome.result
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a process and of its children, and reap it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _dispatch(event: Event, outcome: _Outcome, on_event: Callable[[Event], None]) -> None:
+    if event.get("event") == "result":
+        outcome.result = event["result"]
+    elif event.get("event") == "error":
+        outcome.error = ShrinkError.from_dict(event["error"])
+    else:
+        on_event(event)
+
+
+def _events(reader: int, pid: int, outcome: _Outcome) -> Iterator[Event]:
+    """Yield the worker's events until it closes its end; watch its memory meanwhile."""
+    buffer = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(reader, selectors.EVENT_READ)
+        while True:
+            ready = selector.select(_POLL_S)
+            outcome.host_peak_bytes = max(outcome.host_peak_bytes, _host_peak_bytes(pid))
+            if not ready:
+                continue
+            chunk = os.read(reader, 1 << 16)
+            if not chunk:
+                return
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            yield from (json.loads(line) for line in lines if line)
+
+
+def _host_peak_bytes(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    line = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0")
+    return int(line.split()[1]) * 1024
+
+
+def _environment(work: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TF_USE_LEGACY_KERAS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def _prefer_as_victim(pid: int) -> None:
+    """When memory runs out, let the kernel end the worker rather than its parent."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
+
+
+def _death(name: str, code: int | None, work: Path, host_peak_bytes: int) -> ShrinkError:
+    tail = log_tail(work)
+    if code is None or code >= 0:
+        return InternalError(
+            f"the worker ended without a result (exit {code})\n{tail}", subject=name
+        )
+    how = signal.Signals(-code).name
+    peak = f"its resident memory had reached {host_peak_bytes / 1e6:.0f} MB"
+    message = f"the worker was killed by {how}; {peak}"
+    if any(word in tail for word in _MEMORY_WORDS):
+        return ResourceError(
+            f"{message}, and its log speaks of memory\n{tail}",
+            subject=name,
+            hint="set a smaller training.micro_batch_size",
+        )
+    hint = "if the kernel ended it for want of memory, set a smaller training.micro_batch_size"
+    return StageError(f"{message}\n{tail}".rstrip(), subject=name, hint=hint)
+
+
+def log_tail(work: Path) -> str:
+    """Return the last lines that the worker and its libraries printed."""
+    try:
+        lines = (work / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"  | {line}" for line in lines[-_LOG_TAIL_LINES:])

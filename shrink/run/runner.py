@@ -1,0 +1,250 @@
+"""Runs a plan: each step from the store or in a fresh worker, then the report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shrink.console import Console
+from shrink.data.fingerprint import fingerprint
+from shrink.errors import InternalError, RecipeError, ShrinkError
+from shrink.recipe.plan import Plan, Source, Step
+from shrink.recipe.suggest import hint_for
+from shrink.report.model import StageOutcome
+from shrink.run.folder import RunFolder
+from shrink.run.keys import step_keys
+from shrink.run.preview import describe_plan, preview
+from shrink.run.process import run_worker
+from shrink.run.store import Store, StoredStep
+
+ARTIFACT, SCORES = "artifact", "scores"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a plan.
+
+    Attributes:
+        output: the run folder.
+        force: overwrite the folder of another recipe's run.
+        use_store: take finished steps from the store.
+        first: compute this step and all after it anew.
+        last: stop after this step.
+    """
+
+    output: Path
+    force: bool = False
+    use_store: bool = True
+    first: str | None = None
+    last: str | None = None
+
+
+@dataclass
+class RunResult:
+    """The report of a run and the exit code that goes with it."""
+
+    report: dict[str, Any]
+    exit_code: int
+    error: ShrinkError | None = None
+
+
+@dataclass
+class _State:
+    keys: Mapping[str, str]
+    stored: dict[str, StoredStep] = field(default_factory=dict)
+    outcomes: list[StageOutcome] = field(default_factory=list)
+    error: ShrinkError | None = None
+
+
+class Runner:
+    """Runs the steps of a plan in order.
+
+    Args:
+        plan: what to run.
+        options: where, and what to take from the store.
+        store: where finished steps are.
+        console: told what happens.
+    """
+
+    def __init__(self, plan: Plan, options: RunOptions, store: Store, console: Console) -> None:
+        self.plan = plan
+        self.options = options
+        self.store = store
+        self.console = console
+        self.steps = selected_steps(plan, options.last)
+        check_step_names(plan, options)
+
+    def run(self) -> RunResult:
+        """Run every step, write the run folder, and return the report.
+
+        Raises:
+            ShrinkError: the run could not begin. What goes wrong later is in the result.
+        """
+        self.store.sweep()
+        name = "run-" + hashlib.sha256(str(self.options.output.resolve()).encode()).hexdigest()
+        with self.store.in_use(), self.store.lock(name, self._waiting):
+            digest = fingerprint(self.plan.data_config)
+            folder = RunFolder(self.options.output, self.plan, self.options.force)
+            state = _State(step_keys(self.plan, digest))
+            for step in self.steps:
+                self._run_step(step, state, folder)
+            described = describe_plan(self.plan, digest, state.keys)
+            return self._finish(state, folder, described)
+
+    def preview(self) -> list[dict[str, str]]:
+        """Return what a run would do with each step, and why; nothing is computed."""
+        digest = fingerprint(self.plan.data_config)
+        keys = step_keys(self.plan, digest)
+        return preview(
+            self.steps,
+            describe_plan(self.plan, digest, keys),
+            self.options.output,
+            is_stored=lambda step: self.store.contains(keys[step.name]),
+            is_forced=lambda step: not self._may_reuse(step),
+        )
+
+    def _waiting(self) -> None:
+        self.console.say(f"another run is writing to {self.options.output}; waiting for it")
+
+    def _run_step(self, step: Step, state: _State, folder: RunFolder) -> None:
+        """Bring one step to its outcome; after a failure the others are skipped."""
+        if state.error is not None:
+            state.outcomes.append(_outcome(step, "skipped"))
+            return
+        started = time.perf_counter()
+        position = (step.name, step.index + 1, len(self.steps))
+        try:
+            stored, status = self._obtain(step, state, position)
+        except ShrinkError as error:
+            self.console.stage_ended(*position, "failed")
+            state.error = error
+            seconds = time.perf_counter() - started
+            state.outcomes.append(_outcome(step, "failed", seconds, error=error.to_dict()))
+            return
+        state.stored[step.name] = stored
+        seconds = time.perf_counter() - started
+        self.console.stage_ended(*position, describe_end(status, seconds))
+        artifact, digest = folder.take(step, stored.files[ARTIFACT])
+        scores = json.loads(stored.files[SCORES].read_text(encoding="utf-8"))
+        state.outcomes.append(
+            _outcome(step, status, seconds, stored.result, scores, artifact, digest)
+        )
+
+    def _obtain(
+        self, step: Step, state: _State, position: tuple[str, int, int]
+    ) -> tuple[StoredStep, str]:
+        """Return the finished step and whether it was computed now (`done`) or `cached`."""
+        key = state.keys[step.name]
+        if self._may_reuse(step) and (found := self.store.find(key)) is not None:
+            return found, "cached"
+
+        def waiting() -> None:
+            self.console.say(f"another run is computing {step.name}; waiting for it")
+
+        with self.store.lock(key, waiting):
+            if self._may_reuse(step) and (found := self.store.find(key)) is not None:
+                return found, "cached"
+            self.console.stage_started(*position)
+            return self._compute(step, state), "done"
+
+    def _may_reuse(self, step: Step) -> bool:
+        first = self.options.first
+        after = first is not None and step.index >= self.plan.step(first).index
+        return self.options.use_store and not after
+
+    def _compute(self, step: Step, state: _State) -> StoredStep:
+        with self.store.work_folder() as work:
+            result = run_worker(self._job(step, state, work), work, self.console.event)
+            produced = {role: work / name for role, name in result.pop("files").items()}
+            return self.store.add(state.keys[step.name], result, produced)
+
+    def _job(self, step: Step, state: _State, work: Path) -> dict[str, Any]:
+        """Return all that a worker needs to know, as plain data."""
+        inputs = {role: _source(source, state) for role, source in step.inputs.items()}
+        config = step.config.model_dump(mode="json", by_alias=True) if step.config else None
+        return {
+            "work": str(work),
+            "step": {
+                "name": step.name,
+                "kind": step.kind,
+                "config": config,
+                "training": step.training.model_dump(mode="json"),
+                "inputs": inputs,
+                "claims": list(step.claims),
+            },
+            "data": self.plan.data_config.model_dump(mode="json"),
+            "task": self.plan.recipe.task.model_dump(mode="json"),
+        }
+
+    def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
+        finals = [name for name in self.plan.finals if any(s.name == name for s in self.steps)]
+        report = folder.write(state.outcomes, finals or [self.steps[-1].name], described)
+        if state.error is not None:
+            return RunResult(report, state.error.exit_code, state.error)
+        return RunResult(report, 0 if report["passed"] else 1)
+
+
+def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:
+    """Return the steps up to `last`, all without it."""
+    if last is None or not any(step.name == last for step in plan.steps):
+        return plan.steps
+    return plan.steps[: plan.step(last).index + 1]
+
+
+def check_step_names(plan: Plan, options: RunOptions) -> None:
+    """Raise `RecipeError` where `--from` or `--until` name no step."""
+    names = [step.name for step in plan.steps]
+    for flag, name in (("--from", options.first), ("--until", options.last)):
+        if name is not None and name not in names:
+            raise RecipeError(f"{flag}: no stage is called {name!r}", hint=hint_for(name, names))
+
+
+def describe_end(status: str, seconds: float) -> str:
+    """Return how a step ended, for people."""
+    return "taken from the store" if status == "cached" else f"done in {seconds:.1f} s"
+
+
+def _source(source: Source, state: _State) -> dict[str, Any]:
+    if source.step is not None:
+        path = state.stored[source.step].files[ARTIFACT]
+        kind = path.suffix.lstrip(".")
+        return {"kind": kind, "path": str(path), "function": None, "arguments": {}}
+    reference = source.reference
+    if reference is None:
+        raise InternalError("a step has an input without a source")
+    return {
+        "kind": reference.kind,
+        "path": str(reference.path),
+        "function": reference.function,
+        "arguments": dict(source.arguments),
+    }
+
+
+def _outcome(
+    step: Step,
+    status: str,
+    duration_s: float = 0.0,
+    result: Mapping[str, Any] | None = None,
+    scores: Mapping[str, list[float]] | None = None,
+    artifact: str | None = None,
+    digest: str | None = None,
+    error: Mapping[str, Any] | None = None,
+) -> StageOutcome:
+    return StageOutcome(
+        name=step.name,
+        kind=step.kind,
+        status=status,
+        duration_s=duration_s,
+        measured=result["measured"] if result else None,
+        artifact=artifact,
+        sha256=digest,
+        previous=step.previous,
+        result=dict(result or {}),
+        scores=dict(scores or {}),
+        error=dict(error) if error else None,
+    )

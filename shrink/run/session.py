@@ -1,0 +1,52 @@
+"""A command's run from plan to exit code: store, runner, what is shown at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shrink.console import Console
+from shrink.recipe.plan import Plan
+from shrink.run.paths import cache_root
+from shrink.run.runner import Runner, RunOptions, RunResult
+from shrink.run.store import Store
+
+
+def run_plan(plan: Plan, options: RunOptions, console: Console, *, dry_run: bool = False) -> int:
+    """Run a plan and show its report.
+
+    Returns:
+        The exit code: 0, 1 for a missed gate, or that of the stage that failed.
+    """
+    store = Store(cache_root(), console.warn)
+    runner = Runner(plan, options, store, console)
+    if dry_run:
+        show_preview(runner.preview(), console)
+        return 0
+    result = runner.run()
+    show_result(result, options, console)
+    return result.exit_code
+
+
+def show_result(result: RunResult, options: RunOptions, console: Console) -> None:
+    """Print the report, and the error that ended the run, if there was one."""
+    if console.as_json:
+        console.document(result.report)
+    elif console.quiet:
+        console.print(str(options.output))
+    else:
+        from shrink.report.terminal import render_report
+
+        render_report(result.report, console.rich(), run_folder=options.output)
+    if result.error is not None:
+        # The report has it too; with --json stdout already carries its one document.
+        Console(quiet=console.quiet).error(result.error)
+
+
+def show_preview(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print what a run would do with each stage."""
+    if console.as_json:
+        console.document(rows)
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        console.print(f"{row['name']:<{width}}  {row['status']:<7}  {row['why']}")

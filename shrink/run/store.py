@@ -1,0 +1,187 @@
+"""The store of finished steps: content-addressed files, the manifest written last.
+
+Layout under the root:
+
+    objects/<aa>/<sha256><suffix>   files by their content
+    steps/<key>.json                one manifest per finished step: its result and its files
+    locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
+    work/<random>/                  a worker's folder, locked while it is in use
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import ResourceError
+from shrink.run import files
+
+_MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """A finished step: the worker's result and its files by role."""
+
+    key: str
+    result: Mapping[str, Any]
+    files: Mapping[str, Path]
+
+
+class Store:
+    """Finished steps on disk, shared by any number of runs at the same time.
+
+    Args:
+        root: the store's folder; created when missing.
+        warn: told of every entry that turned out to be corrupt.
+    """
+
+    def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
+        self.root = root
+        self._warn = warn
+        for name in ("objects", "steps", "locks", "work"):
+            self._make(root / name)
+
+    def find(self, key: str) -> StoredStep | None:
+        """Return a finished step, or None; a corrupt entry is a warning and a miss."""
+        manifest = self.root / "steps" / f"{key}.json"
+        if not manifest.exists():
+            return None
+        try:
+            entry = json.loads(manifest.read_text(encoding="utf-8"))
+            if entry["version"] != _MANIFEST_VERSION or entry["key"] != key:
+                raise ValueError("it belongs to another version of the store")
+            if entry["digest"] != _digest(entry):
+                raise ValueError("the manifest was changed")
+            found = {role: self._verified(file) for role, file in entry["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._warn(f"the store's entry {key[:12]} is corrupt ({error}); computing it again")
+            return None
+        return StoredStep(key, entry["result"], found)
+
+    def contains(self, key: str) -> bool:
+        """Whether a manifest for `key` is there; its files are not verified."""
+        return (self.root / "steps" / f"{key}.json").is_file()
+
+    def add(self, key: str, result: Mapping[str, Any], produced: Mapping[str, Path]) -> StoredStep:
+        """Take a step's files into the store, then write its manifest.
+
+        Args:
+            key: the step's key.
+            result: plain data.
+            produced: files by role; they are moved.
+        """
+        described = {role: self._take(path) for role, path in produced.items()}
+        entry: dict[str, Any] = {
+            "version": _MANIFEST_VERSION,
+            "key": key,
+            "files": described,
+            "result": dict(result),
+        }
+        files.write_json(self.root / "steps" / f"{key}.json", {**entry, "digest": _digest(entry)})
+        paths = {role: self._object(d["sha256"], d["suffix"]) for role, d in described.items()}
+        return StoredStep(key, dict(result), paths)
+
+    @contextlib.contextmanager
+    def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+        """Hold an exclusive lock; other processes wait.
+
+        Args:
+            name: what is locked.
+            waiting: called once if somebody else holds it.
+        """
+        path = self.root / "locks" / f"{name}.lock"
+        with _opened(path) as descriptor:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if waiting is not None:
+                    waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+
+    @contextlib.contextmanager
+    def work_folder(self) -> Iterator[Path]:
+        """Yield an empty folder for a worker; it is removed afterwards, whatever happened."""
+        folder = Path(tempfile.mkdtemp(dir=self.root / "work"))
+        with _opened(folder / ".lock") as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what killed runs left behind; whatever is still in use stays."""
+        for folder in (self.root / "work").iterdir():
+            with contextlib.suppress(OSError), _opened(folder / ".lock") as descriptor:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError), self._exclusive():
+            for place in (self.root / "steps", *(self.root / "objects").iterdir()):
+                files.sweep(place)
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Hold the lock that every writer shares, alone, or raise `BlockingIOError`."""
+        with _opened(self.root / "locks" / "writers.lock") as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Tell other runs that this one may write, so that none sweeps under its feet."""
+        with _opened(self.root / "locks" / "writers.lock") as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield
+
+    def _take(self, path: Path) -> dict[str, Any]:
+        digest, size = files.sha256(path), path.stat().st_size
+        target = self._object(digest, path.suffix)
+        if not (target.is_file() and target.stat().st_size == size):
+            with files.replacing(target) as temporary:
+                shutil.move(path, temporary)
+        return {"sha256": digest, "size": size, "suffix": path.suffix}
+
+    def _verified(self, described: Mapping[str, Any]) -> Path:
+        path = self._object(described["sha256"], described["suffix"])
+        if path.stat().st_size != described["size"] or files.sha256(path) != described["sha256"]:
+            path.unlink(missing_ok=True)
+            raise ValueError(f"{path.name} does not match its hash")
+        return path
+
+    def _object(self, digest: str, suffix: str) -> Path:
+        return self.root / "objects" / digest[:2] / f"{digest}{suffix}"
+
+    def _make(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ResourceError(
+                f"the store cannot be written to: {error.strerror}",
+                subject=folder,
+                hint="choose another place with SHRINK_CACHE_DIR",
+            ) from error
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    body = {key: value for key, value in entry.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,80 @@
+"""The heavy half's door: one step in a fresh process, events to the parent through a pipe.
+
+Run as `python -P -m shrink.run.worker JOB_FILE DESCRIPTOR`. Everything that TensorFlow prints
+goes to the worker's log; the parent hears only JSON lines on the descriptor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import InternalError, ResourceError, ShrinkError
+from shrink.run.lifetime import die_with_parent
+
+
+class Channel:
+    """JSON lines to the parent."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def send(self, event: str, **fields: Any) -> None:
+        """Send one event; `fields` is plain data."""
+        line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
+        with self._lock:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job and return the exit code; every failure reaches the parent as an error event."""
+    die_with_parent()
+    job = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    channel = Channel(int(arguments[1]))
+    try:
+        from shrink.run.execute import execute
+
+        channel.send("result", result=execute(job, channel.send))
+    except Exception as error:
+        traceback.print_exc()
+        typed = as_shrink_error(error, job["step"]["name"])
+        channel.send("error", error=typed.to_dict())
+        return typed.exit_code
+    return 0
+
+
+def as_shrink_error(error: Exception, stage: str) -> ShrinkError:
+    """Return `error` itself, or the typed error that says what it means."""
+    if isinstance(error, ShrinkError):
+        return error
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
+        return ResourceError(
+            f"out of memory: {_first_line(error)}",
+            subject=stage,
+            hint="set a smaller training.micro_batch_size, or training.precision: mixed_bfloat16",
+        )
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(where.filename).name}:{where.lineno}"
+    return InternalError(
+        f"{type(error).__name__} at {place}: {_first_line(error)}",
+        subject=stage,
+        hint="this is a bug in shrink; please report it with the recipe",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:300] if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

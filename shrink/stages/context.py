@@ -1,0 +1,119 @@
+"""What a running stage is given: models, data, devices, and the way to train."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tf_keras as keras
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices, open_devices
+from shrink.engine.fit import TrainingRecord, train
+from shrink.engine.objective import Objective
+from shrink.model.load import load_source
+from shrink.recipe.task import TaskConfig
+from shrink.stages.prune.masks import frozen_masks
+from shrink.stages.task import Task, resolve_task
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a stage hands back: a Keras model or a TFLite artifact, and what there is to say.
+
+    Attributes:
+        model: the trained or changed model; None where the stage made a TFLite artifact.
+        tflite: the artifact's bytes, or None.
+        training: how it was trained, where it was.
+        skipped: layers left alone, each with the reason.
+        notes: sentences for the report.
+    """
+
+    model: keras.Model | None = None
+    tflite: bytes | None = None
+    training: TrainingRecord | None = None
+    skipped: Sequence[Mapping[str, str]] = ()
+    notes: Sequence[str] = ()
+
+
+class StageContext:
+    """Everything around a stage; models are loaded inside the devices' scope.
+
+    Args:
+        job: the worker's job, plain data.
+        send: sends an event with fields to the parent.
+        work: the worker's own folder.
+    """
+
+    def __init__(self, job: Mapping[str, Any], send: Callable[..., None], work: Path) -> None:
+        step = job["step"]
+        self.name: str = step["name"]
+        self.claims: tuple[str, ...] = tuple(step["claims"])
+        self.training = TrainingConfig.model_validate(step["training"])
+        self.task_config = TaskConfig.model_validate(job["task"])
+        self.data_config = DataConfig.model_validate(job["data"])
+        self.work = work
+        self._inputs: Mapping[str, Any] = step["inputs"]
+        self._send = send
+
+    @functools.cached_property
+    def dataset(self) -> Dataset:
+        """The recipe's examples."""
+        return open_dataset(self.data_config, self.training.seed)
+
+    @functools.cached_property
+    def devices(self) -> Devices:
+        """The devices to train on; opened before anything else touches TensorFlow's runtime."""
+        return open_devices(self.training)
+
+    def load(self, role: str = "model") -> keras.Model:
+        """Return the input of this role (`model`, `teacher`), loaded or built anew."""
+        with self.devices.scope():
+            return load_source(self._inputs[role])
+
+    def input_path(self, role: str = "model") -> Path:
+        """Return the path of the file behind an input."""
+        return Path(self._inputs[role]["path"])
+
+    def task(self, model: keras.Model) -> Task:
+        """Return loss and metrics for this model."""
+        return resolve_task(self.task_config, self.dataset, model)
+
+    def train(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        epochs: int,
+        after_update: Sequence[Any] = (),
+    ) -> TrainingRecord:
+        """Train `model` in place; zeros that an earlier stage promised to keep stay zero."""
+        task = self.task(model)
+        hooks = list(after_update)
+        if "sparsity" in self.claims:
+            with self.devices.scope():
+                hooks.append(frozen_masks(model))
+        return train(
+            model,
+            self.dataset,
+            objective=objective,
+            config=self.training,
+            devices=self.devices,
+            epochs=epochs,
+            metrics=task.metrics,
+            monitor=task.monitor,
+            after_update=tuple(hooks),
+            on_progress=self._progress,
+            stage=self.name,
+        )
+
+    def phase(self, name: str) -> None:
+        """Tell the user what happens now, in a word or two."""
+        self._send("phase", name=name)
+
+    def _progress(self, fields: Mapping[str, Any]) -> None:
+        self._send("progress", **fields)

@@ -1,0 +1,160 @@
+"""Masks over kernels, chosen and applied once per optimizer update.
+
+tfmot's wrapper counts forward passes and synchronises inside them, so that its schedule runs too
+fast under gradient accumulation and fails under data parallelism; these masks do neither.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.stages.prune.schedule import SparsitySchedule, constant
+
+_PRUNABLE = (
+    keras.layers.Dense,
+    keras.layers.Conv1D,
+    keras.layers.Conv2D,
+    keras.layers.Conv3D,
+)
+_NOT_PRUNABLE = (
+    keras.layers.DepthwiseConv1D,
+    keras.layers.DepthwiseConv2D,
+)
+
+
+@dataclass(frozen=True)
+class PrunableKernel:
+    """A layer's kernel that may be pruned."""
+
+    layer: str
+    kernel: tf.Variable
+
+
+def prunable_kernels(
+    model: keras.Model, exclude: Sequence[str] = ()
+) -> tuple[list[PrunableKernel], list[dict[str, str]]]:
+    """Return the kernels of dense and convolutional layers, and the layers left alone with why.
+
+    Args:
+        model: nested models are walked too.
+        exclude: shell patterns of layer names.
+    """
+    kernels: list[PrunableKernel] = []
+    skipped: list[dict[str, str]] = []
+    for layer in model._flatten_layers(include_self=False, recursive=True):
+        reason = _reason_to_skip(layer, exclude)
+        if reason is None:
+            kernels.append(PrunableKernel(layer.name, layer.kernel))
+        elif reason:
+            skipped.append({"layer": layer.name, "reason": reason})
+    return kernels, skipped
+
+
+def magnitude_mask(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
+    """Return 0 for the `round(sparsity * size)` weights of smallest magnitude, 1 for the others.
+
+    Args:
+        weights: any shape, float.
+        sparsity: scalar in [0, 1).
+
+    Returns:
+        A mask of the weights' shape and dtype. Ties with the largest pruned magnitude are pruned.
+    """
+    size = tf.cast(tf.size(weights), tf.float32)
+    pruned = tf.cast(tf.round(sparsity * size), tf.int32)
+    ascending = tf.sort(tf.reshape(tf.abs(weights), [-1]))
+    largest_pruned = ascending[tf.maximum(pruned - 1, 0)]
+    threshold = tf.where(pruned > 0, largest_pruned, tf.constant(-1.0, weights.dtype))
+    return tf.cast(tf.abs(weights) > threshold, weights.dtype)
+
+
+class Masks:
+    """Keeps kernels masked through training; a hook for the engine's `after_update`.
+
+    Create it inside the devices' scope.
+
+    Args:
+        kernels: the variables to mask.
+        schedule: sparsity at an update.
+        last_update: after this update the masks no longer change.
+        frequency: updates between two choices of the masks.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[tf.Variable],
+        schedule: SparsitySchedule,
+        last_update: int = 0,
+        frequency: int = 1,
+    ) -> None:
+        self._schedule = schedule
+        self._last_update = last_update
+        self._frequency = frequency
+        self._pairs = [
+            (kernel, tf.Variable(tf.ones_like(kernel), trainable=False)) for kernel in kernels
+        ]
+
+    def prune_now(self, sparsity: float) -> None:
+        """Choose and apply the masks at once."""
+        for kernel, mask in self._pairs:
+            chosen = magnitude_mask(kernel.read_value(), tf.constant(sparsity, tf.float32))
+            mask.assign(chosen)
+            kernel.assign(kernel.read_value() * chosen)
+
+    def keep_zeros(self) -> None:
+        """Take the zeros that are there as the masks."""
+        for kernel, mask in self._pairs:
+            mask.assign(tf.cast(kernel.read_value() != 0, kernel.dtype))
+
+    def __call__(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
+        """Apply the masks after update number `step`, counted from 1, choosing them when due."""
+        step = tf.cast(step, tf.int32)
+        on_beat = tf.logical_or(step % self._frequency == 0, step == self._last_update)
+        due = tf.logical_and(step <= self._last_update, on_beat)
+        for kernel, mask in self._pairs:
+            strategy.extended.update(kernel, self._masked, args=(mask, due, step))
+
+    def _masked(
+        self, kernel: tf.Variable, mask: tf.Variable, due: tf.Tensor, step: tf.Tensor
+    ) -> None:
+        weights = kernel.read_value()
+        chosen = tf.cond(
+            due,
+            lambda: magnitude_mask(weights, self._schedule(step)),
+            mask.read_value,
+        )
+        mask.assign(chosen)
+        kernel.assign(weights * chosen)
+
+
+def frozen_masks(model: keras.Model) -> Masks:
+    """Return masks that keep every zero of the model's prunable kernels where it is."""
+    kernels, _ = prunable_kernels(model)
+    masks = Masks([k.kernel for k in kernels], constant(0.0))
+    masks.keep_zeros()
+    return masks
+
+
+def zero_fraction(model: keras.Model) -> float:
+    """Return the fraction of zeros among the weights of prunable kernels, 0 without any."""
+    kernels = [k.kernel.numpy() for k in prunable_kernels(model)[0]]
+    size = sum(k.size for k in kernels)
+    return sum(int(np.sum(k == 0)) for k in kernels) / size if size else 0.0
+
+
+def _reason_to_skip(layer: keras.layers.Layer, exclude: Sequence[str]) -> str | None:
+    """Return None for a prunable layer, "" for one without kernel, else why it is left alone."""
+    if isinstance(layer, _NOT_PRUNABLE):
+        return "a depthwise kernel has too few weights per channel to lose any"
+    if not isinstance(layer, _PRUNABLE):
+        has_kernel = getattr(layer, "kernel", None) is not None
+        return f"{type(layer).__name__} kernels are not pruned" if has_kernel else ""
+    if any(fnmatch.fnmatchcase(layer.name, pattern) for pattern in exclude):
+        return "excluded by the recipe"
+    return None
