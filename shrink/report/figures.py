@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,6 +88,15 @@ def metric_figure(name: str) -> Figure:
 def figure_of(name: str) -> Figure:
     """Return the figure of this name; what is not in `FIGURES` is a metric."""
     return FIGURES.get(name) or metric_figure(name)
+
+
+def explains(note: str, figure: str) -> bool:
+    """Whether a note is about a figure, such as `arena_bytes: the model has no tflite form`.
+
+    A name that is also an English word counts only before the note's colon.
+    """
+    text = note if "_" in figure else note.partition(":")[0] if ":" in note else ""
+    return re.search(rf"(?<!\w){re.escape(figure)}(?!\w)", text) is not None
 
 
 def format_value(value: float, unit: Unit) -> str:

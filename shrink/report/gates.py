@@ -1,0 +1,194 @@
+"""Which limits a run keeps, and which it misses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shrink.report.config import TARGETS, Gate, Target
+from shrink.report.deltas import Scores, exact_difference, score_interval
+from shrink.report.figures import explains
+
+_LARGEST_OF_ALL = (
+    "training_peak_bytes",
+    "training_peak_predicted_bytes",
+    "training_host_peak_bytes",
+)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """What a gate sees: a value and the stage it is of, or why there is none."""
+
+    value: float | None
+    stage: str | None
+    reason: str | None = None
+    beyond: bool | None = None
+    """With a confidence: whether the whole interval lies beyond the limit."""
+    limits: tuple[float, float] | None = None
+
+
+def check_gates(
+    stages: Sequence[Mapping[str, Any]],
+    gates: Mapping[str, Gate],
+    *,
+    baseline: str,
+    finals: Sequence[str],
+    scores: Mapping[str, Scores],
+) -> list[dict[str, Any]]:
+    """Return one result per gate and stage that it looks at.
+
+    Figures and metrics are those of each final stage, training peaks the largest of all stages,
+    `duration_s` the sum; a gate's own `stage` comes before all that. A figure that is null misses
+    its gate. The value that decides is the point value; with a confidence, a drop or rise misses
+    only if its whole interval lies beyond the limit.
+
+    Args:
+        stages: the report's stages.
+        gates: by name.
+        baseline: name of the stage that drops and rises start from.
+        finals: names of the last stage of each branch.
+        scores: per-example scores by stage, then by metric.
+
+    Returns:
+        Mappings with name, limit, value, passed, stage, level; `reason` where a value alone does
+        not explain the outcome; `confidence`, `low` and `high` where an interval decided.
+    """
+    by_name = {stage["name"]: stage for stage in stages}
+    results: list[dict[str, Any]] = []
+    for name, gate in gates.items():
+        target = TARGETS[name]
+        checker = _Checker(by_name, baseline, finals, scores, target, gate)
+        results.extend(_result(name, gate, target, found) for found in checker.findings())
+    return results
+
+
+def all_passed(stages: Sequence[Mapping[str, Any]], gates: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether no stage failed and every gate that may fail the run passed."""
+    missed = any(not gate["passed"] and gate["level"] == "fail" for gate in gates)
+    return not missed and not any(stage["status"] == "failed" for stage in stages)
+
+
+@dataclass(frozen=True)
+class _Checker:
+    stages: Mapping[str, Mapping[str, Any]]
+    baseline: str
+    finals: Sequence[str]
+    scores: Mapping[str, Scores]
+    target: Target
+    gate: Gate
+
+    def findings(self) -> list[_Finding]:
+        """Return what the gate has to look at."""
+        if self.gate.stage is None and self.target.kind == "duration":
+            return [self._total_duration()]
+        if self.gate.stage is None and self.target.figure.name in _LARGEST_OF_ALL:
+            return [self._largest()]
+        names = self.finals if self.gate.stage is None else (self.gate.stage,)
+        if not names:
+            return [_Finding(None, None, "no stage is complete")]
+        return [self._at(name) for name in names]
+
+    def _at(self, name: str) -> _Finding:
+        stage = self.stages.get(name)
+        if stage is None:
+            return _Finding(None, name, "this stage is not part of the run")
+        if stage["status"] in ("failed", "skipped"):
+            return _Finding(None, name, f"the stage {_ending(stage)}")
+        if self.target.kind in ("drop", "rise"):
+            return self._change(name, stage)
+        return self._plain(name, stage)
+
+    def _plain(self, name: str, stage: Mapping[str, Any]) -> _Finding:
+        figure = self.target.figure.name
+        if self.target.kind == "duration":
+            value = stage["duration_s"]
+        else:
+            value = (stage[self.target.figure.group] or {}).get(figure)
+        return _Finding(value, name, None if value is not None else _why_null(stage, figure))
+
+    def _change(self, name: str, stage: Mapping[str, Any]) -> _Finding:
+        metric = self.target.figure.name
+        value = (stage["metrics"] or {}).get(metric)
+        if value is None:
+            return _Finding(None, name, _why_null(stage, metric))
+        base = self.stages.get(self.baseline)
+        base_value = ((base["metrics"] or {}) if base else {}).get(metric)
+        if base_value is None:
+            return _Finding(None, name, f"the baseline {self.baseline} has no {metric}")
+        sign = -1 if self.target.kind == "drop" else 1
+        change = exact_difference(value, base_value)
+        return self._judged(_Finding(sign * change + 0.0, name), sign)
+
+    def _judged(self, found: _Finding, sign: int) -> _Finding:
+        """Add the interval's verdict, where a confidence asks for one and scores allow it."""
+        if self.gate.confidence is None or found.stage == self.baseline:
+            return found
+        metric = self.target.figure.name
+        interval = score_interval(
+            self.scores.get(self.baseline, {}).get(metric),
+            self.scores.get(str(found.stage), {}).get(metric),
+            self.gate.confidence,
+        )
+        if interval is None or interval.low is None or interval.high is None:
+            reason = "no interval without scores of the same examples; the point value decides"
+            return _Finding(found.value, found.stage, reason)
+        low, high = sorted((sign * interval.low, sign * interval.high))
+        beyond = low > self.gate.limit
+        return _Finding(found.value, found.stage, None, beyond, (low, high))
+
+    def _largest(self) -> _Finding:
+        figure = self.target.figure.name
+        best = _Finding(None, None, f"no stage has {figure}")
+        for name, stage in self.stages.items():
+            value = (stage["memory"] or {}).get(figure)
+            if value is None and stage["training"] is not None:
+                # It trained, so there is a peak that nobody knows; the others prove nothing.
+                return _Finding(None, name, _why_null(stage, figure))
+            if value is not None and (best.value is None or value > best.value):
+                best = _Finding(value, name)
+        return best
+
+    def _total_duration(self) -> _Finding:
+        durations = [stage["duration_s"] for stage in self.stages.values()]
+        known = [duration for duration in durations if duration is not None]
+        if not known:
+            return _Finding(None, None, "no stage has a duration")
+        return _Finding(round(sum(known), 6), None)
+
+
+def _result(name: str, gate: Gate, target: Target, found: _Finding) -> dict[str, Any]:
+    if found.value is None:
+        passed = False
+    elif found.beyond is not None:
+        passed = not found.beyond
+    elif target.is_minimum:
+        passed = found.value >= gate.limit
+    else:
+        passed = found.value <= gate.limit
+    result = {
+        "name": name,
+        "limit": gate.limit,
+        "value": found.value,
+        "passed": passed,
+        "stage": found.stage,
+        "level": gate.level,
+    }
+    if found.reason is not None:
+        result["reason"] = found.reason
+    if found.limits is not None:
+        result |= {"confidence": gate.confidence, "low": found.limits[0], "high": found.limits[1]}
+    return result
+
+
+def _ending(stage: Mapping[str, Any]) -> str:
+    return "failed" if stage["status"] == "failed" else "was skipped"
+
+
+def _why_null(stage: Mapping[str, Any], figure: str) -> str:
+    """Return the stage's own note about a figure, or that there is none."""
+    for note in stage["notes"]:
+        if explains(note, figure):
+            return str(note)
+    return f"{stage['name']} has no {figure}"

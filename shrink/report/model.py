@@ -1,0 +1,202 @@
+"""The report: what every stage cost, as one JSON document (schema_version 1)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import InputError
+from shrink.report.config import Gate
+from shrink.report.deltas import stage_delta
+from shrink.report.figures import FIGURES, explains, figures_of
+from shrink.report.gates import all_passed, check_gates
+from shrink.report.outcome import StageOutcome
+from shrink.report.shape import SCHEMA_VERSION, shape_problem
+
+_TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
+
+
+def build_report(
+    *,
+    recipe_name: str,
+    recipe_sha256: str,
+    baseline: str,
+    environment: Mapping[str, Any],
+    outcomes: Sequence[StageOutcome],
+    gates: Mapping[str, Gate],
+    finals: Sequence[str],
+) -> dict[str, Any]:
+    """Return the report as plain data that strict JSON can hold.
+
+    Every stage has every key. A failed or skipped stage has null groups and empty differences;
+    a failed one has an `error` too. The baseline's difference to itself is 0, its ratio 1, and its
+    `delta_previous` is empty like that of any stage that starts from no other. A number that is
+    not finite becomes null, with a note.
+
+    Args:
+        recipe_name: name of the recipe.
+        recipe_sha256: hash of the resolved recipe.
+        baseline: the stage that all others are compared with.
+        environment: versions and devices.
+        outcomes: the stages in the order of the plan.
+        gates: the recipe's gates.
+        finals: names of the last stage of each branch, of the artifacts that are the result.
+    """
+    stages = [_stage(outcome) for outcome in outcomes]
+    by_name = {stage["name"]: stage for stage in stages}
+    scores = {outcome.name: outcome.scores for outcome in outcomes}
+    for stage, outcome in zip(stages, outcomes, strict=True):
+        for key, other in (("delta", baseline), ("delta_previous", outcome.previous)):
+            stage[key] = _delta(stage, outcome, by_name.get(other or ""), scores)
+    results = check_gates(stages, gates, baseline=baseline, finals=finals, scores=scores)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "passed": all_passed(stages, results),
+        "recipe": {"name": recipe_name, "sha256": recipe_sha256},
+        "baseline": baseline,
+        "finals": list(finals),
+        "environment": _plain(environment),
+        "stages": stages,
+        "gates": results,
+    }
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Read a report from a `report.json` or from the run folder that holds one.
+
+    Raises:
+        InputError: it is missing, unreadable, no report, or of another schema version.
+    """
+    file = path / "report.json" if path.is_dir() else path
+    try:
+        report = json.loads(
+            file.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite
+        )
+    except FileNotFoundError as error:
+        raise InputError(
+            "there is no report here", subject=file, hint="name the folder of a finished run"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", subject=file) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is not JSON: {error}", subject=file) from error
+    if not isinstance(report, dict) or "schema_version" not in report:
+        raise InputError("is not a report of shrink", subject=file)
+    if report["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"has schema version {report['schema_version']!r}, and this shrink reads "
+            f"{SCHEMA_VERSION}",
+            subject=file,
+            hint="use the version of shrink that wrote it, or run the recipe again",
+        )
+    if (problem := shape_problem(report)) is not None:
+        raise InputError(f"is not a report of shrink: {problem}", subject=file)
+    return report
+
+
+def _stage(outcome: StageOutcome) -> dict[str, Any]:
+    stage: dict[str, Any] = {
+        "name": outcome.name,
+        "kind": outcome.kind,
+        "status": outcome.status,
+        "duration_s": outcome.duration_s,
+        "measured": _plain(outcome.measured),
+        "artifact": outcome.artifact,
+        "sha256": outcome.sha256,
+        "size": None,
+        "memory": None,
+        "metrics": None,
+        "examples": None,
+        "delta": {},
+        "delta_previous": {},
+        "training": None,
+        "latency": None,
+        "skipped": _plain(outcome.result.get("skipped") or []),
+        "notes": [str(note) for note in outcome.result.get("notes") or []],
+    }
+    if outcome.complete:
+        stage |= _groups(outcome.result)
+        stage["notes"] += _missing_notes(stage, outcome.result)
+    if outcome.status == "failed":
+        stage["error"] = _plain(outcome.error)
+    return stage
+
+
+def _groups(result: Mapping[str, Any]) -> dict[str, Any]:
+    groups: dict[str, Any] = {
+        group: {name: _plain((result.get(group) or {}).get(name)) for name in figures_of(group)}
+        for group in ("size", "memory")
+    }
+    groups["metrics"] = _plain(dict(result.get("metrics") or {}))
+    groups["examples"] = result.get("examples")
+    groups["training"] = _plain(result.get("training"))
+    latency = _plain(result.get("latency"))
+    groups["latency"] = {"p50_ms": None, "p90_ms": None, "threads": None} | (latency or {})
+    return groups
+
+
+def _missing_notes(stage: Mapping[str, Any], result: Mapping[str, Any]) -> list[str]:
+    """Return notes for the null figures that the worker did not explain."""
+    not_finite, not_trained, not_measured = [], [], []
+    for name, value, given in _null_candidates(stage, result):
+        if value is not None or any(explains(note, name) for note in stage["notes"]):
+            continue
+        if given is not None:
+            not_finite.append(name)
+        elif name in _TRAINING_FIGURES and stage["training"] is None:
+            not_trained.append(name)
+        else:
+            not_measured.append(name)
+    return [
+        f"{', '.join(names)}: {why}"
+        for names, why in (
+            (not_finite, "the measured value is not a finite number"),
+            (not_trained, "does not apply, this stage trains nothing"),
+            (not_measured, "was not measured"),
+        )
+        if names
+    ]
+
+
+def _null_candidates(
+    stage: Mapping[str, Any], result: Mapping[str, Any]
+) -> list[tuple[str, Any, Any]]:
+    """Return name, reported value and the worker's value of every figure."""
+    found = []
+    for name, figure in FIGURES.items():
+        given = (result.get(figure.group) or {}).get(name)
+        found.append((name, stage[figure.group][name], given))
+    metrics = result.get("metrics") or {}
+    return [*found, *((name, stage["metrics"][name], given) for name, given in metrics.items())]
+
+
+def _delta(
+    stage: Mapping[str, Any],
+    outcome: StageOutcome,
+    other: Mapping[str, Any] | None,
+    scores: Mapping[str, Mapping[str, Sequence[float]]],
+) -> dict[str, Any]:
+    if other is None or not outcome.complete:
+        return {}
+    return stage_delta(stage, other, outcome.scores, scores[other["name"]])
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with numbers that JSON cannot hold as None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number

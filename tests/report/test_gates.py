@@ -1,0 +1,174 @@
+"""Gates: where they look, what decides, and what a null means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shrink.report.outcome import StageOutcome
+from tests.report.toys import outcome, outcomes, report, with_result
+
+
+def gate(name: str, limit: Any, stages: list[StageOutcome] | None = None) -> dict[str, Any]:
+    """The one result of a one-gate run."""
+    (result,) = report(stages, {name: limit})["gates"]
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "value", "passed"),
+    [
+        ("tflite_bytes", 14_000, 14_000, True),
+        ("tflite_bytes", 13_999, 14_000, False),
+        ("accuracy", 0.96, 0.96, True),
+        ("accuracy", 0.97, 0.96, False),
+        ("accuracy_drop", 0.02, 0.02, True),
+        ("accuracy_drop", 0.019, 0.02, False),
+        ("loss_rise", 0, 0, True),
+        ("loss", 0.05, 0.1, False),
+        ("arena_bytes", "64KB", 24_000, True),
+        ("p90_ms", 0.4, 0.5, False),
+    ],
+)
+def test_check_gates_looks_at_the_final_stage(
+    name: str, limit: Any, value: float, passed: bool
+) -> None:
+    result = gate(name, limit)
+    assert (result["value"], result["passed"], result["stage"]) == (value, passed, "quantize")
+    assert result["level"] == "fail"
+
+
+def test_check_gates_counts_a_gain_as_a_negative_drop() -> None:
+    stages = [outcome("train", 90, 10, None), outcome("quantize", 95, 10, "train")]
+    assert gate("accuracy_drop", 0, stages)["value"] == -0.05
+
+
+def test_check_gates_looks_at_the_largest_training_peak_of_all_stages() -> None:
+    train, prune, quantize = outcomes()
+    memory = {**prune.result["memory"], "training_peak_bytes": 90_000_000}
+    result = gate(
+        "training_peak_bytes", "50MB", [train, with_result(prune, memory=memory), quantize]
+    )
+    assert (result["value"], result["stage"], result["passed"]) == (90_000_000, "prune", False)
+
+
+def test_check_gates_misses_when_a_training_peak_is_unknown() -> None:
+    train, prune, quantize = outcomes()
+    note = "training_peak_bytes: the allocator keeps no statistics"
+    memory = {**prune.result["memory"], "training_peak_bytes": None}
+    blind = with_result(prune, memory=memory, notes=[note])
+    result = gate("training_peak_bytes", "2GB", [train, blind, quantize])
+    assert (result["value"], result["passed"], result["reason"]) == (None, False, note)
+
+
+def test_check_gates_sums_durations() -> None:
+    result = gate("duration_s", 29)
+    assert (result["value"], result["stage"], result["passed"]) == (30.0, None, False)
+
+
+def test_check_gates_looks_at_the_named_stage() -> None:
+    assert gate("tflite_bytes", {"limit": 1, "stage": "prune"})["value"] == 50_000
+    assert gate("duration_s", {"limit": 29, "stage": "prune"})["value"] == 10.0
+    assert gate("training_peak_bytes", {"limit": "1GB", "stage": "train"})["value"] == 40_000_000
+
+
+def test_check_gates_gives_one_result_per_branch() -> None:
+    stages = [*outcomes(), outcome("quantize-2", 90, 9_000, "train")]
+    built = report(stages, {"accuracy_drop": 0.02}, finals=("quantize", "quantize-2"))
+    assert [(g["stage"], g["passed"]) for g in built["gates"]] == [
+        ("quantize", True),
+        ("quantize-2", False),
+    ]
+    assert built["passed"] is False
+
+
+def test_check_gates_misses_with_the_reason_when_the_figure_is_null() -> None:
+    train, prune, quantize = outcomes()
+    memory = {**quantize.result["memory"], "arena_bytes": None}
+    note = "arena_bytes: TFLite Micro has no kernel for FLEX"
+    stage = with_result(quantize, memory=memory, notes=[note])
+    result = gate("arena_bytes", "64KB", [train, prune, stage])
+    assert (result["value"], result["passed"], result["reason"]) == (None, False, note)
+
+
+@pytest.mark.parametrize("name", ["top5_accuracy", "top5_accuracy_drop", "mean_squared_error"])
+def test_check_gates_misses_when_the_metric_is_not_measured(name: str) -> None:
+    result = gate(name, 0.5)
+    assert result["value"] is None
+    assert result["passed"] is False
+    assert "has no" in result["reason"]
+
+
+def test_check_gates_misses_when_the_final_stage_did_not_run() -> None:
+    train, prune, quantize = outcomes()
+    failed = replace(prune, status="failed", result={})
+    skipped = replace(quantize, status="skipped", result={})
+    assert gate("tflite_bytes", 1, [train, failed, skipped])["reason"] == "the stage was skipped"
+    assert gate("loss", {"limit": 1, "stage": "prune"}, [train, failed, skipped])["reason"] == (
+        "the stage failed"
+    )
+    assert "not part of the run" in gate("loss", {"limit": 1, "stage": "x"})["reason"]
+
+
+def test_check_gates_misses_a_drop_when_the_baseline_has_no_metric() -> None:
+    train, prune, quantize = outcomes()
+    result = gate("accuracy_drop", 0.5, [with_result(train, metrics={}), prune, quantize])
+    assert result["reason"] == "the baseline train has no accuracy"
+
+
+def test_check_gates_passes_with_confidence_when_the_interval_reaches_the_limit() -> None:
+    result = gate("accuracy_drop", {"limit": 0.01, "confidence": 0.95})
+    assert result["value"] == 0.02
+    assert result["low"] < 0.01 < result["high"]
+    assert result["passed"] is True
+
+
+def test_check_gates_misses_with_confidence_when_the_interval_lies_beyond() -> None:
+    stages = [outcome("train", 98, 10, None), outcome("quantize", 60, 10, "train")]
+    result = gate("accuracy_drop", {"limit": 0.1, "confidence": 0.95}, stages)
+    assert result["low"] > 0.1
+    assert result["passed"] is False
+
+
+def test_check_gates_uses_the_gates_own_confidence() -> None:
+    # A drop of 8 of 100 without gains: beyond 0.02 at 80 %, not at 99.9 %.
+    stages = [outcome("train", 98, 10, None), outcome("quantize", 90, 10, "train")]
+    assert not gate("accuracy_drop", {"limit": 0.02, "confidence": 0.8}, stages)["passed"]
+    assert gate("accuracy_drop", {"limit": 0.02, "confidence": 0.999}, stages)["passed"]
+
+
+def test_check_gates_judges_a_rise_by_its_own_direction() -> None:
+    train, quantize = outcome("train", 98, 10, None), outcome("quantize", 98, 10, "train")
+    before, after = [0.1, 0.2, 0.3] * 10, [1.1, 1.2, 1.31] * 10
+    stages = [
+        replace(with_result(train, metrics={"loss": 0.2}), scores={"loss": before}),
+        replace(with_result(quantize, metrics={"loss": 1.2}), scores={"loss": after}),
+    ]
+    assert not gate("loss_rise", {"limit": 0.9, "confidence": 0.95}, stages)["passed"]
+    assert gate("loss_rise", {"limit": 1.1, "confidence": 0.95}, stages)["passed"]
+
+
+def test_check_gates_says_so_when_a_confidence_has_no_scores() -> None:
+    train, prune, quantize = outcomes()
+    result = gate(
+        "accuracy_drop",
+        {"limit": 0.01, "confidence": 0.95},
+        [train, prune, replace(quantize, scores={})],
+    )
+    assert result["passed"] is False
+    assert "point value decides" in result["reason"]
+
+
+def test_all_passed_ignores_warnings() -> None:
+    built = report(gates={"tflite_bytes": {"limit": 1, "level": "warn"}})
+    assert built["gates"][0]["passed"] is False
+    assert built["passed"] is True
+
+
+def test_check_gates_finds_no_stage_when_the_run_is_empty() -> None:
+    built = report([], {"tflite_bytes": 1, "duration_s": 1, "training_peak_bytes": 1}, finals=())
+    assert [g["passed"] for g in built["gates"]] == [False] * 3
+    assert all("reason" in g for g in built["gates"])

@@ -1,0 +1,239 @@
+"""The report's keys, differences, notes, and reading it back."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.errors import InputError
+from shrink.report.intervals import paired_interval
+from shrink.report.model import build_report, read_report
+from shrink.report.outcome import StageOutcome
+from shrink.run.files import write_json
+from tests.report.toys import outcome, outcomes, report, scores, with_result
+
+STAGE_KEYS = [
+    "name",
+    "kind",
+    "status",
+    "duration_s",
+    "measured",
+    "artifact",
+    "sha256",
+    "size",
+    "memory",
+    "metrics",
+    "examples",
+    "delta",
+    "delta_previous",
+    "training",
+    "latency",
+    "skipped",
+    "notes",
+]
+
+
+def test_build_report_has_every_key_for_every_stage() -> None:
+    built = report()
+    assert built["schema_version"] == 1
+    assert built["passed"] is True
+    assert built["recipe"] == {"name": "digits", "sha256": "cd" * 32}
+    assert [sorted(stage) for stage in built["stages"]] == [sorted(STAGE_KEYS)] * 3
+
+
+def test_build_report_compares_with_the_baseline_and_with_the_stage_before() -> None:
+    quantize = report()["stages"][2]
+    assert quantize["delta"]["tflite_bytes"] == {"value": -86_000, "ratio": 0.14}
+    assert quantize["delta_previous"]["tflite_bytes"] == {"value": -36_000, "ratio": 0.28}
+    interval = paired_interval(scores(98), scores(96))
+    assert quantize["delta"]["accuracy"] == {
+        "value": -0.02,
+        "low": interval.low,
+        "high": interval.high,
+    }
+    assert quantize["delta_previous"]["accuracy"]["value"] == 0
+
+
+def test_build_report_gives_the_baseline_zero_differences_to_itself() -> None:
+    train = report()["stages"][0]
+    assert train["delta"]["tflite_bytes"] == {"value": 0, "ratio": 1.0}
+    assert train["delta"]["accuracy"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert train["delta_previous"] == {}
+
+
+def test_build_report_gives_null_differences_when_a_side_is_null() -> None:
+    quantize = report()["stages"][2]
+    assert quantize["memory"]["training_peak_bytes"] is None
+    assert quantize["delta"]["training_peak_bytes"] is None
+
+
+def test_build_report_gives_no_ratio_when_the_base_is_zero() -> None:
+    train, prune, _ = outcomes()
+    train = with_result(train, size={"macs": 0})
+    built = report([train, prune], finals=("prune",))
+    assert built["stages"][1]["delta"]["macs"] == {"value": 50_000, "ratio": None}
+    assert built["stages"][0]["delta"]["macs"] == {"value": 0, "ratio": None}
+
+
+@pytest.mark.parametrize("other", [[], [1.0] * 99, [1.0] * 99 + [math.nan]])
+def test_build_report_gives_no_interval_when_scores_do_not_pair(other: list[float]) -> None:
+    train, prune, _ = outcomes()
+    built = report([train, replace(prune, scores={"accuracy": other})], finals=("prune",))
+    assert built["stages"][1]["delta"]["accuracy"] == {"value": -0.02, "low": None, "high": None}
+    assert built["stages"][1]["delta"]["loss"] == {"value": 0.0, "low": None, "high": None}
+
+
+def test_build_report_explains_every_null_figure() -> None:
+    notes = " ".join(report()["stages"][2]["notes"])
+    assert (
+        "training_peak_bytes, training_peak_predicted_bytes, training_host_peak_bytes: "
+        "does not apply, this stage trains nothing" in notes
+    )
+
+
+def test_build_report_keeps_the_workers_own_explanation() -> None:
+    train, *_ = outcomes()
+    memory = {**train.result["memory"], "arena_bytes": None}
+    own = "arena_bytes: TFLite Micro has no kernel for FLEX"
+    stage = report([with_result(train, memory=memory, notes=[own])], finals=("train",))["stages"][0]
+    assert stage["notes"] == [own]
+
+
+def test_build_report_explains_a_null_metric_when_a_note_only_uses_the_word() -> None:
+    train, *_ = outcomes()
+    stage = with_result(train, metrics={"loss": None, "accuracy": math.nan}, notes=["loss scale 2"])
+    notes = report([stage], finals=("train",))["stages"][0]["notes"]
+    assert notes == [
+        "loss scale 2",
+        "accuracy: the measured value is not a finite number",
+        "loss: was not measured",
+    ]
+
+
+def test_build_report_survives_a_result_without_anything() -> None:
+    train, *_ = outcomes()
+    stage = report([replace(train, result={})], finals=("train",))["stages"][0]
+    assert set(stage["size"].values()) == set(stage["memory"].values()) == {None}
+    assert stage["latency"] == {"p50_ms": None, "p90_ms": None, "threads": None}
+    assert stage["metrics"] == {}
+    assert any("tflite_bytes" in note and "was not measured" in note for note in stage["notes"])
+
+
+def test_build_report_is_strict_json_when_figures_are_not_finite() -> None:
+    train, *_ = outcomes()
+    stage = with_result(
+        train, metrics={"loss": math.inf}, training={"history": {"loss": [math.nan, 1.0]}}
+    )
+    built = report([stage], finals=("train",), load=math.nan)
+    json.dumps(built, allow_nan=False)
+    assert built["stages"][0]["metrics"] == {"loss": None}
+    assert built["stages"][0]["training"]["history"]["loss"] == [None, 1.0]
+
+
+def failing() -> list[StageOutcome]:
+    train, _, _ = outcomes()
+    error = {"type": "StageError", "message": "NaN loss", "hint": None}
+    return [
+        train,
+        StageOutcome("prune", "prune", "failed", 3.0, previous="train", error=error),
+        StageOutcome("quantize", "quantize", "skipped", previous="prune"),
+    ]
+
+
+def test_build_report_has_null_groups_when_a_stage_failed() -> None:
+    built = report(failing())
+    _, prune, quantize = built["stages"]
+    for stage in (prune, quantize):
+        groups = [stage[k] for k in ("size", "memory", "metrics", "training", "latency")]
+        assert groups == [None] * 5
+        assert stage["delta"] == stage["delta_previous"] == {}
+    assert prune["error"]["message"] == "NaN loss"
+    assert "error" not in quantize
+    assert built["passed"] is False
+
+
+def test_build_report_has_null_differences_when_the_baseline_failed() -> None:
+    train = replace(outcomes()[0], status="failed", result={}, error={"message": "no"})
+    built = report([train, outcome("prune", 90, 50, "train")], finals=("prune",))
+    assert set(built["stages"][1]["delta"].values()) == {None}
+
+
+def test_build_report_keeps_cached_measurements_apart() -> None:
+    train = replace(outcomes()[0], status="cached", measured={"at": "then", "machine": "there"})
+    stage = report([train], finals=("train",))["stages"][0]
+    assert stage["status"] == "cached"
+    assert stage["measured"] == {"at": "then", "machine": "there"}
+    assert stage["size"]["tflite_bytes"] == 100_000
+
+
+def test_build_report_has_no_stages_when_there_are_no_outcomes() -> None:
+    built = build_report(
+        recipe_name="r",
+        recipe_sha256="0",
+        baseline="train",
+        environment={},
+        outcomes=[],
+        gates={},
+        finals=[],
+    )
+    assert built["stages"] == built["gates"] == []
+
+
+@pytest.mark.parametrize("as_folder", [True, False])
+def test_read_report_returns_what_was_built(tmp_path: Path, as_folder: bool) -> None:
+    built = report(failing(), {"accuracy_drop": 0.02})
+    write_json(tmp_path / "report.json", built)
+    assert read_report(tmp_path if as_folder else tmp_path / "report.json") == built
+
+
+def broken(**changes: Any) -> str:
+    return json.dumps({**report(gates={"accuracy": 0.5}), **changes})
+
+
+def without_size() -> str:
+    built = report()
+    del built["stages"][1]["size"]
+    return json.dumps(built)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"schema_version": NaN}', "is not JSON"),
+        ('{"schema_version": 1e999}', "is not JSON"),
+        ("[]", "is not a report"),
+        ("{}", "is not a report"),
+        ('{"schema_version": 1}', "passed is missing"),
+        (broken(schema_version=2), "schema version 2"),
+        (broken(stages=[3]), r"stages\[0\] is not a mapping"),
+        (broken(gates={}), "gates has the wrong type"),
+        (broken(gates=[{"name": "accuracy"}]), r"gates\[0\].limit is missing"),
+        (without_size(), r"stages\[1\].size is missing"),
+    ],
+)
+def test_read_report_names_the_file_and_the_problem(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as caught:
+        read_report(tmp_path)
+    assert str(file) in str(caught.value)
+
+
+def test_read_report_says_that_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no report here"):
+        read_report(tmp_path / "nowhere")
+
+
+def test_read_report_refuses_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not JSON"):
+        read_report(tmp_path)

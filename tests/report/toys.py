@@ -1,0 +1,99 @@
+"""Outcomes of a small run: train, prune, quantize on 100 test examples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from shrink.report.config import parse_gates
+from shrink.report.model import build_report
+from shrink.report.outcome import StageOutcome
+
+EXAMPLES = 100
+
+
+def scores(correct: int) -> list[float]:
+    return [1.0] * correct + [0.0] * (EXAMPLES - correct)
+
+
+def outcome(
+    name: str, correct: int, tflite_bytes: int, previous: str | None, **changes: Any
+) -> StageOutcome:
+    """A finished stage; `training=False` for one that trains nothing."""
+    trains = changes.pop("training", True)
+    result: dict[str, Any] = {
+        "size": {
+            "file_bytes": 3 * tflite_bytes,
+            "gzip_bytes": tflite_bytes // 2,
+            "tflite_bytes": tflite_bytes,
+            "parameters": tflite_bytes // 4,
+            "nonzero_parameters": tflite_bytes // 4,
+            "macs": 50_000,
+        },
+        "memory": {
+            "training_peak_bytes": 40_000_000 if trains else None,
+            "training_peak_predicted_bytes": 41_000_000 if trains else None,
+            "training_host_peak_bytes": 700_000_000 if trains else None,
+            "inference_peak_bytes": 2_000_000,
+            "arena_bytes": 24_000,
+        },
+        "metrics": {"accuracy": correct / EXAMPLES, "loss": 0.1},
+        "examples": EXAMPLES,
+        "training": {"replicas": 1, "epochs": 2, "history": {"loss": [0.5, 0.1]}}
+        if trains
+        else None,
+        "latency": {"p50_ms": 0.25, "p90_ms": 0.5, "threads": 1},
+        "skipped": [],
+        "notes": [],
+    }
+    base = StageOutcome(
+        name=name,
+        kind=name,
+        status="done",
+        duration_s=10.0,
+        measured={"at": "2026-01-02T03:04:05Z", "machine": "bench"},
+        artifact=f"artifacts/{name}.keras",
+        sha256="ab" * 32,
+        previous=previous,
+        result=result,
+        scores={"accuracy": scores(correct)},
+    )
+    return replace(base, **changes)
+
+
+def outcomes() -> list[StageOutcome]:
+    return [
+        outcome("train", 98, 100_000, None),
+        outcome("prune", 96, 50_000, "train"),
+        outcome(
+            "quantize",
+            96,
+            14_000,
+            "prune",
+            training=False,
+            artifact="artifacts/02-quantize.tflite",
+        ),
+    ]
+
+
+def with_result(base: StageOutcome, **changes: Any) -> StageOutcome:
+    """The outcome with some of its worker's result replaced."""
+    return replace(base, result={**base.result, **changes})
+
+
+def report(
+    stages: list[StageOutcome] | None = None,
+    gates: dict[str, Any] | None = None,
+    finals: tuple[str, ...] = ("quantize",),
+    baseline: str = "train",
+    **environment: Any,
+) -> dict[str, Any]:
+    return build_report(
+        recipe_name="digits",
+        recipe_sha256="cd" * 32,
+        baseline=baseline,
+        environment={"shrink": "0.1", "tensorflow": "2.21", "devices": ["CPU:0"], **environment},
+        outcomes=outcomes() if stages is None else stages,
+        gates=parse_gates(gates or {}),
+        finals=finals,
+    )
