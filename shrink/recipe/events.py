@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from shrink.errors import Position, RecipeError
 
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+
 Kind = Literal["document", "mapping", "sequence", "scalar", "alias", "end"]
 
 
@@ -52,7 +54,7 @@ def events(text: str, name: str) -> Iterator[Event]:
             if kind is not None:
                 yield (found := _translated(kind, event, name))
                 position = found.position
-    except yaml.MarkedYAMLError as error:
+    except yaml.YAMLError as error:
         raise _syntax_error(error, text, name) from error
     except ValueError as error:  # the Python engine, on an escape beyond Unicode
         raise RecipeError(f"not valid YAML: {_ESCAPE}", position=position) from error
@@ -103,16 +105,16 @@ _PLAIN_WORDS = {
 
 
 def _syntax_error(error: Any, text: str, name: str) -> RecipeError:
-    mark = error.problem_mark or error.context_mark
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     end = position_after(text, name)
     if mark is None:
-        return RecipeError(f"not valid YAML: {error.problem}", position=end)
+        return RecipeError(f"not valid YAML: {error}", position=end)
     position = Position(name, mark.line + 1, mark.column + 1)
     if (position.line, position.column) > (end.line, end.column):
         position = end
     problem = str(error.problem)
     if "cannot start any token" in problem:
-        character = text.split("\n")[mark.line][mark.column : mark.column + 1]
+        character = _LINE_BREAK.split(text)[mark.line][mark.column : mark.column + 1]
         message = f"{character!r} cannot start a value"
         return RecipeError(message, position=position, hint="put the text in quotes")
     plain = next((words for part, words in _PLAIN_WORDS.items() if part in problem), problem)
@@ -121,5 +123,5 @@ def _syntax_error(error: Any, text: str, name: str) -> RecipeError:
 
 def position_after(text: str, name: str) -> Position:
     """Return the position of what follows `text`."""
-    lines = re.split(r"\r\n|\r|\n", text)
+    lines = _LINE_BREAK.split(text)
     return Position(name, len(lines), len(lines[-1]) + 1)

@@ -28,7 +28,7 @@ KeyPath = tuple[str | int, ...]
 _UNREADABLE = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-_LINE_WITH_TAB = re.compile(r"^([^\t\n\r]*)\t", re.MULTILINE)
+_LINE_WITH_TAB = re.compile(r"(?:\A|[\n\r])([^\t\n\r]*)\t")
 _COMMENT = re.compile(r"(^| )#")
 _DIRECTIVE_1_2 = re.compile(r"%YAML[ \t]+1\.2[ \t]*(#.*)?")
 

@@ -80,6 +80,6 @@ def test_loads_reads_or_refuses_every_mutant_of_a_recipe(engine: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_loads_reads_or_refuses_many_mutants_of_a_recipe(engine: str) -> None:
-    read, refused = read_mutants(20_000, seed=2)
+    read, refused = read_mutants(20_000 if engine == "libyaml" else 5_000, seed=2)
     assert read > 500
     assert refused > 500
