@@ -57,8 +57,9 @@ def read_mutants(count: int, seed: int) -> tuple[int, int]:
     source = random.Random(seed)
     read = refused = unplaced = 0
     for _ in range(count):
+        recipe = RECIPE.replace("\n", source.choice(["\n", "\n", "\r\n", "\r"]))
         try:
-            document = loads(mutant(source, RECIPE), "r.yaml")
+            document = loads(mutant(source, recipe), "r.yaml")
         except RecipeError as error:
             refused += 1
             unplaced += error.position is None and error.message != "the recipe is empty"
