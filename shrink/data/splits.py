@@ -1,0 +1,176 @@
+"""Which examples train, validate and test: stratified by the seed, equal on every machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from shrink.errors import DataError
+
+
+@dataclass(frozen=True)
+class Split:
+    """Indices of the examples of each part, int64, ascending and disjoint."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+
+
+def permutation(n: int, *entropy: int) -> np.ndarray:
+    """Return a permutation of `range(n)`, int64 (n,), that `entropy` alone decides.
+
+    It sorts the raw 64-bit stream of PCG64 (O'Neill 2014), which numpy promises never to
+    change; the order that `Generator.permutation` gives may change between its versions.
+    """
+    raw = np.random.PCG64(np.random.SeedSequence(entropy)).random_raw(n)
+    return np.argsort(np.asarray(raw, np.uint64), kind="stable").astype(np.int64)
+
+
+def split_examples(
+    labels: np.ndarray | None,
+    total: int,
+    seed: int,
+    *,
+    validation: float = 0.0,
+    test: float = 0.0,
+) -> Split:
+    """Divide examples into train, validation and test.
+
+    Args:
+        labels: int64 (total,) to stratify by, or None for a plain shuffled split.
+        total: number of examples.
+        seed: decides the split.
+        validation: fraction of all examples; 0 for no such part.
+        test: fraction of all examples; 0 for no such part.
+
+    Parts hold `ceil(fraction * total)` examples. Each class with three examples or more is in
+    every part, even where a part has to grow for that.
+
+    Raises:
+        DataError: too few examples for the parts.
+    """
+    order = permutation(total, seed)
+    sizes = [math.ceil(round(fraction * total, 6)) for fraction in (test, validation)]
+    if sum(sizes) >= total:
+        raise DataError(
+            f"{total} examples are too few for the split: test {sizes[0]}, "
+            f"validation {sizes[1]}, none left to train on",
+            hint="give more examples, or lower data.validation_split and data.test_split",
+        )
+    part_of = _plain_parts(order, sizes) if labels is None else _strata(labels, order, sizes)
+    by_part = [np.flatnonzero(part_of == part).astype(np.int64) for part in range(3)]
+    return Split(train=by_part[0], validation=by_part[2], test=by_part[1])
+
+
+def stratified_sample(labels: np.ndarray | None, total: int, count: int, seed: int) -> np.ndarray:
+    """Return `count` of `total` indices, int64, shuffled, each class in proportion.
+
+    Args:
+        labels: int64 (total,), or None for a uniform sample.
+        total: number of examples to choose from.
+        count: number of examples to choose; all of them where there are fewer.
+        seed: decides the choice.
+
+    A class with few examples still gets one where `count` allows one of each.
+    """
+    order = permutation(total, seed)
+    count = min(count, total)
+    if labels is None:
+        return order[:count]
+    classes, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    minimum = np.full(len(classes), 1 if count >= len(classes) else 0)
+    priority = permutation(len(classes), seed, 1)
+    quota = apportion(counts * (count / total), count, minimum, counts, priority)
+    rank = _rank_in_class(inverse, order)
+    return order[rank[order] < quota[inverse[order]]]
+
+
+def apportion(
+    shares: np.ndarray,
+    total: int,
+    minimum: np.ndarray,
+    maximum: np.ndarray,
+    priority: np.ndarray,
+) -> np.ndarray:
+    """Round `shares` to whole numbers with sum `total` by the largest remainder (Hamilton).
+
+    Args:
+        shares: float (classes,), exact shares.
+        total: the sum to reach, as far as minimum and maximum allow.
+        minimum: int (classes,), fewest of each class.
+        maximum: int (classes,), most of each class, at least `minimum`.
+        priority: (classes,) ranks that decide between equal remainders.
+
+    Returns:
+        int64 (classes,).
+    """
+    rounded = np.clip(np.floor(shares + 1e-9), minimum, maximum).astype(np.int64)
+    while (missing := total - int(rounded.sum())) != 0:
+        step = 1 if missing > 0 else -1
+        free = rounded < maximum if step > 0 else rounded > minimum
+        if not free.any():
+            break
+        deficit = step * (shares - rounded)
+        ranked = np.lexsort((priority, -np.round(deficit, 9)))
+        chosen = ranked[free[ranked]][: abs(missing)]
+        rounded[chosen] += step
+    return rounded
+
+
+def _plain_parts(order: np.ndarray, sizes: list[int]) -> np.ndarray:
+    part_of = np.zeros(len(order), np.int64)
+    part_of[order[: sizes[0]]] = 1
+    part_of[order[sizes[0] : sum(sizes)]] = 2
+    return part_of
+
+
+def _strata(labels: np.ndarray, order: np.ndarray, sizes: list[int]) -> np.ndarray:
+    """Return the part of each example: 0 train, 1 test, 2 validation."""
+    classes, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    priority = np.argsort(order[: len(classes)], kind="stable")
+    rank = _rank_in_class(inverse, order)
+    part_of = np.zeros(len(order), np.int64)
+    taken = np.zeros(len(classes), np.int64)
+    for part, size in enumerate(sizes, start=1):
+        later = sum(1 for other in sizes[part:] if other)
+        quota = _held_out(counts, taken, size, len(order), later, priority)
+        position = rank - taken[inverse]
+        part_of[(position >= 0) & (position < quota[inverse])] = part
+        taken += quota
+    return part_of
+
+
+def _held_out(
+    counts: np.ndarray,
+    taken: np.ndarray,
+    size: int,
+    total: int,
+    later: int,
+    priority: np.ndarray,
+) -> np.ndarray:
+    """Return how many of each class a part of `size` gets; `later` parts follow it."""
+    if size == 0:
+        return np.zeros_like(counts)
+    left = counts - taken
+    minimum = (counts >= 3).astype(np.int64)
+    shares = counts * (size / total)
+    # Training keeps one of each class, and each part that follows keeps one too.
+    maximum = np.maximum(left - 1 - later * minimum, minimum)
+    quota = apportion(shares, size, minimum, np.maximum(maximum, 0), priority)
+    if int(quota.sum()) < size:  # so many rare classes that training has to give up some
+        most = np.where(counts < 3, left, quota)
+        quota = apportion(shares, size, quota, most, priority)
+    return quota
+
+
+def _rank_in_class(inverse: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return each example's place among its own class in the shuffled order."""
+    grouped = order[np.argsort(inverse[order], kind="stable")]
+    counts = np.bincount(inverse)
+    starts = np.cumsum(counts) - counts
+    rank = np.empty(len(order), np.int64)
+    rank[grouped] = np.arange(len(order)) - starts[inverse[grouped]]
+    return rank

@@ -1,0 +1,1 @@
+"""Tests of the data sets, their splits and their pipelines."""

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shrink.data.config import DataConfig, SourceName
+from shrink.data.dataset import SOURCES, Dataset, open_dataset
+
+
+def _digits(**settings: object) -> Dataset:
+    return open_dataset(DataConfig.model_validate({"source": "digits", **settings}), seed=0)
+
+
+def test_sources_are_those_of_the_configuration() -> None:
+    assert sorted(SOURCES) == sorted(get_args(SourceName))
+
+
+def test_open_dataset_splits_digits_as_the_recipe_says() -> None:
+    dataset = _digits()
+    sizes = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
+    assert sizes == [1257, 180, 360]
+    assert dataset.num_classes == 10
+    assert dataset.class_names == tuple("0123456789")
+    assert dataset.train.input_spec == tf.TensorSpec((8, 8, 1), tf.float32)
+    assert dataset.train.target_spec == tf.TensorSpec((), tf.int64)
+
+
+def test_open_dataset_keeps_digits_as_stored() -> None:
+    x, y = _digits().test.arrays(np.arange(360))
+    assert (x.min(), x.max()) == (0, 16)
+    labels = _digits().test.labels
+    assert labels is not None
+    assert np.array_equal(y, labels)
+
+
+def test_arrays_equals_load() -> None:
+    test = _digits(normalize={"scale": 1 / 3, "offset": -0.7}).test
+    indices = np.array([5, 0, 359, 5])
+    for array, tensor in zip(test.arrays(indices), test.load(tf.constant(indices)), strict=True):
+        assert np.array_equal(array, tensor.numpy())
+
+
+def test_open_dataset_normalizes_to_float32() -> None:
+    plain, _ = _digits().train.arrays(np.arange(9))
+    normalized = _digits(normalize={"scale": 0.0625, "offset": -0.5}).train
+    x, _ = normalized.arrays(np.arange(9))
+    assert x.dtype == np.float32
+    assert np.array_equal(x, plain / 16 - 0.5)
+    assert normalized.input_spec.dtype == tf.float32
+    assert normalized.labels is not None
+
+
+def test_open_dataset_makes_the_input_the_target() -> None:
+    dataset = _digits(target="input", normalize={"scale": 0.0625})
+    x, y = dataset.train.arrays(np.arange(4))
+    assert np.array_equal(x, y)
+    assert x.max() == 1
+    assert dataset.train.target_spec == dataset.train.input_spec
+    assert dataset.train.labels is None
+    assert dataset.num_classes is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_open_dataset_splits_by_the_seed(seed: int) -> None:
+    config = DataConfig(source="digits")
+    one, same, other = (
+        open_dataset(config, s).test.arrays(np.arange(360)) for s in (seed, seed, 0)
+    )
+    assert np.array_equal(one[0], same[0])
+    assert not np.array_equal(one[0], other[0])
