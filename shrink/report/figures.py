@@ -6,20 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from shrink.recipe.metrics import METRICS
+
 Group = Literal["size", "memory", "latency", "metrics"]
 Unit = Literal["bytes", "count", "ms", "s", "fraction", "none"]
 
 LOSS = "loss"
-_METRICS = (
-    "accuracy",
-    "top5_accuracy",
-    LOSS,
-    "sparse_categorical_crossentropy",
-    "categorical_crossentropy",
-    "binary_crossentropy",
-    "mean_squared_error",
-    "mean_absolute_error",
-)
 _PREFIXES = ("", "K", "M", "G", "T", "P")
 _SECONDS_PER_MINUTE = 60
 
@@ -73,16 +65,18 @@ def figures_of(group: Group) -> tuple[str, ...]:
 
 def metric_names() -> tuple[str, ...]:
     """Return the names of all metrics that a report may hold; `loss` is always one."""
-    return _METRICS
+    return tuple(dict.fromkeys((*METRICS, LOSS)))
 
 
 def metric_figure(name: str) -> Figure:
-    """Return the figure of a metric; a name that is not known counts as smaller is better.
+    """Return the figure of a metric.
 
-    A report of another version may hold a metric that this one does not know, and is still shown.
+    A report of another version may hold a metric that is not known here, and is still shown;
+    of such, only a name that ends in `accuracy` counts as larger is better.
     """
-    is_accuracy = name.endswith("accuracy")
-    return Figure(name, "metrics", "fraction" if is_accuracy else "none", is_accuracy)
+    info = METRICS.get(name)
+    larger = info.higher_is_better if info is not None else name.endswith("accuracy")
+    return Figure(name, "metrics", "fraction" if name.endswith("accuracy") else "none", larger)
 
 
 def figure_of(name: str) -> Figure:
