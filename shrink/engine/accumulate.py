@@ -1,0 +1,99 @@
+"""The gradient of the mean loss over a global batch, micro-batch by micro-batch.
+
+For B examples on R replicas with K micro-batches each, the gradient of the mean loss is the sum
+over all R·K micro-batches of the gradients of (sum of their examples' losses) / B. Every loss is
+divided by B before it is differentiated, so that sums are all that is left to do, however the
+batch is split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tf_keras as keras
+
+
+class Batch(NamedTuple):
+    """A replica's share of a global batch, or a slice of it: structures of (n, ...) tensors."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
+
+    @property
+    def rows(self) -> Any:
+        """Number of examples, int64 ()."""
+        return tf.shape(tf.nest.flatten(self.x)[0], out_type=tf.int64)[0]
+
+    def slice(self, start: Any, stop: Any) -> Batch:
+        """Return the examples from `start` up to `stop`."""
+        return tf.nest.map_structure(
+            lambda tensor: None if tensor is None else tensor[start:stop], self
+        )
+
+
+def unpack(data: Any) -> Batch:
+    """Return x, (x, y) or (x, y, sample_weight), as Keras gives it to a step, as a `Batch`."""
+    return Batch(*keras.utils.unpack_x_y_sample_weight(data))
+
+
+def micro_batches(
+    batch: Batch, micro_batch_size: Any, body: Callable[[Batch, list[Any]], list[Any]], start: Any
+) -> list[Any]:
+    """Fold `body` over the micro-batches of a batch, one after the other.
+
+    Args:
+        batch: n examples; for n = 0 the body never runs.
+        micro_batch_size: int64 (); the last micro-batch has what is left.
+        body: (micro-batch, accumulators) to accumulators.
+        start: the accumulators' first values.
+
+    Returns:
+        The accumulators after the last micro-batch.
+    """
+    rows = batch.rows
+
+    def step(index: Any, accumulators: list[Any]) -> tuple[Any, list[Any]]:
+        first = index * micro_batch_size
+        part = batch.slice(first, tf.minimum(first + micro_batch_size, rows))
+        return index + 1, body(part, accumulators)
+
+    # Forward passes do not depend on the accumulators: with the default of 10 iterations in
+    # flight, accumulation would need as much memory as no accumulation.
+    _, accumulators = tf.while_loop(
+        lambda index, accumulators: index * micro_batch_size < rows,
+        step,
+        (tf.constant(0, tf.int64), start),
+        parallel_iterations=1,
+    )
+    return accumulators
+
+
+def sum_over_replicas(values: Any) -> Any:
+    """Sum a structure of tensors over all replicas, in one all-reduce; call it in a replica."""
+    replica = tf.distribute.get_replica_context()
+    if replica.num_replicas_in_sync == 1:
+        return values
+    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
+def zeros_of(variables: Sequence[Any]) -> list[Any]:
+    """Return accumulators for the variables' gradients, in their own dtype and shape."""
+    return [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+
+
+def dense_gradients(tape: Any, loss: Any, variables: Sequence[Any]) -> list[Any]:
+    """Return d loss / d variable in each variable's dtype; zeros where they are unconnected.
+
+    Embeddings' sparse gradients become dense: sums and norms of slices with repeated indices
+    are not those of the gradient.
+    """
+    gradients = tape.gradient(
+        loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return [
+        tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        for gradient, variable in zip(gradients, variables, strict=True)
+    ]

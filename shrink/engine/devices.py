@@ -1,0 +1,116 @@
+"""The devices that a stage trains on, and the strategy that keeps its replicas in step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.config import TrainingConfig
+from shrink.errors import RecipeError, ResourceError
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Where models are trained.
+
+    Attributes:
+        strategy: TensorFlow's default strategy for one replica, else a `MirroredStrategy`.
+        device_names: one logical device for each replica, such as `GPU:0`.
+        on_gpu: whether those devices are GPUs.
+    """
+
+    strategy: Any
+    device_names: tuple[str, ...]
+    on_gpu: bool
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model, each with its share of every global batch."""
+        return len(self.device_names)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Create models and optimizers in here, so that each replica gets its copy."""
+        with self.strategy.scope():
+            yield
+
+
+def open_devices(config: TrainingConfig) -> Devices:
+    """Configure the devices that a recipe asks for; call it before anything runs on TensorFlow.
+
+    Sets the process's global Keras dtype policy to `config.precision`. Where there is no GPU,
+    replicas are logical CPU devices, which TensorFlow cannot limit in memory.
+
+    Raises:
+        RecipeError: more replicas than GPUs without a `memory_limit` to split the GPUs by.
+        ResourceError: TensorFlow already runs with other devices.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    replicas = max(1, len(gpus)) if config.replicas == "auto" else config.replicas
+    try:
+        names = _open_gpus(gpus, replicas, config.memory_limit) if gpus else _open_cpu(replicas)
+    except RuntimeError as error:
+        raise ResourceError(
+            f"TensorFlow already runs with other devices than {replicas} replicas need: {error}",
+            subject="training.replicas",
+            hint="train each stage in a fresh process",
+        ) from error
+    keras.mixed_precision.set_global_policy(config.precision)
+    shared = bool(gpus) and replicas > len(gpus)
+    return Devices(_strategy(names, shared=shared), names, on_gpu=bool(gpus))
+
+
+def _open_cpu(replicas: int) -> tuple[str, ...]:
+    if replicas > 1:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        logical = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+        tf.config.set_logical_device_configuration(cpu, logical)
+    return tuple(f"CPU:{index}" for index in range(replicas))
+
+
+def _open_gpus(gpus: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
+    used = gpus[:replicas]
+    tf.config.set_visible_devices(used, "GPU")
+    if memory_limit is None:
+        if replicas > len(used):
+            raise RecipeError(
+                f"{replicas} replicas on {len(used)} GPU(s) share their memory,"
+                " and nothing says how to split it",
+                subject="training.replicas",
+                hint="set training.memory_limit, the memory of each replica",
+            )
+        for gpu in used:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    else:
+        for index, gpu in enumerate(used):
+            _split_gpu(gpu, len(range(index, replicas, len(used))), memory_limit)
+    return tuple(f"GPU:{index}" for index in range(replicas))
+
+
+def _split_gpu(gpu: Any, parts: int, memory_limit: int) -> None:
+    limit_mebibytes = memory_limit // MEBIBYTE
+    if limit_mebibytes == 0:
+        raise RecipeError(
+            "a GPU's memory limit is at least 1MiB",
+            subject="training.memory_limit",
+            hint="write it with a unit, such as 2GB",
+        )
+    logical = [
+        tf.config.LogicalDeviceConfiguration(memory_limit=limit_mebibytes) for _ in range(parts)
+    ]
+    tf.config.set_logical_device_configuration(gpu, logical)
+
+
+def _strategy(names: tuple[str, ...], *, shared: bool) -> Any:
+    if len(names) == 1:
+        return tf.distribute.get_strategy()
+    # NCCL refuses two ranks on one GPU.
+    operations = tf.distribute.HierarchicalCopyAllReduce() if shared else None
+    return tf.distribute.MirroredStrategy(list(names), cross_device_ops=operations)

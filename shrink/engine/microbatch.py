@@ -1,0 +1,236 @@
+"""The exact training step: one step is one update on a global batch, in micro-batches.
+
+Equal to one replica with one big batch, whatever the replicas, micro-batches and remainders:
+the gradient is that of the mean loss over the global batch (see `shrink.engine.accumulate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.accumulate import (
+    Batch,
+    dense_gradients,
+    micro_batches,
+    sum_over_replicas,
+    unpack,
+    zeros_of,
+)
+from shrink.engine.objective import Objective, at_least_float32
+from shrink.engine.recovery import RecoveringStep
+
+
+class AfterUpdate(Protocol):
+    """What follows every update, in graph and in cross-replica context, such as a mask."""
+
+    def __call__(self, strategy: Any, step: Any) -> None:
+        """Act on variables through `strategy.extended.update`.
+
+        Args:
+            strategy: the strategy of the devices.
+            step: updates made so far, int64 ().
+        """
+
+
+class MicroBatchTrainer(keras.Model):
+    """A model under training, for Keras' `fit` and `evaluate`; create it inside the scope.
+
+    Args:
+        model: the model that is trained; its weights are updated in place.
+        objective: what is minimised.
+        metrics: names of metrics to follow beside the loss.
+        micro_batch_size: examples per forward pass and replica.
+        most_rows: the most examples that a replica is given at once.
+        never_empty: whether every replica has at least one example in every step.
+        after_update: called in order after each update.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        objective: Objective,
+        metrics: Sequence[str] = (),
+        *,
+        micro_batch_size: int,
+        most_rows: int,
+        never_empty: bool = False,
+        after_update: Sequence[AfterUpdate] = (),
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+        self.after_update = tuple(after_update)
+        self.recovering_step: RecoveringStep | None = None
+        self._loss_mean = keras.metrics.Mean(name="loss")
+        self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
+        # int64, for TensorFlow keeps int32 variables on the CPU.
+        self._micro_batch_size = tf.Variable(
+            micro_batch_size, dtype=tf.int64, trainable=False, name="micro_batch_size"
+        )
+        # One micro-batch needs neither loop nor slices, unless a replica may have no example:
+        # an empty batch would make batch normalisation's statistics NaN.
+        self._looped = micro_batch_size < most_rows or not never_empty
+        self._begun = _begun_variable()
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The means that Keras resets at the start of every epoch and evaluation."""
+        return [self._loss_mean, *self._metric_means]
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Examples per forward pass and replica."""
+        return int(self._micro_batch_size.numpy())
+
+    @property
+    def updates_begun(self) -> int:
+        """Updates that had all their gradients; more than `iterations` if one was cut short."""
+        return int(self._begun.numpy())
+
+    def set_micro_batch_size(self, size: int) -> None:
+        """Change the examples per forward pass; traces again only if the step had no loop."""
+        self._micro_batch_size.assign(size)
+        if not self._looped:
+            self._looped = True
+            self.test_function = None
+            if self.recovering_step is not None:
+                self.recovering_step.retrace()
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Run the model on inputs as the data set stores them, cast to the model's dtypes."""
+        return self.model(cast_inputs(self.model, inputs), training=training)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Return the function of an iterator that makes one update, past running out of memory."""
+        if self.train_function is None or force:
+            self.recovering_step = RecoveringStep(self)
+            self.train_function = self.recovering_step
+        return self.train_function
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Make one update on the global batch of which `data` is this replica's share."""
+        batch = unpack(data)
+        variables = self.model.trainable_variables
+        global_rows = sum_over_replicas(batch.rows)
+
+        def body(part: Batch, accumulators: list[Any]) -> list[Any]:
+            gradients = self._gradients(part, variables, global_rows)
+            return [a + g for a, g in zip(accumulators, gradients, strict=True)]
+
+        if self._looped:
+            size = self._micro_batch_size.read_value()
+            gradients = micro_batches(batch, size, body, zeros_of(variables))
+        else:
+            gradients = self._gradients(batch, variables, global_rows)
+        self._update(sum_over_replicas(gradients), variables)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Measure loss and metrics on one batch, in micro-batches too."""
+        batch = unpack(data)
+
+        def body(part: Batch, accumulators: list[Any]) -> list[Any]:
+            outputs = self(part.x, training=False)
+            losses = self.objective.validation_loss(part.y, outputs)
+            self._follow(part, outputs, _weighted(losses, part), self._regularisation(losses.dtype))
+            return accumulators
+
+        if self._looped:
+            micro_batches(batch, self._micro_batch_size.read_value(), body, [])
+        else:
+            body(batch, [])
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def _gradients(self, part: Batch, variables: Sequence[Any], global_rows: Any) -> list[Any]:
+        """Return this micro-batch's part of the gradient, scaled where the optimizer scales."""
+        targets, x = self._targets(part.x)
+        with tf.GradientTape() as tape:
+            outputs = self(x, training=True)
+            losses = _weighted(self.objective.loss(part.y, outputs, targets), part)
+            rows = tf.cast(part.rows, losses.dtype)
+            # Keras' regularisers are per batch: weighted by rows they count once in the mean.
+            regularisation = self._regularisation(losses.dtype)
+            total = tf.reduce_sum(losses) + regularisation * rows
+            loss = total / tf.cast(global_rows, losses.dtype)
+            if _scales_loss(self.optimizer):
+                loss = self.optimizer.get_scaled_loss(loss)
+        self._follow(part, outputs, losses, regularisation)
+        return dense_gradients(tape, loss, variables)
+
+    def _targets(self, x: Any) -> tuple[Any, Any]:
+        """Return the objective's targets, and inputs that are there once the targets are."""
+        targets = self.objective.targets(x)
+        if targets is None:
+            return None, x
+        with tf.control_dependencies(tf.nest.flatten(targets)):
+            return targets, tf.nest.map_structure(tf.identity, x)
+
+    def _regularisation(self, dtype: Any) -> Any:
+        losses = self.model.losses
+        if not losses:
+            return tf.zeros((), dtype)
+        return tf.add_n([tf.cast(at_least_float32(loss), dtype) for loss in losses])
+
+    def _follow(self, part: Batch, outputs: Any, losses: Any, regularisation: Any) -> None:
+        self._loss_mean.update_state(losses + regularisation)
+        for mean in self._metric_means:
+            mean.update_state(self.objective.metric(mean.name, part.y, outputs))
+
+    def _update(self, gradients: list[Any], variables: Sequence[Any]) -> None:
+        """Apply the sum of all replicas' gradients, wholly or not at all."""
+        # Nothing of the optimizer may start before every gradient is there: a step that runs
+        # out of memory would else count as an update already.
+        with tf.control_dependencies(gradients):
+            begun = self._begun.assign_add(1)
+        with tf.control_dependencies([*gradients, begun]):
+            gradients = [tf.identity(gradient) for gradient in gradients]
+            if _scales_loss(self.optimizer):
+                gradients = self.optimizer.get_unscaled_gradients(gradients)
+            self.optimizer.apply_gradients(
+                zip(gradients, variables, strict=True), skip_gradients_aggregation=True
+            )
+        if self.after_update:
+            tf.distribute.get_replica_context().merge_call(self._call_hooks)
+
+    def _call_hooks(self, strategy: Any) -> None:
+        step = self.optimizer.iterations.read_value()
+        for hook in self.after_update:
+            hook(strategy, step)
+
+
+def cast_inputs(model: Any, x: Any) -> Any:
+    """Cast a structure of inputs, (n, ...) each, to the dtypes of a functional model's inputs."""
+    inputs = getattr(model, "inputs", None)
+    if not inputs:
+        return x
+    if isinstance(x, dict):
+        dtypes = dict(zip(model.input_names, (i.dtype for i in inputs), strict=True))
+        return {name: tf.cast(value, dtypes.get(name, value.dtype)) for name, value in x.items()}
+    flat = [tf.cast(v, i.dtype) for v, i in zip(tf.nest.flatten(x), inputs, strict=True)]
+    return tf.nest.pack_sequence_as(x, flat)
+
+
+def _weighted(losses: Any, part: Batch) -> Any:
+    if part.sample_weight is None:
+        return losses
+    weights = tf.reshape(tf.cast(part.sample_weight, losses.dtype), tf.shape(losses))
+    return losses * weights
+
+
+def _scales_loss(optimizer: Any) -> bool:
+    return isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
+
+
+def _begun_variable() -> Any:
+    return tf.Variable(
+        0,
+        dtype=tf.int64,
+        trainable=False,
+        name="updates_begun",
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )

@@ -1,0 +1,167 @@
+"""What training minimises: a loss for each example, with or without a teacher's targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.errors import DataError
+
+LossFunction = Callable[[Any, Any, bool], Any]
+"""(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
+
+
+class Objective(Protocol):
+    """The loss of a stage, example by example, so that its mean is exact however it is split."""
+
+    def targets(self, x: Any) -> Any:
+        """Return what the loss needs of the inputs, such as a teacher's outputs, or None.
+
+        Called once for each micro-batch, outside the gradient tape and before the model runs,
+        so that its activations are gone by then.
+        """
+
+    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+        """Return the loss of each example, (n,), float32 (float64 for float64 outputs)."""
+
+    def validation_loss(self, y: Any, outputs: Any) -> Any:
+        """Return the loss on the labels alone, (n,), by which epochs are compared."""
+
+    def metric(self, name: str, y: Any, outputs: Any) -> Any:
+        """Return the named metric of each example, (n,)."""
+
+
+def at_least_float32(tensor: Any) -> Any:
+    """Cast half precision to float32, in which losses are computed; leave other dtypes."""
+    halves = (tf.float16, tf.bfloat16)
+    return tf.cast(tensor, tf.float32) if tensor.dtype in halves else tensor
+
+
+def per_example(values: Any) -> Any:
+    """Average (n, ...) over all axes but the first, to (n,); (n,) stays as it is."""
+    if values.shape.rank == 1:
+        return values
+    return tf.reduce_mean(values, axis=list(range(1, values.shape.rank)))
+
+
+def _sparse_categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    if y.shape.rank == outputs.shape.rank:
+        y = tf.squeeze(y, axis=-1)
+    return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
+
+
+def _categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    return keras.losses.categorical_crossentropy(y, outputs, from_logits=from_logits)
+
+
+def _binary_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    y = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs))
+    return keras.losses.binary_crossentropy(y, outputs, from_logits=from_logits)
+
+
+def _mean_squared_error(y: Any, outputs: Any, from_logits: bool) -> Any:
+    difference = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs)) - outputs
+    return tf.square(difference)
+
+
+def _mean_absolute_error(y: Any, outputs: Any, from_logits: bool) -> Any:
+    difference = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs)) - outputs
+    return tf.abs(difference)
+
+
+LOSSES: Mapping[str, LossFunction] = {
+    "sparse_categorical_crossentropy": _sparse_categorical_crossentropy,
+    "categorical_crossentropy": _categorical_crossentropy,
+    "binary_crossentropy": _binary_crossentropy,
+    "mean_squared_error": _mean_squared_error,
+    "mean_absolute_error": _mean_absolute_error,
+}
+"""The losses that a recipe's task can name."""
+
+
+def _sparse_labels(y: Any, outputs: Any) -> Any:
+    """Return integer labels, whatever way they are written, of the outputs' shape but the last."""
+    if y.shape.rank != outputs.shape.rank:
+        return tf.cast(y, tf.int32)
+    if y.shape[-1] == 1:
+        return tf.cast(tf.squeeze(y, axis=-1), tf.int32)
+    return tf.argmax(y, axis=-1, output_type=tf.int32)
+
+
+def _accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    if outputs.shape[-1] == 1:
+        threshold = 0.0 if from_logits else 0.5
+        y = tf.reshape(y, tf.shape(outputs))
+        hit = tf.equal(tf.cast(y, tf.float32) > 0.5, outputs > threshold)
+    else:
+        best = tf.argmax(outputs, axis=-1, output_type=tf.int32)
+        hit = tf.equal(_sparse_labels(y, outputs), best)
+    return tf.cast(hit, tf.float32)
+
+
+def _top5_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    labels = _sparse_labels(y, outputs)
+    flat = tf.reshape(outputs, (-1, outputs.shape[-1]))
+    hit = tf.math.in_top_k(tf.reshape(labels, (-1,)), tf.cast(flat, tf.float32), k=5)
+    return tf.reshape(tf.cast(hit, tf.float32), tf.shape(labels))
+
+
+METRICS: Mapping[str, LossFunction] = {
+    **LOSSES,
+    "accuracy": _accuracy,
+    "top5_accuracy": _top5_accuracy,
+}
+"""The metrics that training can follow."""
+
+
+class SupervisedObjective:
+    """The mean loss on labels or targets.
+
+    A model of several outputs is trained on the sum of their losses, as Keras does, and a
+    metric is its mean over the outputs; labels are matched with outputs in order.
+
+    Args:
+        loss_name: a key of `LOSSES`.
+        from_logits: whether the outputs are logits; else they are probabilities.
+    """
+
+    def __init__(self, loss_name: str, from_logits: bool) -> None:
+        self._loss = LOSSES[loss_name]
+        self._from_logits = from_logits
+
+    def targets(self, x: Any) -> None:
+        """Return None: labels are all it needs."""
+
+    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+        """Return the loss of each example, (n,)."""
+        return self.validation_loss(y, outputs)
+
+    def validation_loss(self, y: Any, outputs: Any) -> Any:
+        """Return the loss of each example, (n,)."""
+        return tf.add_n(self._each(self._loss, y, outputs))
+
+    def metric(self, name: str, y: Any, outputs: Any) -> Any:
+        """Return the named metric of each example, (n,)."""
+        values = self._each(METRICS[name], y, outputs)
+        return tf.add_n(values) / len(values)
+
+    def _each(self, function: LossFunction, y: Any, outputs: Any) -> list[Any]:
+        pairs = _pair(y, outputs)
+        return [
+            per_example(function(label, at_least_float32(output), self._from_logits))
+            for label, output in pairs
+        ]
+
+
+def _pair(y: Any, outputs: Any) -> list[tuple[Any, Any]]:
+    labels, predictions = tf.nest.flatten(y), tf.nest.flatten(outputs)
+    if len(labels) != len(predictions):
+        raise DataError(
+            f"the data has {len(labels)} label arrays and the model {len(predictions)} outputs",
+            subject="labels",
+            hint="give one array of labels for each output",
+        )
+    return list(zip(labels, predictions, strict=True))

@@ -1,0 +1,154 @@
+"""One place that runs a training step, and survives running out of memory in it."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from shrink.errors import ResourceError
+
+
+_OUT_OF_MEMORY = (
+    "OOM when allocating tensor",
+    "Out of memory while trying to allocate",
+    "Dst tensor is not initialized",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "could not allocate pinned host memory",
+)
+"""What allocators say, within errors of other types too (tensorflow issues 60401, 64764)."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of a training step means that memory ran out."""
+    if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
+        return True
+    return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+@dataclass(frozen=True)
+class OutOfMemoryEvent:
+    """A step that ran out of memory.
+
+    Attributes:
+        step: index of the update, from 0.
+        micro_batch_size: examples per forward pass and replica that did not fit.
+        evidence: what the framework said, first line.
+    """
+
+    step: int
+    micro_batch_size: int
+    evidence: str
+
+
+class RecoveringStep:
+    """Makes one update per call; out of memory, the same batch again in half the micro-batch.
+
+    Weights and optimizer are untouched by a failed step, because every gradient is there before
+    the first of them changes. Batch-norm statistics and metrics are put back to what they were.
+    The counters of legacy stateful random operations cannot be: dropout draws anew.
+
+    Args:
+        trainer: a compiled `shrink.engine.microbatch.MicroBatchTrainer`.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self.events: list[OutOfMemoryEvent] = []
+        self._trainer = trainer
+        self._strategy = trainer.distribute_strategy
+        self._fetch: Any = None
+        self._step: Any = None
+        self._signature: Any = None
+        self._state: list[Any] | None = None
+        self._updates = 0
+
+    def retrace(self) -> None:
+        """Build the step's graph anew, at its next run."""
+        self._step = None
+
+    def __call__(self, iterator: Any) -> dict[str, Any]:
+        """Make one update on the iterator's next global batch and return the metrics.
+
+        Raises:
+            ResourceError: out of memory at a micro-batch of one example, or in the update.
+            tf.errors.OutOfRangeError: the iterator is at its end.
+        """
+        data = self._next(iterator)
+        while True:
+            evidence = self._attempt(data)
+            if isinstance(evidence, dict):
+                self._updates += 1
+                return evidence
+            self._back_off(evidence)
+
+    def _next(self, iterator: Any) -> Any:
+        self._signature = iterator.element_spec
+        if self._strategy.num_replicas_in_sync == 1:
+            return next(iterator)
+        if self._fetch is None:
+            self._fetch = tf.function(lambda source: next(source))
+        return self._fetch(iterator)
+
+    def _attempt(self, data: Any) -> dict[str, Any] | str:
+        """Return the metrics of a step, or what is said where it ran out of memory."""
+        if self._step is None:
+            self._step = self._build()
+        saved = [variable.read_value() for variable in self._components()]
+        try:
+            logs: dict[str, Any] = self._step(data)
+        except (tf.errors.OpError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            evidence = str(error).strip().split("\n")[0] or type(error).__name__
+        else:
+            return logs
+        for variable, value in zip(self._components(), saved, strict=True):
+            variable.assign(value)
+        return evidence
+
+    def _build(self) -> Any:
+        trainer, strategy = self._trainer, self._strategy
+
+        def step(data: Any) -> dict[str, Any]:
+            outputs = strategy.run(trainer.train_step, args=(data,))
+            # Metrics are summed over the replicas already: each has the same value.
+            return {
+                name: strategy.experimental_local_results(value)[0]
+                for name, value in outputs.items()
+            }
+
+        return tf.function(step, input_signature=[self._signature])
+
+    def _components(self) -> list[Any]:
+        """Return what a failed step may have changed: one variable for each replica's copy."""
+        if self._state is None:
+            trainer = self._trainer
+            state = [*trainer.model.non_trainable_variables, *_metric_variables(trainer)]
+            self._state = [v for s in state for v in self._strategy.experimental_local_results(s)]
+        return self._state
+
+    def _back_off(self, evidence: str) -> None:
+        size = self._trainer.micro_batch_size
+        self.events.append(OutOfMemoryEvent(self._updates, size, evidence))
+        gc.collect()
+        if self._trainer.updates_begun > self._updates:
+            raise ResourceError(
+                f"out of memory in the optimizer's update {self._updates}: {evidence}",
+                subject="training",
+                hint="use an optimizer with less state, such as sgd, or more memory",
+            )
+        if size == 1:
+            raise ResourceError(
+                f"out of memory at a micro-batch of one example: {evidence}",
+                subject="training.micro_batch_size",
+                hint="use smaller inputs, precision: mixed_bfloat16, or a device with more memory",
+            )
+        self._trainer.set_micro_batch_size(max(1, size // 2))
+
+
+def _metric_variables(trainer: Any) -> list[Any]:
+    return [variable for metric in trainer.metrics for variable in metric.variables]
+
