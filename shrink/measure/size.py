@@ -1,0 +1,63 @@
+"""Sizes of an artifact: bytes, parameters, multiply-accumulates."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.graph.macs import count_macs
+from shrink.run.files import size_bytes
+from shrink.tflite.flatbuffer import nonzero_parameters, parameters
+
+_GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
+_CHUNK_BYTES = 1 << 20
+
+
+def measure_sizes(artifact: Path, tflite: Path, model: keras.Model | None) -> dict[str, int]:
+    """Return the sizes of a stage's artifact, by the keys of the report's `size`.
+
+    Args:
+        artifact: what the stage made, a file or a folder: `file_bytes`, `gzip_bytes` (level 9).
+        tflite: the artifact, or its float32 conversion: `tflite_bytes`, `macs` per example.
+        model: where given, `parameters` and `nonzero_parameters` count all its weights, trainable
+            or not; otherwise they come from `tflite`.
+
+    Raises:
+        ModelError: `tflite` is no TFLite model.
+    """
+    content = tflite.read_bytes()
+    if model is None:
+        total, nonzero = parameters(content), nonzero_parameters(content)
+    else:
+        total, nonzero = int(model.count_params()), _nonzero(model)
+    return {
+        "file_bytes": size_bytes(artifact),
+        "gzip_bytes": gzip_bytes(artifact),
+        "tflite_bytes": len(content),
+        "parameters": total,
+        "nonzero_parameters": nonzero,
+        "macs": count_macs(content),
+    }
+
+
+def gzip_bytes(path: Path) -> int:
+    """Return the bytes that `gzip -9` makes of a file, or of a folder's files one after another."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, _GZIP)
+    size = sum(len(compressor.compress(chunk)) for chunk in _chunks(path))
+    return size + len(compressor.flush())
+
+
+def _nonzero(model: keras.Model) -> int:
+    return sum(int(np.count_nonzero(array)) for array in model.get_weights())
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    for file in files:
+        with file.open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
