@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.errors import ResourceError
+from shrink.measure import child, memory
+from shrink.measure.allocator import AllocatorPeak
+from shrink.measure.one_op import one_op_model
+from shrink.tflite import convert
+from shrink.tflite.flatbuffer import read
+from shrink.tflite.interpreter import load
+
+L = keras.layers
+MEGABYTE = 1_000_000
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_one_op_model_is_one_relu() -> None:
+    (graph,) = read(one_op_model())
+    assert [operator.name for operator in graph.operators] == ["RELU"]
+    (outputs,) = load(one_op_model()).predict(np.array([[-3.0], [2.0]], np.float32))
+    assert outputs.tolist() == [[0.0], [2.0]]
+
+
+def test_inference_peak_bytes_holds_weights_and_activations(tmp_path: Path) -> None:
+    inputs = L.Input((1000,))
+    path = tmp_path / "wide.tflite"
+    path.write_bytes(convert.to_float32(keras.Model(inputs, L.Dense(4000)(inputs))))
+    peak, note = memory.inference_peak_bytes(path, pairs=1)
+    weights = 4 * 1000 * 4000
+    assert note == ""
+    assert peak is not None
+    # At least the weights as mapped; at most once more, repacked for the processor, and some code.
+    assert weights < peak < 2 * weights + 8 * MEGABYTE
+
+
+def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.tflite"
+    path.write_bytes(one_op_model())
+    peak, note = memory.inference_peak_bytes(path, pairs=1)
+    assert peak is None
+    assert "below 1 MiB" in note
+
+
+def test_inference_peak_bytes_is_none_when_the_process_fails(tmp_path: Path) -> None:
+    path = tmp_path / "broken.tflite"
+    path.write_bytes(b"no model at all")
+    peak, note = memory.inference_peak_bytes(path)
+    assert peak is None
+    assert "ended with code 1" in note
+
+
+def test_inference_peak_bytes_is_none_when_the_process_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    run = child.run_child("shrink_dies", timeout_s=30)
+    monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
+    peak, note = memory.inference_peak_bytes(tmp_path / "any.tflite")
+    assert peak is None
+    assert "SIGSEGV" in note
+
+
+def test_inference_child_imports_no_tensorflow() -> None:
+    code = (
+        "import sys, shrink.measure.inference_child, shrink.measure.memory, shrink.measure.latency;"
+        "print([m for m in ('tensorflow', 'tf_keras') if m in sys.modules])"
+    )
+    assert python(code).stdout == "[]\n"
+
+
+def test_host_peak_bytes_sees_memory_that_was_given_back() -> None:
+    code = (
+        "from shrink.measure.host import host_peak_bytes as peak\n"
+        "before = peak()\n"
+        "block = b'x' * 50_000_000; del block\n"
+        "print(peak() - before)"
+    )
+    assert 49 * MEGABYTE < int(python(code).stdout) < 55 * MEGABYTE
+
+
+def test_host_peak_bytes_refuses_a_process_that_is_gone() -> None:
+    with pytest.raises(ResourceError, match="cannot be read"):
+        memory.host_peak_bytes(1 << 30)
+
+
+def test_allocator_peak_sees_a_tensor_that_was_given_back() -> None:
+    reader = AllocatorPeak(["CPU:0"])
+    held = tf.zeros([64 * MEGABYTE], tf.uint8)
+    reader.reset()
+    before = reader.peak()
+    more = tf.zeros([64 * MEGABYTE], tf.uint8)
+    del more
+    after = reader.peak()
+    if reader.note:
+        pytest.skip(reader.note)
+    assert before is not None
+    assert after is not None
+    assert before >= int(tf.size(held)) == 64 * MEGABYTE
+    # Chunks are counted whole: up to twice what was asked for.
+    assert 64 * MEGABYTE <= after - before <= 129 * MEGABYTE
+
+
+def test_allocator_peak_is_none_when_a_device_keeps_no_statistics() -> None:
+    reader = AllocatorPeak(["CPU:0", "GPU:7"])
+    reader.reset()
+    assert reader.peak() is None
+    assert "GPU:7 keeps no statistics" in reader.note
+
+
+@pytest.mark.slow
+def test_allocator_peak_is_none_when_onednn_is_off() -> None:
+    code = (
+        "from shrink.measure.memory import AllocatorPeak\n"
+        "reader = AllocatorPeak(); reader.reset(); print(reader.peak(), reader.note)"
+    )
+    done = python(code, TF_ENABLE_ONEDNN_OPTS="0")
+    assert done.stdout == "None the allocator of CPU:0 keeps no statistics\n"
