@@ -84,7 +84,8 @@ class Runner:
         """Return a session for `batch` rows that is proven on these rows, or None."""
         if batch <= self._single.batch or not self._resizable:
             return None
-        if self._batched is None or self._batched.batch != batch:
+        # A session somewhat larger than needed is filled up: cheaper than proving another one.
+        if self._batched is None or not batch <= self._batched.batch <= 4 * batch:
             try:
                 session = Session(self._content, self._num_threads, batch)
                 self._resizable = _agrees(session, self._single, [a[:batch] for a in arrays])
