@@ -7,9 +7,10 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """Return the cache folder: $SHRINK_CACHE_DIR, else $XDG_CACHE_HOME/shrink, else ~/.cache/shrink.
+    """Return the cache folder, which need not exist.
 
-    A relative $XDG_CACHE_HOME is ignored, as the XDG base directory specification asks.
+    It is $SHRINK_CACHE_DIR, else $XDG_CACHE_HOME/shrink, else ~/.cache/shrink. A relative
+    $XDG_CACHE_HOME is ignored, as the XDG base directory specification asks.
     """
     if own := os.environ.get("SHRINK_CACHE_DIR"):
         return Path(own).expanduser().resolve()

@@ -1,0 +1,125 @@
+"""Batches as pure functions of the seed and the step, so that a resumed run sees the same ones."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.dataset import Examples
+from shrink.data.splits import permutation
+
+PREFETCH_BYTES = 64 * 1000**2
+"""Batches that wait, or are being read, take at most this much; two batches are always allowed."""
+
+
+def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
+    """Return the order of `n` examples in one epoch: an int64 (n,) permutation."""
+    return permutation(n, seed, epoch)
+
+
+def training_batches(
+    examples: Examples,
+    *,
+    global_batch_size: int,
+    seed: int,
+    first_step: int,
+    last_step: int,
+) -> tf.data.Dataset:
+    """Return the global batches `(x, y)` of the steps from `first_step` up to `last_step`.
+
+    Args:
+        examples: what to train on.
+        global_batch_size: examples per step; the last step of an epoch takes what is left.
+        seed: decides the order of each epoch.
+        first_step: the first step, counted from 0 over all epochs.
+        last_step: the step after the last one.
+
+    Step `s` belongs to epoch `s // ceil(n / global_batch_size)`. The batch size of every element
+    is unknown to the graph, all other dimensions are static. One machine reads all of it: how a
+    batch is divided is up to the training loop.
+    """
+    n = len(examples)
+    per_epoch = -(-n // global_batch_size)
+    order_of = functools.lru_cache(maxsize=2)(functools.partial(epoch_order, n, seed))
+
+    def indices_of(step: int) -> np.ndarray:
+        epoch, place = divmod(int(step), per_epoch)
+        start = place * global_batch_size
+        return order_of(epoch)[start : start + global_batch_size]
+
+    steps = tf.data.Dataset.range(first_step, last_step)
+    return _batches(examples, steps, indices_of, min(n, global_batch_size))
+
+
+def evaluation_batches(
+    examples: Examples, batch_size: int, indices: np.ndarray | None = None
+) -> tf.data.Dataset:
+    """Return `(x, y)` batches in order; the last one may be smaller.
+
+    Args:
+        examples: what to evaluate on.
+        batch_size: examples per batch.
+        indices: int64 (m,), which examples; by default all of them.
+    """
+    chosen = np.arange(len(examples)) if indices is None else np.asarray(indices, np.int64)
+
+    def indices_of(step: int) -> np.ndarray:
+        return chosen[int(step) * batch_size : (int(step) + 1) * batch_size]
+
+    steps = tf.data.Dataset.range(-(-len(chosen) // batch_size))
+    return _batches(examples, steps, indices_of, min(max(len(chosen), 1), batch_size))
+
+
+@contextlib.contextmanager
+def naming_bad_examples(*parts: Examples) -> Iterator[None]:
+    """Turn TensorFlow's error about an example into a `DataError` that names its file.
+
+    Wrap what consumes the batches of `parts`, such as a training loop. Where every example can
+    be read, the error was about something else and passes unchanged.
+
+    Raises:
+        DataError: an example of `parts` cannot be read.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        for examples in parts:
+            found = examples.explain(np.arange(len(examples)))
+            if found is not None:
+                raise found from error
+        raise
+
+
+def _batches(
+    examples: Examples,
+    steps: tf.data.Dataset,
+    indices_of: Callable[[int], np.ndarray],
+    largest_batch: int,
+) -> tf.data.Dataset:
+    def load(step: tf.Tensor) -> tuple[Any, Any]:
+        indices = tf.numpy_function(indices_of, [step], tf.int64)
+        return examples.load(tf.ensure_shape(indices, [None]))
+
+    batch_bytes = largest_batch * _example_bytes(examples)
+    waiting = _batches_in_flight(batch_bytes, len(os.sched_getaffinity(0)))
+    batches = steps.map(load, num_parallel_calls=waiting - 1, deterministic=True).prefetch(1)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    options.deterministic = True
+    return batches.with_options(options)
+
+
+def _batches_in_flight(batch_bytes: int, cores: int) -> int:
+    """Return how many batches may be read or wait at once: one waits, the others are read."""
+    return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 2, cores + 1))
+
+
+def _example_bytes(examples: Examples) -> int:
+    specs = tf.nest.flatten((examples.input_spec, examples.target_spec))
+    return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in specs)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Examples, open_dataset
+from shrink.data.pipeline import (
+    epoch_order,
+    evaluation_batches,
+    naming_bad_examples,
+    training_batches,
+)
+from shrink.data.sources.arrays import ArrayExamples
+from shrink.errors import DataError
+
+Batches = list[tuple[np.ndarray, np.ndarray]]
+
+
+def _numbered(n: int) -> ArrayExamples:
+    """Examples whose label is their own index."""
+    numbers = np.arange(n, dtype=np.int64)
+    return ArrayExamples(np.tile(numbers[:, None], 3).astype(np.uint8), numbers, numbers)
+
+
+def _train(examples: Examples, batch: int, first: int, last: int, seed: int = 0) -> Batches:
+    dataset = training_batches(
+        examples, global_batch_size=batch, seed=seed, first_step=first, last_step=last
+    )
+    return list(dataset.as_numpy_iterator())
+
+
+def test_training_batches_visit_each_example_once_an_epoch() -> None:
+    batches = _train(_numbered(25), 8, 0, 8)
+    assert [len(y) for _, y in batches] == [8, 8, 8, 1] * 2
+    for epoch in (batches[:4], batches[4:]):
+        assert sorted(np.concatenate([y for _, y in epoch])) == list(range(25))
+
+
+def test_training_batches_follow_epoch_order() -> None:
+    batches = _train(_numbered(25), 8, 0, 8, seed=7)
+    labels = np.concatenate([y for _, y in batches])
+    assert labels.tolist() == [*epoch_order(25, 7, 0), *epoch_order(25, 7, 1)]
+    assert all(np.array_equal(x, np.tile(y[:, None], 3)) for x, y in batches)
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 9])
+def test_training_batches_resume_bit_for_bit(first: int) -> None:
+    whole, resumed = _train(_numbered(25), 8, 0, 12), _train(_numbered(25), 8, first, 12)
+    assert len(resumed) == 12 - first
+    for (x, y), (again_x, again_y) in zip(whole[first:], resumed, strict=True):
+        assert np.array_equal(x, again_x)
+        assert np.array_equal(y, again_y)
+
+
+def test_training_batches_differ_by_seed() -> None:
+    one, other = (_train(_numbered(25), 25, 0, 1, seed=seed)[0][1] for seed in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+def test_training_batches_take_all_when_the_batch_is_larger_than_the_data() -> None:
+    assert [len(y) for _, y in _train(_numbered(5), 64, 0, 2)] == [5, 5]
+
+
+def test_training_batches_have_static_features_and_stored_dtypes() -> None:
+    dataset = training_batches(_numbered(9), global_batch_size=4, seed=0, first_step=0, last_step=3)
+    x, y = dataset.element_spec
+    assert (x.shape.as_list(), x.dtype) == ([None, 3], tf.uint8)
+    assert (y.shape.as_list(), y.dtype) == ([None], tf.int64)
+    assert int(dataset.cardinality()) == 3
+
+
+def test_training_batches_are_not_sharded() -> None:
+    dataset = training_batches(_numbered(9), global_batch_size=4, seed=0, first_step=0, last_step=3)
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    assert policy == tf.data.experimental.AutoShardPolicy.OFF
+
+
+def test_training_batches_keep_static_shapes_when_normalized() -> None:
+    config = DataConfig.model_validate({"source": "digits", "normalize": {"scale": 0.0625}})
+    train = open_dataset(config, 0).train
+    dataset = training_batches(train, global_batch_size=64, seed=0, first_step=0, last_step=1)
+    assert dataset.element_spec[0].shape.as_list() == [None, 8, 8, 1]
+
+
+def test_evaluation_batches_come_in_order() -> None:
+    batches = list(evaluation_batches(_numbered(10), 4).as_numpy_iterator())
+    assert [y.tolist() for _, y in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_evaluation_batches_take_only_the_indices_asked_for() -> None:
+    chosen = np.array([7, 2, 9])
+    batches = evaluation_batches(_numbered(10), 2, chosen).as_numpy_iterator()
+    assert list(itertools.chain(*(y for _, y in batches))) == [7, 2, 9]
+
+
+def test_evaluation_batches_are_none_when_no_index_is_asked_for() -> None:
+    nothing = np.array([], np.int64)
+    assert list(evaluation_batches(_numbered(10), 2, nothing).as_numpy_iterator()) == []
+
+
+def test_naming_bad_examples_passes_errors_that_are_not_about_examples() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError), naming_bad_examples(_numbered(3)):
+        tf.debugging.assert_equal(1, 2)
+
+
+def test_naming_bad_examples_names_the_example() -> None:
+    class Broken(ArrayExamples):
+        def explain(self, indices: np.ndarray) -> DataError | None:
+            return DataError("corrupt", subject=f"{len(indices)}.png")
+
+    numbers = np.arange(3)
+    broken = Broken(numbers, numbers, numbers)
+    with pytest.raises(DataError, match=r"3\.png: corrupt"), naming_bad_examples(broken):
+        tf.debugging.assert_equal(1, 2)
