@@ -10,9 +10,18 @@ from types import FrameType
 
 import typer
 
-from shrink.cli import recipes, run, validate
+from shrink.cli import recipes, run, validate, verbs
 from shrink.console import Console
 from shrink.errors import InternalError, Interrupted, ShrinkError, Terminated
+
+
+def _words() -> list[str]:
+    """Return the words of the command line, also while a shell asks for a completion."""
+    return [*sys.argv[1:], *os.environ.get("COMP_WORDS", "").split()]
+
+
+# Plugins of pydantic are looked for in every installed package; shrink has no use for them.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 app = typer.Typer(
     name="shrink",
@@ -24,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 run.register(app)
+verbs.register(app, _words())
 validate.register(app)
 recipes.register(app)
 

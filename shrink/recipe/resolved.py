@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from shrink.recipe.plan import Plan, Source
@@ -27,9 +28,14 @@ def resolved_recipe(plan: Plan) -> dict[str, Any]:
 
 def resolved_recipe_text(plan: Plan) -> str:
     """Return the resolved recipe as YAML."""
+    return recipe_text(resolved_recipe(plan))
+
+
+def recipe_text(value: Mapping[str, Any]) -> str:
+    """Return a recipe's mapping as YAML that the strict reader takes back unchanged."""
     import yaml
 
-    return yaml.safe_dump(resolved_recipe(plan), sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True, width=100)
 
 
 def recipe_sha256(plan: Plan) -> str:

@@ -35,12 +35,12 @@ class Recipe(Config):
     """How every training stage trains."""
     stages: tuple[SerializeAsAny[StageConfig], ...] = ()
     """The stages in order."""
-    gates: dict[str, Gate] = {}
+    gates: dict[str, Gate] = Field(default_factory=dict)
     """Limits that the result must keep; a missed one is exit code 1."""
 
 
 def dump_recipe(recipe: Recipe) -> dict[str, Any]:
-    """Return the recipe as the plain mapping that a recipe file would hold, defaults spelled out."""
+    """Return the recipe as the mapping that a recipe file would hold, defaults spelled out."""
     value = recipe.model_dump(mode="json", exclude={"stages"}, by_alias=True)
     value["stages"] = [
         {stage.kind: stage.model_dump(mode="json", by_alias=True, exclude_none=True)}

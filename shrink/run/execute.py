@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.errors import InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.measure.latency import latency
 from shrink.measure.memory import host_peak_bytes, inference_peak_bytes
@@ -88,6 +88,8 @@ def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
         artifact = work / "model.tflite"
         files.write_bytes(artifact, outcome.tflite)
         return artifact, artifact, []
+    if outcome.model is None:
+        raise InternalError("the stage gave neither a model nor an artifact")
     artifact, tflite = work / "model.keras", work / "float32.tflite"
     with files.replacing(artifact) as temporary:
         outcome.model.save(temporary)

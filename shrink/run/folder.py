@@ -12,7 +12,8 @@ from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.report.markdown import render_markdown
-from shrink.report.model import StageOutcome, build_report
+from shrink.report.model import build_report
+from shrink.report.outcome import StageOutcome
 from shrink.run import files
 from shrink.run.keys import versions
 from shrink.run.preview import PLAN_NAME

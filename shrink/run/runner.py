@@ -15,7 +15,7 @@ from shrink.data.fingerprint import fingerprint
 from shrink.errors import InternalError, RecipeError, ShrinkError
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.recipe.suggest import hint_for
-from shrink.report.model import StageOutcome
+from shrink.report.outcome import StageOutcome, Status
 from shrink.run.folder import RunFolder
 from shrink.run.keys import step_keys
 from shrink.run.preview import describe_plan, preview
@@ -127,7 +127,7 @@ class Runner:
             state.outcomes.append(_outcome(step, "failed", seconds, error=error.to_dict()))
             return
         state.stored[step.name] = stored
-        seconds = time.perf_counter() - started
+        seconds = stored.result["duration_s"]
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
         scores = json.loads(stored.files[SCORES].read_text(encoding="utf-8"))
@@ -137,7 +137,7 @@ class Runner:
 
     def _obtain(
         self, step: Step, state: _State, position: tuple[str, int, int]
-    ) -> tuple[StoredStep, str]:
+    ) -> tuple[StoredStep, Status]:
         """Return the finished step and whether it was computed now (`done`) or `cached`."""
         key = state.keys[step.name]
         if self._may_reuse(step) and (found := self.store.find(key)) is not None:
@@ -159,7 +159,9 @@ class Runner:
 
     def _compute(self, step: Step, state: _State) -> StoredStep:
         with self.store.work_folder() as work:
+            started = time.perf_counter()
             result = run_worker(self._job(step, state, work), work, self.console.event)
+            result["duration_s"] = time.perf_counter() - started
             produced = {role: work / name for role, name in result.pop("files").items()}
             return self.store.add(state.keys[step.name], result, produced)
 
@@ -227,8 +229,8 @@ def _source(source: Source, state: _State) -> dict[str, Any]:
 
 def _outcome(
     step: Step,
-    status: str,
-    duration_s: float = 0.0,
+    status: Status,
+    duration_s: float | None = None,
     result: Mapping[str, Any] | None = None,
     scores: Mapping[str, list[float]] | None = None,
     artifact: str | None = None,

@@ -14,8 +14,9 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
-from shrink.engine.fit import TrainingRecord, train
+from shrink.engine.fit import train
 from shrink.engine.objective import Objective
+from shrink.engine.record import TrainingRecord
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
 from shrink.stages.prune.masks import frozen_masks

@@ -35,7 +35,7 @@ class DistillConfig(StageConfig):
     teacher: str | None = None
     """A stage's name or a model; by default the baseline."""
     student: str | StudentScale | None = None
-    """A stage's name, a model, or a scale; by default the stage before, unless it is the teacher."""
+    """A stage, a model, or a scale; by default the stage before, unless it is the teacher."""
     temperature: Positive = 4.0
     """T, by which both models' logits are divided."""
     alpha: Fraction = 0.1

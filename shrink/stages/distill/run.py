@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.objective import SupervisedObjective
+from shrink.engine.objective import SupervisedObjective, at_least_float32
 from shrink.errors import ModelError, StageError
 from shrink.model.logits import logits_of
 from shrink.stages.context import StageContext, StageResult
@@ -35,16 +35,23 @@ class DistillationObjective:
         self._alpha = alpha
 
     def targets(self, x: Any) -> tf.Tensor:
-        """Return the teacher's logits, (n, classes) float32."""
-        return tf.stop_gradient(tf.cast(self._teacher(x, training=False), tf.float32))
+        """Return the teacher's logits, (n, classes)."""
+        return at_least_float32(self._teacher(x, training=False))
 
     def loss(self, y: Any, outputs: Any, targets: Any) -> tf.Tensor:
-        """Return the loss of each example, (n,) float32; without a teacher's word the hard one."""
+        """Return the loss of each example, (n,)."""
+        logits = at_least_float32(outputs)
+        soft = softened_kl(logits, tf.cast(targets, logits.dtype), self._temperature)
         hard = self._hard.loss(y, outputs, None)
-        if targets is None:
-            return hard
-        soft = softened_kl(tf.cast(outputs, tf.float32), targets, self._temperature)
-        return self._alpha * hard + (1.0 - self._alpha) * soft
+        return self._alpha * hard + (1.0 - self._alpha) * tf.cast(soft, hard.dtype)
+
+    def validation_loss(self, y: Any, outputs: Any) -> tf.Tensor:
+        """Return the hard loss of each example, (n,)."""
+        return self._hard.validation_loss(y, outputs)
+
+    def metric(self, name: str, y: Any, outputs: Any) -> tf.Tensor:
+        """Return the named metric of each example, (n,)."""
+        return self._hard.metric(name, y, outputs)
 
 
 def run(config: DistillConfig, context: StageContext) -> StageResult:

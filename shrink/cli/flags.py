@@ -1,0 +1,121 @@
+"""Flags made from configuration sections: every key of a section is a `--kebab-case` flag."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from shrink.recipe.yaml import parse_scalar
+
+_HIDDEN_KEYS = {"name", "from_", "training"}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag and the key of a section that it sets."""
+
+    parameter: str
+    option: str
+    keys: tuple[str, ...]
+    help: str
+    metavar: str
+
+
+def flags_of(
+    section: type[BaseModel], prefix: tuple[str, ...] = (), skip: Sequence[str] = ()
+) -> list[Flag]:
+    """Return a flag for every key of a section; nested sections are joined with hyphens."""
+    flags: list[Flag] = []
+    for name, field in section.model_fields.items():
+        if (not prefix and name in _HIDDEN_KEYS) or name in skip:
+            continue
+        keys = (*prefix, name)
+        nested = field.annotation
+        if isinstance(nested, type) and issubclass(nested, BaseModel):
+            flags.extend(flags_of(nested, keys))
+            continue
+        option = "--" + "-".join(keys).replace("_", "-")
+        parameter = "_".join(keys)
+        flags.append(Flag(parameter, option, keys, _help(field), _metavar(field.annotation)))
+    return flags
+
+
+def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[..., Any]:
+    """Return `function` with one option per flag; it is given them as `flags={keys: text}`.
+
+    Typer reads a command's options from its signature, so the signature is what is built here.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.name != "flags"]
+    added = [
+        inspect.Parameter(
+            flag.parameter,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(flag.option, help=flag.help, metavar=flag.metavar, show_default=False),
+            ],
+        )
+        for flag in flags
+    ]
+
+    def command(**arguments: Any) -> Any:
+        given = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
+        chosen = {keys: text for keys, text in given.items() if text is not None}
+        return function(**arguments, flags=chosen)
+
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    command.__signature__ = inspect.Signature([*keyword, *added])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in [*keyword, *added]}
+    command.__doc__ = function.__doc__
+    command.__name__ = function.__name__
+    return command
+
+
+def section_of(given: dict[tuple[str, ...], str]) -> dict[str, Any]:
+    """Return the mapping that flags stand for, each text read as a recipe's scalar is."""
+    section: dict[str, Any] = {}
+    for keys, text in given.items():
+        target = section
+        for key in keys[:-1]:
+            target = target.setdefault(key, {})
+        target[keys[-1]] = parse_scalar(text)
+    return section
+
+
+def _help(field: FieldInfo) -> str:
+    text = (field.description or "").strip()
+    if field.default is None or field.is_required() or isinstance(field.default, BaseModel):
+        return text
+    default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+    return f"{text} [default: {default}]" if default != () else text
+
+
+def _metavar(annotation: Any) -> str:
+    return "|".join(dict.fromkeys(_alternatives(annotation))) or "VALUE"
+
+
+def _alternatives(annotation: Any) -> Iterator[str]:
+    origin = get_origin(annotation)
+    if origin is Literal:
+        yield from (str(value) for value in get_args(annotation))
+    elif origin in (typing.Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _alternatives(member)
+    elif origin is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif annotation is bool:
+        yield "true|false"
+    elif annotation in (int, float):
+        yield "N"
+    elif annotation is not type(None):
+        yield "VALUE"

@@ -1,0 +1,74 @@
+"""The recipe that a single verb stands for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from shrink.data.reference import parse_data_reference
+from shrink.errors import DataError, RecipeError
+from shrink.recipe import yaml
+from shrink.recipe.reference import looks_like_model, parse_model_reference
+from shrink.recipe.yaml import parse_scalar
+
+RESOLVED_NAME = "recipe.resolved.yaml"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def single_recipe(
+    verb: str,
+    model: str,
+    data: str | None,
+    stages: list[dict[str, Any]],
+    training: dict[str, Any],
+    folder: Path,
+) -> dict[str, Any]:
+    """Return the recipe, as a mapping, that a verb with its flags stands for.
+
+    Args:
+        verb: its name, which begins the recipe's name.
+        model: the model as the command line gives it.
+        data: the data as the command line gives it; None where a run folder brings its own.
+        stages: the stages; none to evaluate only.
+        training: the `training` section.
+        folder: the folder that relative paths start from.
+    """
+    reference = parse_model_reference(model, folder)
+    stem = _NOT_IN_NAMES.sub("-", Path(model.partition(":")[0]).stem).strip("-.") or "model"
+    recipe: dict[str, Any] = {
+        "name": f"{verb}-{stem}"[:100],
+        "model": str(reference),
+        "data": _data(data, model, folder),
+    }
+    if training:
+        recipe["training"] = training
+    return {**recipe, "stages": stages}
+
+
+def student_value(text: str, folder: Path) -> str | dict[str, Any]:
+    """Return a student as a recipe has it, from `width=0.5,depth=0.5` or a model's name."""
+    if "=" not in text or looks_like_model(text):
+        return str(parse_model_reference(text, folder))
+    scale: dict[str, Any] = {}
+    for part in text.split(","):
+        key, separator, value = part.partition("=")
+        if not separator:
+            raise RecipeError(f"--student: {part!r} is not width=F or depth=F")
+        scale[key.strip()] = parse_scalar(value)
+    return scale
+
+
+def _data(text: str | None, model: str, folder: Path) -> dict[str, Any]:
+    if text is not None:
+        return parse_data_reference(text, folder)
+    resolved = (folder / model) / RESOLVED_NAME
+    if resolved.is_file():
+        section = yaml.load(resolved).value.get("data")
+        if isinstance(section, dict):
+            return section
+    raise DataError(
+        "no data was named",
+        subject="--data",
+        hint="add --data with a source, a path or a YAML file, for example --data digits",
+    )

@@ -1,0 +1,157 @@
+"""Recipes from text: positions, `extends`, `--set`, units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shrink.errors import RecipeError
+from shrink.recipe.load import load_recipe
+
+TEXT = """\
+name: small
+model: model.keras
+data: {source: digits}
+training:
+  global_batch_size: 32
+  optimizer: {name: sgd, learning_rate: 1e-3}
+stages:
+  - train: {epochs: 3}
+  - quantize: {scheme: float16}
+  - quantize:
+      scheme: static_wi8_ai8
+      from: train
+gates:
+  accuracy_drop: 0.02
+  tflite_bytes: 40KB
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def refusal(path: Path, *overrides: str) -> RecipeError:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path, overrides)
+    return caught.value
+
+
+def changed(path: Path, before: str, after: str) -> Path:
+    assert before in TEXT
+    path.write_text(TEXT.replace(before, after), encoding="utf-8")
+    return path
+
+
+def test_load_recipe_reads_every_section(recipe: Path) -> None:
+    loaded = load_recipe(recipe).recipe
+    assert loaded.training.optimizer.learning_rate == 1e-3
+    assert [stage.kind for stage in loaded.stages] == ["train", "quantize", "quantize"]
+    assert loaded.gates["tflite_bytes"].limit == 40_000
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "column", "words"),
+    [
+        ("epochs: 3", "epoch: 3", 8, 13, ["unknown key 'epoch'", "epochs"]),
+        ("global_batch_size: 32", "global_batch_size: many", 5, 3, ["global_batch_size"]),
+        ("- train:", "- trian:", 8, 5, ["unknown stage 'trian'", "train"]),
+        ("name: sgd", "name: sgdd", 6, 15, ["sgd"]),
+        ("tflite_bytes: 40KB", "tflite_bytes: 40kb", 15, 3, ["unit", "40KB"]),
+        ("accuracy_drop: 0.02", "acuracy_drop: 0.02", 14, 3, ["accuracy_drop"]),
+        ("accuracy_drop: 0.02", "accuracy_drop: 2KB", 14, 3, ["accuracy_drop"]),
+        ("learning_rate: 1e-3", "learning_rate: -1", 6, 26, ["greater than 0"]),
+        ("epochs: 3", "epochs: 0", 8, 13, ["greater than or equal to 1"]),
+        ("epochs: 3", "epochs: 3.5", 8, 13, ["integer"]),
+        ("epochs: 3", "epochs: true", 8, 13, ["integer"]),
+        ("source: digits", "source: images", 3, 1, ["needs a path"]),
+        ("scheme: float16", "scheme: float16, input_type: int8", 9, 5, ["input_type"]),
+    ],
+)
+def test_load_recipe_names_the_place_and_the_remedy(
+    recipe: Path, before: str, after: str, line: int, column: int, words: list[str]
+) -> None:
+    error = refusal(changed(recipe, before, after))
+    assert error.position is not None
+    assert (error.position.line, error.position.column) == (line, column)
+    assert all(word in str(error) for word in words), str(error)
+
+
+def test_load_recipe_lists_every_problem(recipe: Path) -> None:
+    text = TEXT.replace("epochs: 3", "epoch: 3").replace("float16", "float61")
+    recipe.write_text(text, encoding="utf-8")
+    error = refusal(recipe)
+    assert len(error.others) == 1
+
+
+def test_load_recipe_names_missing_keys(recipe: Path) -> None:
+    error = refusal(changed(recipe, "model: model.keras\n", ""))
+    assert "'model' is missing" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("training.seed=7", lambda r: r.training.seed == 7),
+        ("train.epochs=9", lambda r: r.stages[0].epochs == 9),
+        ("quantize-2.scheme=float32", lambda r: r.stages[2].scheme == "float32"),
+        ("training.optimizer.learning_rate=5e-4", lambda r: r.training.optimizer.name == "sgd"),
+        ("gates.arena_bytes=64KiB", lambda r: r.gates["arena_bytes"].limit == 65536),
+        ("name=other", lambda r: r.name == "other"),
+        ("training.memory_limit=1.5 GB", lambda r: r.training.memory_limit == 1_500_000_000),
+    ],
+)
+def test_load_recipe_applies_overrides(recipe: Path, override: str, read: object) -> None:
+    assert callable(read)
+    assert read(load_recipe(recipe, [override]).recipe)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.epoch=9", ["--set train.epoch=9", "epochs"]),
+        ("trian.epochs=9", ["trian", "train"]),
+        ("epochs", ["KEY=VALUE"]),
+        ("train.epochs=", ["epochs"]),
+        ("train.epochs=[1", ["--set"]),
+        ("train=5", ["name a key"]),
+    ],
+)
+def test_load_recipe_refuses_wrong_overrides(recipe: Path, override: str, words: list[str]) -> None:
+    error = refusal(recipe, override)
+    assert all(word in str(error) for word in words), str(error)
+
+
+def test_load_recipe_extends_another(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    child = tmp_path / "sub" / "child.yaml"
+    child.write_text(
+        "extends: ../small.yaml\nname: child\ntraining: {optimizer: {learning_rate: 0.5}}\n",
+        encoding="utf-8",
+    )
+    loaded = load_recipe(child)
+    assert loaded.recipe.name == "child"
+    assert loaded.recipe.training.optimizer.name == "sgd"
+    assert loaded.recipe.training.optimizer.learning_rate == 0.5
+    assert loaded.recipe.training.global_batch_size == 32
+    assert loaded.folder("model") == tmp_path
+    assert loaded.folder("name") == tmp_path / "sub"
+
+
+def test_load_recipe_names_the_file_of_an_inherited_problem(recipe: Path, tmp_path: Path) -> None:
+    changed(recipe, "epochs: 3", "epoch: 3")
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: small.yaml\nname: child\n", encoding="utf-8")
+    error = refusal(child)
+    assert error.position is not None
+    assert error.position.file == str(recipe)
+
+
+def test_load_recipe_refuses_extending_itself(tmp_path: Path) -> None:
+    path = tmp_path / "loop.yaml"
+    path.write_text("extends: loop.yaml\n", encoding="utf-8")
+    assert "extends" in str(refusal(path))

@@ -1,0 +1,128 @@
+"""Plans: baselines, names, branches, orders that make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.errors import ModelError, RecipeError
+from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.plan import Plan, build_plan
+
+
+@pytest.fixture(autouse=True)
+def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("model.keras", "other.h5", "done.tflite", "build.py"):
+        (tmp_path / name).write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+
+
+def plan(*stages: dict[str, Any], model: str = "build.py:build", **more: Any) -> Plan:
+    value = {"name": "r", "model": model, "data": {"source": "digits"}, "stages": list(stages)}
+    return build_plan(recipe_from_mapping({**value, **more}, "test"))
+
+
+def names(built: Plan) -> list[str]:
+    return [step.name for step in built.steps]
+
+
+TRAIN: dict[str, Any] = {"train": {"epochs": 1}}
+QUANTIZE: dict[str, Any] = {"quantize": {}}
+PRUNE: dict[str, Any] = {"prune": {}}
+
+
+def test_build_plan_makes_the_first_training_the_baseline() -> None:
+    built = plan(TRAIN, QUANTIZE)
+    assert names(built) == ["train", "quantize"]
+    assert built.baseline.name == "train"
+    assert built.finals == ("quantize",)
+    assert [step.artifact_name() for step in built.steps] == [
+        "00-train.keras",
+        "01-quantize.tflite",
+    ]
+
+
+@pytest.mark.parametrize("model", ["model.keras", "other.h5"])
+def test_build_plan_evaluates_a_model_that_comes_trained(model: str) -> None:
+    built = plan(PRUNE, QUANTIZE, model=model)
+    assert names(built) == ["baseline", "prune", "quantize"]
+    assert built.steps[1].previous == "baseline"
+
+
+def test_build_plan_refuses_an_untrained_builder() -> None:
+    with pytest.raises(RecipeError, match="must train it"):
+        plan(QUANTIZE)
+
+
+def test_build_plan_refuses_a_stage_after_quantize() -> None:
+    with pytest.raises(RecipeError, match="cannot follow") as caught:
+        plan(TRAIN, QUANTIZE, PRUNE)
+    assert "from:" in str(caught.value)
+
+
+def test_build_plan_branches_with_from() -> None:
+    built = plan(TRAIN, QUANTIZE, {"prune": {"from": "train"}}, QUANTIZE)
+    assert names(built) == ["train", "quantize", "prune", "quantize-2"]
+    assert built.step("prune").previous == "train"
+    assert built.finals == ("quantize", "quantize-2")
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ({"prune": {"from": "trian"}}, "no earlier stage"),
+        ({"prune": {"name": "train"}}, "two stages"),
+        ({"prune": {"name": "training"}}, "cannot be called"),
+        ({"distill": {}}, "no student"),
+        ({"distill": {"student": "trian"}}, "neither an earlier stage nor a model"),
+    ],
+)
+def test_build_plan_refuses_wrong_names(stage: dict[str, Any], words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        plan(TRAIN, stage)
+
+
+def test_build_plan_gives_distill_its_models() -> None:
+    built = plan(TRAIN, {"distill": {"student": {"width": 0.5}}}, PRUNE, {"distill": {}})
+    scaled, recovered = built.step("distill").inputs, built.step("distill-2").inputs
+    assert scaled["teacher"].step == "train"
+    assert dict(scaled["model"].arguments) == {"width": 0.5}
+    assert recovered["teacher"].step == "train"
+    assert recovered["model"].step == "prune"
+
+
+def test_build_plan_refuses_a_width_for_a_model_file() -> None:
+    with pytest.raises(RecipeError, match="a function builds"):
+        plan({"distill": {"student": {"width": 0.5}}}, model="model.keras")
+
+
+def test_build_plan_hands_claims_down_the_line() -> None:
+    built = plan(TRAIN, PRUNE, {"distill": {}}, {"train": {"from": "train", "name": "again"}})
+    assert built.step("distill").claims == ("sparsity",)
+    assert built.step("again").claims == ()
+
+
+def test_build_plan_merges_a_stages_own_training() -> None:
+    stage = {"prune": {"training": {"optimizer": {"learning_rate": 0.5}}}}
+    built = plan(TRAIN, stage, training={"optimizer": {"name": "sgd"}})
+    assert built.step("prune").training.optimizer.learning_rate == 0.5
+    assert built.step("prune").training.optimizer.name == "sgd"
+    with pytest.raises(RecipeError, match="unknown key"):
+        plan(TRAIN, {"prune": {"training": {"optimiser": {}}}})
+
+
+def test_build_plan_refuses_a_missing_model() -> None:
+    with pytest.raises(ModelError, match="no such model"):
+        plan(QUANTIZE, model="nowhere.keras")
+
+
+def test_build_plan_refuses_training_a_tflite_file() -> None:
+    with pytest.raises(ModelError, match="cannot start from a .tflite"):
+        plan(PRUNE, model="done.tflite")
+
+
+def test_build_plan_refuses_a_gate_on_an_unknown_stage() -> None:
+    with pytest.raises(RecipeError, match="no stage is called"):
+        plan(TRAIN, gates={"tflite_bytes": {"limit": "1KB", "stage": "prune"}})

@@ -1,0 +1,70 @@
+"""The JSON Schema agrees with what the reader accepts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shrink.bundle import bundled_recipes, bundled_root
+from shrink.errors import RecipeError
+from shrink.recipe import yaml
+from shrink.recipe.load import load_recipe, recipe_from_mapping
+from shrink.recipe.resolved import recipe_text
+from shrink.recipe.schema import dump_recipe, recipe_json_schema, recipe_json_schema_text
+
+MINIMAL: dict[str, Any] = {
+    "name": "r",
+    "model": "m.keras",
+    "data": {"source": "digits"},
+    "stages": [{"quantize": {}}],
+}
+
+
+def test_schema_file_is_current() -> None:
+    written = (bundled_root() / "recipes" / "recipe.schema.json").read_text(encoding="utf-8")
+    assert written == recipe_json_schema_text()
+
+
+def test_schema_is_valid_and_accepts_bundled_recipes() -> None:
+    schema = recipe_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert bundled_recipes()
+    for recipe in bundled_recipes():
+        jsonschema.validate(yaml.load(recipe.path).value, schema)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nane": "r"},
+        {"stages": [{"quantise": {}}]},
+        {"stages": [{"quantize": {"scheme": "int8"}}]},
+        {"stages": [{"train": {"epochs": 0}}]},
+        {"gates": {"accuracy_dorp": 0.1}},
+        {"training": {"global_batch_size": "64"}},
+        {"training": {"memory_limit": "2gb"}},
+        {"data": {"source": "nowhere"}},
+    ],
+)
+def test_schema_and_reader_refuse_the_same(change: dict[str, Any]) -> None:
+    value = {**MINIMAL, **change}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(value, recipe_json_schema())
+    with pytest.raises(RecipeError):
+        recipe_from_mapping(value, "test")
+
+
+def test_dump_recipe_loads_again_unchanged(tmp_path: Path) -> None:
+    for bundled in bundled_recipes():
+        loaded = load_recipe(bundled.path)
+        copy = tmp_path / bundled.path.name
+        copy.write_text(recipe_text(dump_recipe(loaded.recipe)), encoding="utf-8")
+        assert load_recipe(copy).recipe == loaded.recipe
+
+
+def test_schema_text_is_strict_json() -> None:
+    assert json.loads(recipe_json_schema_text())["title"] == "shrink recipe"
