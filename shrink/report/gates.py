@@ -191,4 +191,4 @@ def _why_null(stage: Mapping[str, Any], figure: str) -> str:
     for note in stage["notes"]:
         if explains(note, figure):
             return str(note)
-    return f"{stage['name']} has no {figure}"
+    return f"the stage has no {figure}"

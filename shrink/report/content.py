@@ -1,0 +1,251 @@
+"""What a rendered report says, whatever the medium: columns, gates, notes, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shrink.report.config import TARGETS
+from shrink.report.figures import (
+    LOSS,
+    Unit,
+    figure_of,
+    format_ratio,
+    format_value,
+    metric_figure,
+)
+
+Stage = Mapping[str, Any]
+Report = Mapping[str, Any]
+Cell = Callable[[Stage], str]
+_LAYERS_LISTED = 4
+NULL = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of stages: a short head, and the cell of a stage."""
+
+    head: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class GateLine:
+    """One gate as people read it: `PASS`, `FAIL` or `WARN`, and what was compared."""
+
+    mark: str
+    name: str
+    comparison: str
+    stage: str
+    reason: str
+
+
+def main_metric(report: Report) -> str | None:
+    """Return the metric to show first: the first that is not the loss, else the loss."""
+    names = metrics_of(report)
+    return next((name for name in names if name != LOSS), names[0] if names else None)
+
+
+def metrics_of(report: Report) -> list[str]:
+    """Return the names of all metrics of all stages, in the report's order."""
+    return list(dict.fromkeys(name for s in report["stages"] for name in s["metrics"] or {}))
+
+
+def columns(report: Report) -> list[Column]:
+    """Return the columns, the most important first."""
+    metric = main_metric(report)
+    found = [Column("stage", lambda stage: str(stage["name"]))]
+    if metric is not None:
+        found += [Column(metric_head(metric), _metric_cell(metric)), _change_column(report, metric)]
+    else:
+        found.append(Column("status", lambda stage: str(stage["status"])))
+    return [
+        *found,
+        figure_column("tflite", "tflite_bytes"),
+        Column("ratio", _tflite_ratio),
+        figure_column("training", "training_peak_bytes"),
+        figure_column("arena", "arena_bytes"),
+        figure_column("p50", "p50_ms"),
+        figure_column("gzip", "gzip_bytes"),
+        figure_column("inference", "inference_peak_bytes"),
+        Column("time", _duration_cell),
+    ]
+
+
+def figure_column(head: str, name: str) -> Column:
+    """Return the column of one figure."""
+    figure = figure_of(name)
+    return Column(head, lambda stage: figure.text((stage[figure.group] or {}).get(name)))
+
+
+def metric_head(name: str) -> str:
+    """Return a metric's name, short enough for a table's head."""
+    return name.replace("categorical_crossentropy", "crossentropy").removeprefix("sparse_")
+
+
+def change_cell(report: Report, metric: str) -> Cell:
+    """Return the cell of a metric's difference to the baseline with its 95 % interval."""
+    is_fraction = metric_figure(metric).unit == "fraction"
+
+    def number(value: float, decimals: int) -> str:
+        return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
+
+    def cell(stage: Stage) -> str:
+        if stage["name"] == report["baseline"]:
+            return "baseline"
+        delta = stage["delta"].get(metric)
+        if delta is None:
+            return NULL
+        text = number(delta["value"], 2)
+        if delta["low"] is None or delta["high"] is None:
+            return text
+        return f"{text} [{number(delta['low'], 1)}, {number(delta['high'], 1)}]"
+
+    return cell
+
+
+def caption(report: Report) -> str:
+    """Return what the table's numbers mean, in one line."""
+    base = report["baseline"]
+    metric = main_metric(report)
+    examples = {stage["examples"] for stage in report["stages"]} - {None}
+    if metric is None:
+        return f"ratio: tflite against {base}"
+    on = f" on {examples.pop():,} test examples" if len(examples) == 1 else ""
+    is_fraction = metric_figure(metric).unit == "fraction"
+    change = "points" if is_fraction else "change"
+    return f"{metric}{on}; {change} [95 % interval] and ratio against {base}"
+
+
+def gate_lines(report: Report) -> list[GateLine]:
+    """Return the gates, those that were missed first."""
+    lines = [_gate_line(gate) for gate in report["gates"]]
+    return sorted(lines, key=lambda line: ("FAIL", "WARN", "PASS").index(line.mark))
+
+
+def grouped_notes(report: Report) -> list[tuple[str, str]]:
+    """Return pairs of stage names and note; a note that several stages share comes once."""
+    stages_of: dict[str, list[str]] = {}
+    for stage in report["stages"]:
+        for note in dict.fromkeys(map(str, stage["notes"])):
+            stages_of.setdefault(note, []).append(stage["name"])
+    return [(", ".join(names), note) for note, names in stages_of.items()]
+
+
+def grouped_skips(report: Report) -> list[tuple[str, str]]:
+    """Return pairs of stage name and text, one per reason, with the layers that it is about."""
+    layers_of: dict[tuple[str, str], list[str]] = {}
+    for stage in report["stages"]:
+        for item in stage["skipped"]:
+            layer, reason = _skip_parts(item)
+            layers_of.setdefault((stage["name"], reason), []).append(layer)
+    return [(name, f"{_listed(layers)}: {reason}") for (name, reason), layers in layers_of.items()]
+
+
+def errors_of(report: Report) -> list[tuple[str, str, str]]:
+    """Return stage name, message and hint of every failed stage."""
+    found = []
+    for stage in report["stages"]:
+        if stage["status"] == "failed":
+            error = stage.get("error") or {}
+            message = error.get("message") or "no reason was recorded"
+            found.append((stage["name"], str(message), str(error.get("hint") or "")))
+    return found
+
+
+def cached_lines(report: Report) -> list[str]:
+    """Return which stages were not measured now, with when and where they were."""
+    stages_of: dict[str, list[str]] = {}
+    for stage in report["stages"]:
+        if stage["status"] == "cached":
+            measured = stage["measured"] or {}
+            when = f"{measured.get('at', 'at an unknown time')} on {measured.get('machine', '?')}"
+            stages_of.setdefault(when, []).append(stage["name"])
+    return [f"{', '.join(names)}: measured {when}" for when, names in stages_of.items()]
+
+
+def artifact_paths(report: Report, run_folder: Path | None = None) -> list[str]:
+    """Return the result's files: the finals' artifacts, else the last artifact that there is."""
+    artifacts = {s["name"]: s["artifact"] for s in report["stages"] if s["artifact"] is not None}
+    finals = [name for name in report.get("finals", ()) if name in artifacts]
+    names = finals or list(artifacts)[-1:]
+    return [str(run_folder / artifacts[n]) if run_folder else str(artifacts[n]) for n in names]
+
+
+def verdict(report: Report) -> str:
+    """Return the run's outcome in a few words."""
+    failed = [stage["name"] for stage in report["stages"] if stage["status"] == "failed"]
+    if failed:
+        return f"FAILED: {', '.join(failed)} did not finish"
+    missed = sum(not g["passed"] and g.get("level", "fail") == "fail" for g in report["gates"])
+    if missed:
+        return f"FAILED: {missed} of {len(report['gates'])} gates missed"
+    return "PASSED" if report["passed"] else "FAILED"
+
+
+def _metric_cell(metric: str) -> Cell:
+    figure = metric_figure(metric)
+
+    def cell(stage: Stage) -> str:
+        if stage["metrics"] is None:
+            return str(stage["status"])
+        return figure.text(stage["metrics"].get(metric))
+
+    return cell
+
+
+def _change_column(report: Report, metric: str) -> Column:
+    head = "points [95 %]" if metric_figure(metric).unit == "fraction" else "change [95 %]"
+    return Column(head, change_cell(report, metric))
+
+
+def _tflite_ratio(stage: Stage) -> str:
+    return format_ratio((stage["delta"].get("tflite_bytes") or {}).get("ratio"))
+
+
+def _duration_cell(stage: Stage) -> str:
+    seconds = stage["duration_s"]
+    return NULL if seconds is None else format_value(seconds, "s")
+
+
+def _gate_line(gate: Mapping[str, Any]) -> GateLine:
+    target = TARGETS.get(gate["name"])
+    unit: Unit = target.figure.unit if target else "none"
+    # Limits on fractions are written as fractions in a recipe, so they are shown as such.
+    unit = "none" if unit == "fraction" else unit
+    level = gate.get("level", "fail").upper()
+    return GateLine(
+        mark="PASS" if gate["passed"] else level,
+        name=gate["name"],
+        comparison=_comparison(gate, unit, bool(target and target.is_minimum)),
+        stage=str(gate.get("stage") or "all stages"),
+        reason=str(gate.get("reason") or ""),
+    )
+
+
+def _comparison(gate: Mapping[str, Any], unit: Unit, is_minimum: bool) -> str:
+    value, limit = gate["value"], gate["limit"]
+    texts = [NULL if number is None else format_value(number, unit) for number in (value, limit)]
+    if texts[0] == texts[1] and value != limit:
+        texts = [f"{value:,}", f"{limit:,}"]
+    if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
+        return f"{texts[0]} {'>=' if is_minimum else '<='} {texts[1]}"
+    # The interval decided, so a sign between value and limit could read as a false statement.
+    verb = "reaches" if gate["passed"] else "lies beyond"
+    interval = f"[{gate['low']:.3g}, {gate['high']:.3g}]"
+    return f"{texts[0]}, {100 * gate['confidence']:g} % {interval} {verb} {texts[1]}"
+
+
+def _skip_parts(item: Any) -> tuple[str, str]:
+    if not isinstance(item, Mapping):
+        return str(item), "no reason was recorded"
+    return str(item.get("layer", "?")), str(item.get("reason") or "no reason was recorded")
+
+
+def _listed(layers: Sequence[str]) -> str:
+    shown = ", ".join(layers[:_LAYERS_LISTED])
+    rest = len(layers) - _LAYERS_LISTED
+    return f"{shown} and {rest} more" if rest > 0 else shown

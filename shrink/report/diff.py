@@ -1,0 +1,166 @@
+"""What changed between two runs: figures, stages and gates, matched by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shrink.report.content import NULL, Report, Stage
+from shrink.report.deltas import figure_delta
+from shrink.report.figures import FIGURES, figure_of, format_change, format_ratio
+from shrink.report.markdown import escape, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_HEADS = ("stage", "figure", "A", "B", "change", "ratio")
+
+
+def diff_reports(a: Report, b: Report) -> dict[str, Any]:
+    """Return what changed from report `a` to report `b`.
+
+    Two runs share no per-example scores, so no difference of metrics has an interval: `low` and
+    `high` are always null. A figure that is null in one run has a null `value` and `ratio`.
+
+    Returns:
+        `recipes` and `passed` of both; `stages` in both that changed, each with `figures` of
+        name, a, b, value, ratio, low and high; `only_a` and `only_b`, the names of stages in one
+        run only; `gates` that changed, each with the results a and b (null: not there).
+    """
+    stages_a = {stage["name"]: stage for stage in a["stages"]}
+    stages_b = {stage["name"]: stage for stage in b["stages"]}
+    changed = [_stage_diff(stages_a[n], stages_b[n]) for n in stages_a if n in stages_b]
+    return {
+        "recipes": {"a": a["recipe"], "b": b["recipe"]},
+        "passed": {"a": a["passed"], "b": b["passed"]},
+        "stages": [stage for stage in changed if stage["figures"] or _status_changed(stage)],
+        "only_a": [name for name in stages_a if name not in stages_b],
+        "only_b": [name for name in stages_b if name not in stages_a],
+        "gates": _gate_diffs(a, b),
+    }
+
+
+def render_diff_terminal(diff: Mapping[str, Any], console: Console) -> None:
+    """Print a difference on a rich console."""
+    from shrink.report.terminal import Printer
+
+    printer = Printer(console)
+    if rows := _figure_rows(diff):
+        printer.table([list(column) for column in zip(_HEADS, *rows, strict=True)], left=2)
+        printer.line("")
+    printer.section("stages", _stage_lines(diff))
+    printer.section("gates", _gate_lines(diff))
+    printer.wrapped(_conclusion(diff), "")
+
+
+def render_diff_markdown(diff: Mapping[str, Any]) -> str:
+    """Return a difference as GitHub flavoured Markdown, for a comment on a pull request."""
+    parts = [f"**{escape(_conclusion(diff))}**"]
+    if rows := _figure_rows(diff):
+        parts.append(table(_HEADS, rows))
+    for title, lines in (("Stages", _stage_lines(diff)), ("Gates", _gate_lines(diff))):
+        if lines:
+            parts += [f"### {title}", "\n".join(f"- {escape(line)}" for line in lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _stage_diff(a: Stage, b: Stage) -> dict[str, Any]:
+    metrics = dict.fromkeys((*(a["metrics"] or {}), *(b["metrics"] or {})))
+    figures = []
+    for name in (*metrics, *FIGURES):
+        group = figure_of(name).group
+        value_a, value_b = (a[group] or {}).get(name), (b[group] or {}).get(name)
+        if value_a != value_b:
+            figures.append(_figure_diff(name, value_a, value_b))
+    return {
+        "name": a["name"],
+        "status": {"a": a["status"], "b": b["status"]},
+        "figures": figures,
+    }
+
+
+def _figure_diff(name: str, a: float | None, b: float | None) -> dict[str, Any]:
+    delta = figure_delta(b, a) or {"value": None, "ratio": None}
+    return {"name": name, "a": a, "b": b, **delta, "low": None, "high": None}
+
+
+def _status_changed(stage: Mapping[str, Any]) -> bool:
+    """Whether a stage ended differently; cached and done are the same end."""
+    ends = {"cached": "done"}
+    a, b = stage["status"]["a"], stage["status"]["b"]
+    return ends.get(a, a) != ends.get(b, b)
+
+
+def _gate_diffs(a: Report, b: Report) -> list[dict[str, Any]]:
+    gates_a = {(gate["name"], gate.get("stage")): gate for gate in a["gates"]}
+    gates_b = {(gate["name"], gate.get("stage")): gate for gate in b["gates"]}
+    changed = []
+    for key in dict.fromkeys((*gates_a, *gates_b)):
+        before, after = gates_a.get(key), gates_b.get(key)
+        if _gate_outcome(before) != _gate_outcome(after):
+            changed.append({"name": key[0], "stage": key[1], "a": before, "b": after})
+    return changed
+
+
+def _gate_outcome(gate: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+    """Return what makes a gate a different one; its value alone is a figure's change."""
+    if gate is None:
+        return None
+    return (gate["passed"], gate["limit"], gate.get("level"), gate.get("confidence"))
+
+
+def _figure_rows(diff: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for stage in diff["stages"]:
+        for change in stage["figures"]:
+            figure = figure_of(change["name"])
+            value = change["value"]
+            rows.append(
+                (
+                    stage["name"],
+                    figure.name,
+                    figure.text(change["a"]),
+                    figure.text(change["b"]),
+                    NULL if value is None else format_change(value, figure.unit),
+                    format_ratio(change["ratio"]) if figure.group != "metrics" else NULL,
+                )
+            )
+    return rows
+
+
+def _stage_lines(diff: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{stage['name']}: {stage['status']['a']} in A, {stage['status']['b']} in B"
+        for stage in diff["stages"]
+        if _status_changed(stage)
+    ]
+    lines += [f"{name}: only in A" for name in diff["only_a"]]
+    return lines + [f"{name}: only in B" for name in diff["only_b"]]
+
+
+def _gate_lines(diff: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{gate['name']} ({gate['stage'] or 'all stages'}): "
+        f"{_gate_text(gate['a'])} in A, {_gate_text(gate['b'])} in B"
+        for gate in diff["gates"]
+    ]
+
+
+def _gate_text(gate: Mapping[str, Any] | None) -> str:
+    if gate is None:
+        return "no gate"
+    outcome = "passed" if gate["passed"] else "missed"
+    figure_value = NULL if gate["value"] is None else f"{gate['value']:,}"
+    return f"{outcome} ({figure_value}, limit {gate['limit']:,})"
+
+
+def _conclusion(diff: Mapping[str, Any]) -> str:
+    words = {True: "passes", False: "fails"}
+    a, b = diff["passed"]["a"], diff["passed"]["b"]
+    ends = f"both runs {'pass' if a else 'fail'}" if a == b else f"A {words[a]}, B {words[b]}"
+    if not (diff["stages"] or diff["only_a"] or diff["only_b"] or diff["gates"]):
+        return f"no figure, stage or gate changed; {ends}"
+    groups = {figure_of(f["name"]).group for stage in diff["stages"] for f in stage["figures"]}
+    if "metrics" not in groups:
+        return ends
+    return f"{ends}; changes of metrics come without intervals, as two runs share no scores"

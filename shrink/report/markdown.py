@@ -1,0 +1,130 @@
+"""The report as GitHub flavoured Markdown, for `report.md`, pull requests and CI summaries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from shrink.report.content import (
+    Column,
+    Report,
+    artifact_paths,
+    cached_lines,
+    caption,
+    change_cell,
+    columns,
+    errors_of,
+    figure_column,
+    gate_lines,
+    grouped_notes,
+    grouped_skips,
+    main_metric,
+    metric_head,
+    metrics_of,
+    verdict,
+)
+from shrink.report.figures import metric_figure
+
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
+_LIST_MARK = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_ZERO_WIDTH_SPACE = "\u200b"
+
+
+def render_markdown(report: Report) -> str:
+    """Return a report as Markdown; every text that comes from outside is escaped."""
+    parts = [f"# {escape(str(report['recipe'].get('name', '')))}: {escape(verdict(report))}"]
+    if report["stages"]:
+        parts += [_stage_table(report), escape(caption(report))]
+    parts += _section("Errors", [_error(*error) for error in errors_of(report)])
+    if report["gates"]:
+        parts += ["## Gates", _gate_table(report)]
+    parts += _section("Skipped", map(_named, grouped_skips(report)))
+    parts += _section("Notes", map(_named, grouped_notes(report)))
+    parts += _section("Cached", map(escape, cached_lines(report)))
+    parts += _section("Artifacts", map(escape, artifact_paths(report)))
+    parts += _section("Environment", _environment(report))
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text that GitHub shows as it is: no markup, HTML, table cell, mention or reference.
+
+    A zero-width space parts `@` and `#` from what follows: entities and backslashes are gone once
+    the text is rendered, and mentions are looked for in rendered text.
+    """
+    line = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    line = _SPECIAL.sub(r"\\\1", line.translate(_HTML))
+    line = _LIST_MARK.sub(r"\1\\\2", line)
+    return line.replace("@", f"@{_ZERO_WIDTH_SPACE}").replace("\\#", f"\\#{_ZERO_WIDTH_SPACE}")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table, the first column left, all others right aligned; cells escaped."""
+    lines = [[escape(head) for head in heads], ["---", *["---:"] * (len(heads) - 1)]]
+    lines += [[escape(cell) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _stage_table(report: Report) -> str:
+    found = [*columns(report), *_more_columns(report)]
+    rows = [[column.cell(stage) for column in found] for stage in report["stages"]]
+    return table([column.head for column in found], rows)
+
+
+def _more_columns(report: Report) -> list[Column]:
+    """Return what a terminal has no room for."""
+    found = []
+    for name in metrics_of(report):
+        if name != main_metric(report):
+            unit = "points" if metric_figure(name).unit == "fraction" else "change"
+            found.append(figure_column(metric_head(name), name))
+            found.append(Column(f"{metric_head(name)} {unit}", change_cell(report, name)))
+    return [
+        *found,
+        figure_column("file", "file_bytes"),
+        figure_column("parameters", "parameters"),
+        figure_column("nonzero", "nonzero_parameters"),
+        figure_column("MACs", "macs"),
+        figure_column("predicted training", "training_peak_predicted_bytes"),
+        figure_column("training host", "training_host_peak_bytes"),
+        figure_column("p90", "p90_ms"),
+    ]
+
+
+def _gate_table(report: Report) -> str:
+    rows = [
+        (line.mark, line.name, line.comparison, line.stage, line.reason)
+        for line in gate_lines(report)
+    ]
+    return table(("result", "gate", "value and limit", "stage", "reason"), rows)
+
+
+def _section(title: str, items: Iterable[str]) -> list[str]:
+    lines = [f"- {item}" for item in items]
+    return [f"## {title}", "\n".join(lines)] if lines else []
+
+
+def _named(pair: tuple[str, str]) -> str:
+    return f"**{escape(pair[0])}**: {escape(pair[1])}"
+
+
+def _error(stage: str, message: str, hint: str) -> str:
+    text = f"**{escape(stage)}**: {escape(message)}"
+    return f"{text} (hint: {escape(hint)})" if hint else text
+
+
+def _environment(report: Report) -> list[str]:
+    lines = [f"baseline: {escape(report['baseline'])}"]
+    if (digest := report["recipe"].get("sha256")) is not None:
+        lines.append(f"recipe sha256: {escape(str(digest))}")
+    return lines + [f"{escape(key)}: {_value(v)}" for key, v in report["environment"].items()]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return escape(", ".join(map(str, value)) or "none")
+    if isinstance(value, dict):
+        return escape(", ".join(f"{key} {item}" for key, item in value.items()) or "none")
+    return escape(str(value))

@@ -1,0 +1,156 @@
+"""The report on a terminal, at 60 columns and more, with or without colour and Unicode."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shrink.report.content import (
+    GateLine,
+    Report,
+    artifact_paths,
+    cached_lines,
+    caption,
+    columns,
+    errors_of,
+    gate_lines,
+    grouped_notes,
+    grouped_skips,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LONGEST_NAME = 20
+_STYLES = {"PASS": "green", "FAIL": "bold red", "WARN": "yellow"}
+_WIDEST = 200
+
+
+def render_report(report: Report, console: Console, run_folder: Path | None = None) -> None:
+    """Print a report: the table of stages, gates, notes, and last the artifact's path.
+
+    Args:
+        report: as `build_report` or `read_report` returns it.
+        console: a rich console; its width and encoding are kept to.
+        run_folder: put before the artifact's path.
+    """
+    printer = Printer(console)
+    outcome = verdict(report)
+    printer.wrapped(f"{report['recipe'].get('name', '')}: {outcome}", "", _verdict_style(outcome))
+    printer.line("")
+    if report["stages"]:
+        _render_table(report, printer)
+    for stage, message, hint in errors_of(report):
+        printer.section("error", [f"{stage}: {message}", *([f"hint: {hint}"] if hint else [])])
+    _render_gates(gate_lines(report), printer)
+    printer.section("skipped", [f"{names}: {text}" for names, text in grouped_skips(report)])
+    printer.section("notes", [f"{names}: {text}" for names, text in grouped_notes(report)])
+    printer.section("cached", cached_lines(report))
+    for path in artifact_paths(report, run_folder):
+        # Never wrapped: a path is copied.
+        printer.line(path, "bold")
+
+
+class Printer:
+    """Prints plain lines that no terminal, encoding or layer name can spoil."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.width = min(console.width, _WIDEST)
+
+    def line(self, text: str, style: str = "") -> None:
+        """Print one line as it is."""
+        from rich.text import Text
+
+        clean = Text(printable(text, self._console.encoding), style=style, no_wrap=True)
+        self._console.print(clean, soft_wrap=True)
+
+    def wrapped(self, text: str, indent: str = "  ", style: str = "") -> None:
+        """Print a text over as many lines as it needs, indented."""
+        clean = printable(text, self._console.encoding)
+        for line in textwrap.wrap(
+            clean,
+            self.width,
+            initial_indent=indent,
+            subsequent_indent=indent + "  ",
+            break_on_hyphens=False,
+        ):
+            self.line(line, style)
+
+    def table(self, cells: Sequence[Sequence[str]], left: int) -> int:
+        """Print as many columns as fit, and return how many.
+
+        Args:
+            cells: by column, the most important first; each begins with its head.
+            left: how many columns are left aligned; the first is shortened where it is long.
+        """
+        shortened = [[_shortened(cell) for cell in cells[0]], *cells[1:]]
+        widths = [max(map(len, column)) for column in shortened]
+        count, gap = fitting(widths, self.width)
+        for index, row in enumerate(zip(*shortened[:count], strict=True)):
+            padded = [
+                cell.ljust(width) if column < left else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths[:count], strict=True))
+            ]
+            self.line((" " * gap).join(padded).rstrip(), "" if index else "bold")
+        return count
+
+    def section(self, title: str, texts: Sequence[str]) -> None:
+        """Print a titled list and an empty line; nothing at all where there are no texts."""
+        if not texts:
+            return
+        self.line(title, "bold")
+        for text in texts:
+            self.wrapped(text)
+        self.line("")
+
+
+def printable(text: str, encoding: str) -> str:
+    """Return text without control characters and without what the encoding cannot hold.
+
+    Layer names and messages come from files; none may move a terminal's cursor or end a run.
+    """
+    clean = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    return clean.encode(encoding, "replace").decode(encoding)
+
+
+def fitting(widths: Sequence[int], width: int) -> tuple[int, int]:
+    """Return how many columns of these widths fit into a line, from the left, and their gap."""
+    for count in range(len(widths), 1, -1):
+        for gap in (2, 1):
+            if sum(widths[:count]) + gap * (count - 1) <= width:
+                return count, gap
+    return 1, 1
+
+
+def _render_table(report: Report, printer: Printer) -> None:
+    found = columns(report)
+    shown = printer.table([[c.head, *map(c.cell, report["stages"])] for c in found], left=1)
+    printer.wrapped(caption(report), "", "dim")
+    if shown < len(found):
+        missing = ", ".join(column.head for column in found[shown:])
+        printer.wrapped(f"more in report.md: {missing}", "", "dim")
+    printer.line("")
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+
+
+def _render_gates(lines: Sequence[GateLine], printer: Printer) -> None:
+    if not lines:
+        return
+    printer.line("gates", "bold")
+    longest = max(len(line.name) for line in lines)
+    for line in lines:
+        reason = f": {line.reason}" if line.reason else ""
+        text = f"{line.mark}  {line.name:<{longest}}  {line.comparison}  {line.stage}{reason}"
+        printer.wrapped(text, style=_STYLES[line.mark])
+    printer.line("")
+
+
+def _verdict_style(outcome: str) -> str:
+    return "bold green" if outcome == "PASSED" else "bold red"

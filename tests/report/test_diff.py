@@ -1,0 +1,112 @@
+"""Differences between two runs."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
+from tests.report.toys import outcome, outcomes, report, with_result
+
+
+def test_diff_reports_is_empty_when_nothing_changed() -> None:
+    diff = diff_reports(report(gates={"loss": 1}), report(gates={"loss": 1}))
+    assert diff["stages"] == diff["only_a"] == diff["only_b"] == diff["gates"] == []
+
+
+def test_diff_reports_gives_values_and_ratios_and_no_intervals() -> None:
+    train, prune, _ = outcomes()
+    other = outcome("quantize", 97, 7_000, "prune", training=False)
+    (stage,) = diff_reports(report(), report([train, prune, other]))["stages"]
+    figures = {figure["name"]: figure for figure in stage["figures"]}
+    assert stage["name"] == "quantize"
+    assert figures["tflite_bytes"]["value"] == -7_000
+    assert figures["tflite_bytes"]["ratio"] == 0.5
+    assert figures["accuracy"]["value"] == 0.01
+    assert figures["accuracy"]["low"] is None
+    assert figures["accuracy"]["high"] is None
+    assert "macs" not in figures
+
+
+def test_diff_reports_has_null_changes_when_a_side_is_null() -> None:
+    train, *rest = outcomes()
+    blind = with_result(train, memory={**train.result["memory"], "arena_bytes": None})
+    (stage,) = diff_reports(report(), report([blind, *rest]))["stages"]
+    assert stage["figures"] == [
+        {"name": "arena_bytes", "a": 24_000, "b": None, "value": None, "ratio": None}
+        | {"low": None, "high": None}
+    ]
+
+
+def test_diff_reports_lists_stages_of_one_run_only() -> None:
+    train, prune, quantize = outcomes()
+    a, b = report([train, prune], finals=("prune",)), report([train, replace(quantize)])
+    diff = diff_reports(a, b)
+    assert (diff["only_a"], diff["only_b"]) == (["prune"], ["quantize"])
+
+
+def test_diff_reports_takes_cached_and_done_for_the_same() -> None:
+    cached = [replace(stage, status="cached") for stage in outcomes()]
+    assert diff_reports(report(), report(cached))["stages"] == []
+
+
+def test_diff_reports_shows_a_stage_that_fails_now() -> None:
+    train, prune, quantize = outcomes()
+    failed = replace(quantize, status="failed", result={})
+    diff = diff_reports(report(), report([train, prune, failed]))
+    assert diff["stages"][0]["status"] == {"a": "done", "b": "failed"}
+    assert diff["passed"] == {"a": True, "b": False}
+
+
+def test_diff_reports_lists_gates_that_changed() -> None:
+    a = report(gates={"tflite_bytes": 20_000, "loss": 1, "accuracy": 0.5})
+    b = report(gates={"tflite_bytes": 10_000, "loss": 1, "p50_ms": 1})
+    gates = {g["name"]: (g["a"], g["b"]) for g in diff_reports(a, b)["gates"]}
+    assert set(gates) == {"tflite_bytes", "accuracy", "p50_ms"}
+    assert gates["accuracy"][1] is None
+    assert gates["p50_ms"][0] is None
+
+
+def test_diff_reports_is_strict_json() -> None:
+    json.dumps(diff_reports(report(), report([])), allow_nan=False)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_render_diff_terminal_fits_the_width(width: int) -> None:
+    train, prune, _ = outcomes()
+    other = outcome("quantize", 97, 7_000, "prune", training=True)
+    diff = diff_reports(report(gates={"loss": 1}), report([train, prune, other]))
+    stream = io.StringIO()
+    render_diff_terminal(diff, Console(file=stream, width=width))
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert "tflite_bytes" in text
+    assert "loss (quantize): passed (0.1, limit 1) in A, no gate in B" in " ".join(text.split())
+
+
+def test_render_diff_markdown_says_that_nothing_changed() -> None:
+    text = render_diff_markdown(diff_reports(report(), report()))
+    assert text == "**no figure, stage or gate changed; both runs pass**\n"
+
+
+def test_render_diff_markdown_escapes_names() -> None:
+    train, *_ = outcomes()
+    hostile = replace(train, name="a|@octocat")
+    diff = diff_reports(report([train]), report([hostile]))
+    text = render_diff_markdown(diff)
+    assert "- train: only in A" in text
+    assert "a\\|@\u200boctocat: only in B" in text
+
+
+def test_render_diff_markdown_tells_of_missing_intervals_only_when_a_metric_changed() -> None:
+    train, prune, quantize = outcomes()
+    latency = with_result(quantize, latency={"p50_ms": 1.0, "p90_ms": 0.5, "threads": 1})
+    metric = with_result(quantize, metrics={"accuracy": 0.5, "loss": 0.1})
+    faster = diff_reports(report(), report([train, prune, latency]))
+    worse = diff_reports(report(), report([train, prune, metric]))
+    assert "without intervals" not in render_diff_markdown(faster)
+    assert "without intervals" in render_diff_markdown(worse)

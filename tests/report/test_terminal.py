@@ -1,0 +1,173 @@
+"""The report on a terminal: widths, encodings, hostile names, and what stands where."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from shrink.report.terminal import fitting, printable, render_report
+from tests.report.toys import outcomes, report, with_result
+
+GATES = {
+    "accuracy_drop": {"limit": 0.01, "confidence": 0.95},
+    "arena_bytes": "20KB",
+    "tflite_bytes": {"limit": 13_999, "level": "warn"},
+    "training_peak_bytes": "2GB",
+}
+
+
+def shown(built: dict[str, Any], width: int = 80, folder: Path | None = None) -> str:
+    stream = io.StringIO()
+    render_report(built, Console(file=stream, width=width, force_terminal=False), folder)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_render_report_fits_the_width(width: int) -> None:
+    text = shown(report(gates=GATES), width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_render_report_shows_what_matters_in_80_columns() -> None:
+    head = next(line for line in shown(report()).splitlines() if line.startswith("stage"))
+    assert head.split() == [
+        *("stage", "accuracy", "points", "[95", "%]"),
+        *("tflite", "ratio", "training", "arena", "p50"),
+    ]
+
+
+def test_render_report_names_the_columns_that_do_not_fit() -> None:
+    text = shown(report(), 60)
+    assert "more in report.md: arena" in text
+    assert "more in report.md" not in shown(report(), 200)
+
+
+def test_render_report_shows_points_against_the_baseline_with_their_interval() -> None:
+    train, _, quantize = shown(report()).splitlines()[3:6]
+    assert "98.00 %" in train
+    assert "baseline" in train
+    assert "-2.00 [-7.2, +2.3]" in quantize
+    assert "14.0 KB 0.14x" in quantize
+
+
+def test_render_report_marks_gates_without_colour_the_missed_first() -> None:
+    text = shown(report(gates=GATES))
+    marks = [
+        line.split()[:2] for line in text.splitlines() if line[2:6] in ("PASS", "FAIL", "WARN")
+    ]
+    assert marks == [
+        ["FAIL", "arena_bytes"],
+        ["WARN", "tflite_bytes"],
+        ["PASS", "accuracy_drop"],
+        ["PASS", "training_peak_bytes"],
+    ]
+    assert "\x1b" not in text
+
+
+def test_render_report_prints_whole_numbers_when_rounded_ones_are_equal() -> None:
+    assert "14,000 <= 13,999" in shown(report(gates=GATES))
+
+
+def test_render_report_says_that_the_interval_decided() -> None:
+    assert "reaches 0.01" in shown(report(gates=GATES))
+
+
+def test_render_report_says_in_the_first_line_how_the_run_ended() -> None:
+    assert shown(report()).startswith("digits: PASSED\n")
+    assert shown(report(gates=GATES)).startswith("digits: FAILED: 1 of 4 gates missed\n")
+
+
+def test_render_report_ends_with_the_artifacts_path() -> None:
+    folder = Path("runs") / ("long" * 30)
+    last = shown(report(), 60, folder).splitlines()[-1]
+    assert last == str(folder / "artifacts/02-quantize.tflite")
+
+
+def test_render_report_says_a_shared_note_once() -> None:
+    stages = [with_result(stage, notes=["arena from the plan"]) for stage in outcomes()]
+    text = shown(report(stages), 100)
+    assert text.count("arena from the plan") == 1
+    assert "train, prune, quantize: arena from the plan" in text
+
+
+def test_render_report_groups_skipped_layers_by_reason() -> None:
+    train, prune, quantize = outcomes()
+    skipped = [{"layer": f"conv{i}", "reason": "one channel"} for i in range(6)]
+    skipped.append({"layer": "head", "reason": "it is the output"})
+    text = shown(report([train, with_result(prune, skipped=skipped), quantize]))
+    assert "prune: conv0, conv1, conv2, conv3 and 2 more: one channel" in text
+    assert "prune: head: it is the output" in text
+
+
+def test_render_report_shows_the_error_when_a_stage_failed() -> None:
+    train, prune, quantize = outcomes()
+    error = {"message": "the loss is NaN at step 3", "hint": "lower the learning rate"}
+    failed = replace(prune, status="failed", result={}, error=error, artifact=None)
+    skipped = replace(quantize, status="skipped", result={}, artifact=None)
+    text = shown(report([train, failed, skipped]))
+    assert "FAILED: prune did not finish" in text
+    assert "prune: the loss is NaN at step 3" in text
+    assert "hint: lower the learning rate" in text
+    assert text.splitlines()[-1] == "artifacts/train.keras"
+
+
+def test_render_report_tells_where_cached_figures_come_from() -> None:
+    stages = [replace(stage, status="cached") for stage in outcomes()]
+    assert "train, prune, quantize: measured 2026-01-02T03:04:05Z on bench" in shown(report(stages))
+
+
+def test_render_report_shows_other_metrics_when_there_is_no_accuracy() -> None:
+    stages = [with_result(s, metrics={"mean_squared_error": 0.25}) for s in outcomes()]
+    text = shown(report(stages))
+    assert "mean_squared_error" in text
+    assert "0.25" in text
+
+
+def test_render_report_survives_a_run_without_stages() -> None:
+    assert shown(report([], finals=())) == "digits: PASSED\n\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_render_report_writes_to_any_encoding(encoding: str) -> None:
+    stages = [with_result(s, notes=["図 \x1b[2J [red]é[/red]"]) for s in outcomes()]
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    render_report(report(stages, GATES), Console(file=stream, width=80))
+    stream.flush()
+    text = raw.getvalue().decode(encoding)
+    assert "\x1b" not in text
+    assert "[red]" in text
+    assert ("図" in text) == (encoding == "utf-8")
+
+
+def test_render_report_uses_no_colour_when_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = io.StringIO()
+    render_report(report(gates=GATES), Console(file=stream, width=80, force_terminal=True))
+    assert "\x1b[3" not in stream.getvalue()
+    assert "\x1b[1;3" not in stream.getvalue()
+
+
+def test_render_report_shortens_long_stage_names() -> None:
+    train, *_ = outcomes()
+    stage = replace(train, name="a" * 64)
+    text = shown(report([stage], finals=("a" * 64,), baseline="a" * 64), 60)
+    assert f"\n{'a' * 17}... " in text
+
+
+def test_printable_replaces_controls_and_what_the_encoding_lacks() -> None:
+    assert printable("a\tb\x1b[0m\u202eé", "ascii") == "a b?[0m??"
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"), [(14, (3, 2)), (13, (3, 1)), (12, (3, 1)), (11, (2, 2)), (3, (1, 1))]
+)
+def test_fitting_narrows_the_gap_before_it_drops_a_column(
+    width: int, expected: tuple[int, int]
+) -> None:
+    assert fitting([4, 4, 2], width) == expected
