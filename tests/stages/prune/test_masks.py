@@ -1,0 +1,90 @@
+"""Masks against numpy's own sorting, and through real updates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.stages.prune.masks import (
+    Masks,
+    frozen_masks,
+    magnitude_mask,
+    prunable_kernels,
+    zero_fraction,
+)
+from shrink.stages.prune.schedule import constant, polynomial, ramp_updates
+
+
+def model() -> keras.Model:
+    inputs = keras.Input((8, 8, 3))
+    x = keras.layers.Conv2D(4, 3, name="conv")(inputs)
+    x = keras.layers.DepthwiseConv2D(3, name="depthwise")(x)
+    x = keras.layers.BatchNormalization(name="norm")(x)
+    x = keras.layers.Flatten()(x)
+    return keras.Model(inputs, keras.layers.Dense(5, name="dense")(x))
+
+
+@pytest.mark.parametrize("sparsity", [0.0, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("shape", [(7,), (3, 3, 5, 4), (1,)])
+def test_magnitude_mask_prunes_the_smallest(sparsity: float, shape: tuple[int, ...]) -> None:
+    weights = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    mask = magnitude_mask(tf.constant(weights), tf.constant(sparsity)).numpy()
+    count = round(np.float32(sparsity) * np.float32(weights.size))
+    order = np.argsort(np.abs(weights).ravel())
+    expected = np.ones(weights.size, np.float32)
+    expected[order[:count]] = 0
+    np.testing.assert_array_equal(mask.ravel(), expected)
+
+
+def test_prunable_kernels_lists_what_is_left_alone_and_why() -> None:
+    kernels, skipped = prunable_kernels(model(), exclude=("den*",))
+    assert [k.layer for k in kernels] == ["conv"]
+    assert {s["layer"]: s["reason"] for s in skipped} == {
+        "depthwise": "a depthwise kernel has too few weights per channel to lose any",
+        "dense": "excluded by the recipe",
+    }
+
+
+def test_polynomial_follows_the_published_equation() -> None:
+    schedule = polynomial(0.8, last_update=10)
+    for step in range(15):
+        expected = 0.8 + (0.0 - 0.8) * (1 - min(step, 10) / 10) ** 3
+        assert float(schedule(tf.constant(step))) == pytest.approx(expected, abs=1e-6)
+
+
+def test_ramp_updates_is_at_least_one() -> None:
+    assert [ramp_updates(0.0, 100), ramp_updates(0.5, 100), ramp_updates(0.6, 1)] == [1, 50, 1]
+
+
+def test_masks_follow_the_schedule_once_per_update() -> None:
+    kernel = tf.Variable(np.random.default_rng(1).normal(size=(20, 10)).astype(np.float32))
+    masks = Masks([kernel], polynomial(0.5, last_update=4), last_update=4, frequency=2)
+    strategy = tf.distribute.get_strategy()
+    fractions = []
+    for step in range(1, 7):
+        kernel.assign_add(tf.random.stateless_normal(kernel.shape, (step, 0)) * 0.01)
+        masks(strategy, tf.constant(step))
+        fractions.append(float(np.mean(kernel.numpy() == 0)))
+    # Chosen at updates 2 and 4 only: 0.5 * (1 - (1 - 2/4)^3) = 0.4375 of 200 weights, rounded.
+    assert fractions == [0.0, 0.44, 0.44, 0.5, 0.5, 0.5]
+
+
+def test_frozen_masks_keep_zeros_where_they_are() -> None:
+    pruned = model()
+    first = prunable_kernels(pruned)[0][0].kernel
+    Masks([first], constant(0.5)).prune_now(0.5)
+    zeros = first.numpy() == 0
+    before = zero_fraction(pruned)
+    masks = frozen_masks(pruned)
+    first.assign_add(tf.ones_like(first))
+    masks(tf.distribute.get_strategy(), tf.constant(1))
+    assert np.all(first.numpy()[zeros] == 0)
+    assert np.all(first.numpy()[~zeros] != 0)
+    assert before == pytest.approx(np.sum(zeros) / (first.numpy().size + 4 * 4 * 4 * 5))
+
+
+def test_zero_fraction_is_zero_without_kernels() -> None:
+    inputs = keras.Input((3,))
+    assert zero_fraction(keras.Model(inputs, keras.layers.ReLU()(inputs))) == 0.0
