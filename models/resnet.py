@@ -26,7 +26,7 @@ def build(
 
     Input: (batch, *input_shape) float32, raw pixels 0..255. Output: (batch, classes) logits.
     Parameters at width 1, batch norm included: depth 8 has 78,666 (as MLPerf Tiny's), 14 has
-    176,586, 20 has 274,506; every further 6 layers add 97,920.
+    176,554, 20 has 274,442; every further 6 layers add 97,888.
 
     Differs from MLPerf Tiny's ResNet8 in three ways without parameters: the mean over the picture
     is a GlobalAveragePooling2D (int8 AVERAGE_POOL loses accuracy), the outputs are logits instead
