@@ -100,9 +100,10 @@ def change_cell(report: Report, metric: str) -> Cell:
         if delta is None:
             return NULL
         text = number(delta["value"], 2)
-        if delta["low"] is None or delta["high"] is None:
+        low, high = delta.get("low"), delta.get("high")
+        if low is None or high is None:
             return text
-        return f"{text} [{number(delta['low'], 1)}, {number(delta['high'], 1)}]"
+        return f"{text} [{number(low, 1)}, {number(high, 1)}]"
 
     return cell
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -40,36 +40,64 @@ _STAGE: Mapping[str, Any] = {
 }
 _GATE: Mapping[str, Any] = {"name": str, "limit": (int, float), "value": _NUMBER, "passed": bool}
 
+_OPTIONAL: Mapping[str, Any] = {
+    "finals": list,
+    "error": _GROUP,
+    "stage": _TEXT_OR_NULL,
+    "level": str,
+    "reason": _TEXT_OR_NULL,
+    "confidence": _NUMBER,
+    "low": _NUMBER,
+    "high": _NUMBER,
+}
+"""Keys that only some reports, stages or gates have."""
 
-def shape_problem(report: Mapping[str, Any]) -> str | None:
+
+def shape_problem(report: Any) -> str | None:
     """Return what a renderer would stumble over, such as `stages[2].size`, or None."""
-    problem = _problem(report, _REPORT, "")
-    for key, types in (("stages", _STAGE), ("gates", _GATE)):
-        for index, item in enumerate(report[key] if problem is None else ()):
-            problem = problem or _problem(item, types, f"{key}[{index}].")
-    for index, stage in enumerate(report["stages"] if problem is None else ()):
-        problem = problem or _figure_problem(stage, f"stages[{index}].")
-    return problem
+    return next(_problems(report), None)
 
 
-def _problem(value: Any, types: Mapping[str, Any], where: str) -> str | None:
+def _problems(report: Any) -> Iterator[str]:
+    # A generator that is asked for its first item only: what comes later may rely on it.
+    yield from _wrong_keys(report, _REPORT, "")
+    if not all(isinstance(name, str) for name in report.get("finals", [])):
+        yield "finals is not a list of names"
+    for index, stage in enumerate(report["stages"]):
+        yield from _wrong_keys(stage, _STAGE, f"stages[{index}].")
+        yield from _wrong_figures(stage, f"stages[{index}].")
+    for index, gate in enumerate(report["gates"]):
+        yield from _wrong_keys(gate, _GATE, f"gates[{index}].")
+        if gate.get("level", "fail") not in ("fail", "warn"):
+            yield f"gates[{index}].level is neither fail nor warn"
+
+
+def _wrong_keys(value: Any, types: Mapping[str, Any], where: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        return f"{where.rstrip('.')} is not a mapping"
+        yield f"{where.rstrip('.') or 'the document'} is not a mapping"
     for key, kind in types.items():
         if key not in value:
-            return f"{where}{key} is missing"
+            yield f"{where}{key} is missing"
         if not isinstance(value[key], kind):
-            return f"{where}{key} has the wrong type"
-    return None
+            yield f"{where}{key} has the wrong type"
+    for key in _OPTIONAL.keys() & value.keys():
+        if not isinstance(value[key], _OPTIONAL[key]):
+            yield f"{where}{key} has the wrong type"
 
 
-def _figure_problem(stage: Mapping[str, Any], where: str) -> str | None:
+def _wrong_figures(stage: Mapping[str, Any], where: str) -> Iterator[str]:
     for group in ("size", "memory", "metrics", "latency"):
         for name, value in (stage[group] or {}).items():
             if not isinstance(value, _NUMBER):
-                return f"{where}{group}.{name} is not a number"
-    for name, delta in stage["delta"].items():
-        values = delta.values() if isinstance(delta, dict) else [delta]
-        if not all(isinstance(value, _NUMBER) for value in values):
-            return f"{where}delta.{name} has the wrong type"
-    return None
+                yield f"{where}{group}.{name} is not a number"
+    for key in ("delta", "delta_previous"):
+        for name, delta in stage[key].items():
+            if not _is_delta(delta):
+                yield f"{where}{key}.{name} is not a difference"
+
+
+def _is_delta(delta: Any) -> bool:
+    if not isinstance(delta, dict):
+        return delta is None
+    known = isinstance(delta.get("value"), int | float)
+    return known and all(isinstance(value, _NUMBER) for value in delta.values())
