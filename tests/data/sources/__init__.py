@@ -1,0 +1,1 @@
+"""Tests of each source of examples."""

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.sources import npz_members
+from shrink.errors import DataError
+
+
+def _open(path: Path, **settings: Any) -> Dataset:
+    config = DataConfig.model_validate({"source": "npz", "path": str(path), **settings})
+    return open_dataset(config, seed=0)
+
+
+def _save(path: Path, compressed: bool = False, **arrays: Any) -> Path:
+    target = path / "data.npz"
+    (np.savez_compressed if compressed else np.savez)(target, **arrays)
+    return target
+
+
+def _given(n: int = 20, **replaced: Any) -> dict[str, Any]:
+    """Arrays of a small, sound data set, some of them replaced."""
+    x = np.arange(n * 6, dtype=np.float32).reshape(n, 3, 2)
+    y = np.arange(n, dtype=np.uint8) % 4
+    return {"x_train": x, "y_train": y, "x_test": x[:8] + 1, "y_test": y[:8], **replaced}
+
+
+def _last_infinite(*shape: int) -> np.ndarray:
+    array = np.zeros(shape, np.float32)
+    array[-1, -1, -1] = np.inf
+    return array
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_open_dataset_reads_the_given_test_split(tmp_path: Path, compressed: bool) -> None:
+    arrays = _given()
+    dataset = _open(_save(tmp_path, compressed, **arrays))
+    x, y = dataset.test.arrays(np.arange(8))
+    assert np.array_equal(x, arrays["x_test"])
+    assert np.array_equal(y, arrays["y_test"])
+    assert len(dataset.train) + len(dataset.validation) == 20
+    assert len(dataset.validation) == 4  # 10 %, but each of four classes
+    assert dataset.num_classes == 4
+    assert dataset.train.target_spec == tf.TensorSpec((), tf.int64)
+
+
+def test_open_dataset_keeps_a_given_validation_split(tmp_path: Path) -> None:
+    arrays = _given()
+    path = _save(tmp_path, x_validation=arrays["x_test"], y_validation=arrays["y_test"], **arrays)
+    dataset = _open(path)
+    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [20, 8, 8]
+
+
+def test_open_dataset_splits_x_and_y_by_fractions(tmp_path: Path) -> None:
+    x = np.arange(100, dtype=np.int16)[:, None]
+    dataset = _open(_save(tmp_path, x=x, y=np.arange(100) % 2))
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [70, 10, 20]
+    seen = np.concatenate([part.arrays(np.arange(len(part)))[0] for part in parts])
+    assert np.array_equal(np.sort(seen[:, 0]), x[:, 0])
+
+
+def test_read_arrays_maps_what_is_stored_uncompressed(tmp_path: Path) -> None:
+    arrays = _given()
+    read = npz_members.read_arrays(_save(tmp_path, **arrays), arrays)
+    assert all(isinstance(array, np.memmap) for array in read.values())
+    assert all(np.array_equal(read[name], arrays[name]) for name in arrays)
+
+
+def test_read_arrays_maps_fortran_order_and_foreign_byte_order(tmp_path: Path) -> None:
+    x = np.asfortranarray(np.arange(12, dtype=">f8").reshape(4, 3))
+    dataset = _open(_save(tmp_path, x_train=x, y_train=x, x_test=x, y_test=x))
+    fed, target = dataset.test.arrays(np.arange(4))
+    assert fed.dtype == target.dtype == np.dtype("float32")
+    assert np.array_equal(fed, x)
+
+
+def test_open_dataset_feeds_labels_of_shape_n_1_as_n(tmp_path: Path) -> None:
+    arrays = _given()
+    path = _save(tmp_path, **_given(y_train=arrays["y_train"][:, None]))
+    assert _open(path).train.target_spec.shape == ()
+
+
+def test_open_dataset_keeps_one_hot_labels_as_real_targets(tmp_path: Path) -> None:
+    x, one_hot = np.zeros((20, 2), np.uint8), np.eye(4, dtype=np.uint8)[np.arange(20) % 4]
+    dataset = _open(_save(tmp_path, x=x, y=one_hot))
+    assert dataset.train.labels is None
+    assert dataset.num_classes is None
+    assert dataset.train.target_spec == tf.TensorSpec((4,), tf.float32)
+    assert dataset.train.input_spec == tf.TensorSpec((2,), tf.uint8)
+
+
+def test_open_dataset_feeds_real_targets_as_one_output(tmp_path: Path) -> None:
+    dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.linspace(0, 1, 20)))
+    assert dataset.train.target_spec == tf.TensorSpec((1,), tf.float32)
+    assert dataset.notes == ()
+
+
+def test_open_dataset_notes_labels_stored_as_floats(tmp_path: Path) -> None:
+    dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.arange(20.0) % 3))
+    assert dataset.notes == (
+        "y holds whole numbers stored as float64: taken as real targets, not as labels",
+    )
+
+
+def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    dataset = _open(_save(tmp_path, x=x), target="input")
+    fed, target = dataset.train.arrays(np.arange(3))
+    assert np.array_equal(fed, target)
+    assert fed.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("replaced", "message"),
+    [
+        ({"x_train": np.full((20, 3, 2), np.nan, np.float32)}, r"x_train\[0, 0, 0\] is nan"),
+        ({"x_test": _last_infinite(8, 3, 2)}, r"x_test\[7, 2, 1\] is inf"),
+        ({"x_train": np.full((20, 3, 2), 1e300)}, "not a finite float32"),
+        ({"y_train": np.full(20, np.nan)}, r"y_train\[0\] is nan"),
+        ({"y_train": np.arange(20) - 1}, r"y_train\[0\] is -1: a negative label"),
+        ({"y_train": np.full(20, 2**40)}, "out of range label"),
+        ({"y_test": np.arange(8) % 7}, r"y_test\[4\] is 4, out of range: .* 0 to 3"),
+        ({"y_train": np.zeros(19, int)}, "x_train has 20 examples and y_train has 19"),
+        ({"y_train": np.array(3)}, "x_train has 20 examples and y_train has 1"),
+        ({"x_train": np.zeros((0, 3, 2)), "y_train": np.zeros(0, int)}, "x_train is empty"),
+        ({"x_test": np.zeros((8, 2, 3), np.float32)}, r"x_test has the shape \(2, 3\)"),
+        ({"x_test": np.zeros((8, 3, 2), np.uint8)}, "x_test is uint8 and x_train is float32"),
+        ({"y_test": np.linspace(0, 1, 8)}, "y_test is float32 and y_train is int64"),
+        ({"x_train": np.zeros((20, 3, 2), complex)}, "x_train is of dtype complex128"),
+        ({"y_train": np.array(["a"] * 20)}, "y_train is of dtype <U1"),
+    ],
+)  # fmt: skip
+def test_open_dataset_raises_data_error_when_arrays_are_wrong(
+    tmp_path: Path, replaced: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        _open(_save(tmp_path, **_given(**replaced)))
+    assert caught.value.subject == str(tmp_path / "data.npz")
+
+
+def test_open_dataset_raises_data_error_when_names_are_unknown(tmp_path: Path) -> None:
+    path = _save(tmp_path, X_train=np.zeros(3))
+    with pytest.raises(DataError, match=r"data\.npz: no array x_train or x.*\n.*rename X_train"):
+        _open(path)
+
+
+def test_open_dataset_raises_data_error_when_targets_are_missing(tmp_path: Path) -> None:
+    arrays = _given()
+    del arrays["y_test"]
+    with pytest.raises(DataError, match=r"data\.npz: no array y_test"):
+        _open(_save(tmp_path, **arrays))
+
+
+def test_open_dataset_raises_data_error_when_both_layouts_are_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.npz: both x and x_train"):
+        _open(_save(tmp_path, x=np.zeros(3), **_given()))
+
+
+def test_open_dataset_raises_data_error_when_there_are_too_few_examples(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.npz: 2 examples are too few"):
+        _open(_save(tmp_path, x=np.zeros((2, 2)), y=np.arange(2)))
+
+
+def test_open_dataset_refuses_objects_before_reading_them(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "exploded",))
+
+    path = _save(tmp_path, **_given(y_train=np.array([Bomb()] * 20, dtype=object)))
+    with pytest.raises(DataError, match=r"data\.npz: y_train holds Python objects"):
+        _open(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def _zip(path: Path, **members: bytes) -> Path:
+    target = path / "data.npz"
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return target
+
+
+def _npy(array: np.ndarray, shape: tuple[int, ...] | None = None) -> bytes:
+    """An array's bytes, under a header that may declare another shape."""
+    stream = io.BytesIO()
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(stream, header | {"shape": shape or array.shape})
+    return stream.getvalue() + array.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(10**15, 2), (21, 2), (19, 2), (-20, 2)])
+def test_open_dataset_raises_data_error_when_the_header_lies(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    x, y = np.zeros((20, 2)), np.arange(20)
+    path = _zip(tmp_path, x=_npy(x, shape), y=_npy(y))
+    with pytest.raises(DataError, match=r"data\.npz: x declares shape"):
+        _open(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no array",
+        b"\x93NUMPY\x01\x00\xff\xff{",
+        b"\x93NUMPY\x07\x00\x00\x00",
+        b"\x93NUMPY\x01\x00\x05\x00[[[[\n",
+        b"\x93NUMPY\x01\x00" + (9999).to_bytes(2, "little") + b"(" * 9999,
+    ],
+)
+def test_open_dataset_raises_data_error_when_a_header_is_damaged(
+    tmp_path: Path, content: bytes
+) -> None:
+    with pytest.raises(DataError, match=r"data\.npz: the header of x is damaged"):
+        _open(_zip(tmp_path, x=content, y=_npy(np.arange(3))))
+
+
+def test_open_dataset_raises_data_error_when_compressed_data_is_damaged(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 255, (200, 50)).astype(np.uint8)
+    path = _save(tmp_path, compressed=True, x=x, y=np.arange(200) % 2)
+    content = bytearray(path.read_bytes())
+    content[5000:5100] = bytes(100)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"data\.npz: x is damaged"):
+        _open(path)
+
+
+def test_open_dataset_raises_data_error_when_memory_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(npz_members, "available_memory_bytes", lambda: 100)
+    with pytest.raises(DataError, match=r"data\.npz: the arrays take .*\n.*uncompressed"):
+        _open(_save(tmp_path, compressed=True, **_given()))
+    assert _open(_save(tmp_path, **_given())).num_classes == 4  # mapped: takes no memory
+
+
+def test_open_dataset_raises_data_error_when_the_file_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.npz: no such file"):
+        _open(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"\x93NUMPY"])
+def test_open_dataset_raises_data_error_when_it_is_no_npz(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.npz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"broken\.npz: not an \.npz file"):
+        _open(path)
+
+
+def test_open_dataset_raises_data_error_when_the_file_is_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a file"):
+        _open(tmp_path)
