@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from shrink.cli import recipes, run, validate, verbs
+from shrink.cli import recipes, run, tools, validate, verbs
 from shrink.console import Console
 from shrink.errors import InternalError, Interrupted, ShrinkError, Terminated
 
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 run.register(app)
 verbs.register(app, _words())
+tools.register(app)
 validate.register(app)
 recipes.register(app)
 

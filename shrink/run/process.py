@@ -35,10 +35,11 @@ class _Outcome:
 def run_worker(
     job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
 ) -> dict[str, Any]:
-    """Run one step in a fresh process and return its result.
+    """Run one job in a fresh process and return its result.
 
     Args:
-        job: what the worker shall do, as plain data.
+        job: what the worker shall do, as plain data: `action` is a key of the worker's registry,
+            `name` stands for it in messages, `work` is the worker's folder.
         work: the worker's folder; its files and its log are left there.
         on_event: called with each progress event.
 
@@ -72,7 +73,7 @@ def run_worker(
     if outcome.error is not None:
         raise outcome.error
     if outcome.result is None or process.returncode != 0:
-        raise _death(job["step"]["name"], process.returncode, work, outcome.host_peak_bytes)
+        raise _death(job["name"], process.returncode, work, outcome.host_peak_bytes)
     return outcome.result
 
 

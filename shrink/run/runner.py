@@ -170,6 +170,8 @@ class Runner:
         inputs = {role: _source(source, state) for role, source in step.inputs.items()}
         config = step.config.model_dump(mode="json", by_alias=True) if step.config else None
         return {
+            "action": "step",
+            "name": step.name,
             "work": str(work),
             "step": {
                 "name": step.name,

@@ -6,6 +6,7 @@ goes to the worker's log; the parent hears only JSON lines on the descriptor.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -16,6 +17,14 @@ from typing import Any
 
 from shrink.errors import InternalError, ResourceError, ShrinkError
 from shrink.run.lifetime import die_with_parent
+
+ACTIONS = {
+    "step": "shrink.run.execute:execute",
+    "profile": "shrink.tools.profile:profile",
+    "inspect": "shrink.tools.inspect:inspect",
+    "export": "shrink.tools.export:export",
+}
+"""What a worker can do, by name: (job, send) -> result, all plain data."""
 
 
 class Channel:
@@ -40,12 +49,12 @@ def main(arguments: list[str]) -> int:
     job = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     channel = Channel(int(arguments[1]))
     try:
-        from shrink.run.execute import execute
-
-        channel.send("result", result=execute(job, channel.send))
+        module, _, function = ACTIONS[job["action"]].partition(":")
+        action = getattr(importlib.import_module(module), function)
+        channel.send("result", result=action(job, channel.send))
     except Exception as error:
         traceback.print_exc()
-        typed = as_shrink_error(error, job["step"]["name"])
+        typed = as_shrink_error(error, job["name"])
         channel.send("error", error=typed.to_dict())
         return typed.exit_code
     return 0

@@ -28,7 +28,7 @@ def test_write_text_replaces_a_file_and_leaves_nothing_behind(tmp_path: Path) ->
 def test_replacing_keeps_the_old_file_when_writing_fails(tmp_path: Path) -> None:
     target = tmp_path / "file.txt"
     target.write_text("old", encoding="utf-8")
-    with pytest.raises(RuntimeError), files.replacing(target) as temporary:
+    with pytest.raises(RuntimeError), files.replacing(target) as temporary:  # noqa: PT012
         temporary.write_text("half", encoding="utf-8")
         raise RuntimeError
     assert target.read_text(encoding="utf-8") == "old"

@@ -1,0 +1,102 @@
+"""`shrink profile`, `inspect` and `export`: one look at, or one copy of, a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.verbs import ModelArgument
+
+ExportFormat = Literal["keras", "savedmodel", "cc-array"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("profile")(profile)
+    app.command("inspect")(inspect)
+    app.command("export")(export)
+
+
+def profile(
+    model: ModelArgument,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="N", min=1, help="Examples per step.")
+    ],
+    memory_limit: Annotated[
+        str | None,
+        typer.Option("--memory-limit", metavar="SIZE", help="Memory per device, such as 2GB."),
+    ] = None,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Measure the memory of a training step, on random inputs with Adam."""
+    from shrink.console import Console
+    from shrink.recipe.reference import parse_model_reference
+    from shrink.run.tool import run_tool
+    from shrink.tools.show import show_profile
+
+    console = Console(as_json=json_, quiet=quiet)
+    reference = parse_model_reference(model, Path.cwd())
+    limit = _bytes(memory_limit)
+    result = run_tool("profile", reference, console, batch_size=batch_size, memory_limit=limit)
+    _show(result, console, show_profile)
+
+
+def inspect(model: ModelArgument, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Show layers or operators with their dtypes, shapes and sparsity."""
+    from shrink.console import Console
+    from shrink.recipe.reference import parse_model_reference
+    from shrink.run.tool import run_tool
+    from shrink.tools.show import show_inspection
+
+    console = Console(as_json=json_, quiet=quiet)
+    reference = parse_model_reference(model, Path.cwd())
+    _show(run_tool("inspect", reference, console), console, show_inspection)
+
+
+def export(
+    model: ModelArgument,
+    format_: Annotated[ExportFormat, typer.Option("--format", help="The form to write.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="File or folder to write; by default beside the model."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write a model as a Keras file or a SavedModel, an artifact as a C array."""
+    from shrink.console import Console
+    from shrink.recipe.reference import parse_model_reference
+    from shrink.run.export import export_model
+
+    console = Console(as_json=json_, quiet=quiet)
+    reference = parse_model_reference(model, Path.cwd())
+    written = export_model(reference, format_, output, force, console)
+    if json_:
+        console.document(written)
+    else:
+        for path in written["paths"]:
+            console.print(path)
+
+
+def _bytes(text: str | None) -> int | None:
+    from shrink.errors import RecipeError
+    from shrink.recipe.fields import parse_bytes
+
+    if text is None:
+        return None
+    try:
+        return parse_bytes(int(text) if text.isdigit() else text)
+    except ValueError as error:
+        raise RecipeError(str(error), subject="--memory-limit") from error
+
+
+def _show(result: dict[str, Any], console: Any, show: Any) -> None:
+    if console.as_json:
+        console.document(result)
+    elif not console.quiet:
+        show(result, console.rich())

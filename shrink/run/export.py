@@ -1,0 +1,74 @@
+"""Exports: what needs Keras in a worker, a C array right here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shrink.console import Console
+from shrink.errors import ModelError, RecipeError
+from shrink.recipe.reference import ModelReference
+from shrink.run import files
+from shrink.run.tool import run_tool
+from shrink.tflite.cc_array import array_paths, cc_array
+
+
+def export_model(
+    reference: ModelReference,
+    format_name: str,
+    output: Path | None,
+    force: bool,
+    console: Console,
+) -> dict[str, Any]:
+    """Write a model in another form.
+
+    Args:
+        reference: the model or artifact.
+        format_name: `keras`, `savedmodel` or `cc-array`.
+        output: a file (`keras`) or a folder; by default beside the model.
+        force: overwrite what is there.
+        console: told what happens.
+
+    Returns:
+        `format` and the `paths` written.
+    """
+    if format_name == "cc-array":
+        return {"format": format_name, "paths": _export_array(reference, output, force)}
+    if reference.form != "keras":
+        raise ModelError(
+            f"a .tflite file cannot become a {format_name} again",
+            subject=reference.path,
+            hint="export the Keras artifact that it was made from",
+        )
+    suffix = ".keras" if format_name == "keras" else ""
+    stem = reference.path.with_suffix("")
+    name = f"{stem.name}-saved-model" if not suffix else f"{stem.name}-export.keras"
+    target = output or stem.with_name(name)
+    if suffix and target.suffix != suffix:
+        raise RecipeError("a Keras file's name ends in .keras", subject=target)
+    _check_free([target], force)
+    run_tool("export", reference, console, format=format_name, target=str(target.resolve()))
+    return {"format": format_name, "paths": [str(target)]}
+
+
+def _export_array(reference: ModelReference, output: Path | None, force: bool) -> list[str]:
+    if reference.form != "tflite":
+        raise ModelError(
+            "a C array is made of a .tflite file",
+            subject=reference.path,
+            hint="quantize the model first: shrink quantize MODEL --data D",
+        )
+    header, source = cc_array(reference.path.read_bytes(), reference.path.stem)
+    paths = array_paths(output or reference.path.parent, reference.path.stem)
+    _check_free(list(paths), force)
+    for path, text in zip(paths, (header, source), strict=True):
+        files.write_text(path, text)
+    return [str(path) for path in paths]
+
+
+def _check_free(paths: list[Path], force: bool) -> None:
+    for path in paths:
+        if path.exists() and not force:
+            raise RecipeError(
+                "it is there already", subject=path, hint="choose --output, or --force to overwrite"
+            )

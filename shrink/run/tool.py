@@ -1,0 +1,40 @@
+"""One-off jobs in a worker: what `profile`, `inspect` and `export` do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shrink.console import Console
+from shrink.recipe.reference import ModelReference
+from shrink.run.paths import cache_root
+from shrink.run.process import run_worker
+from shrink.run.store import Store
+
+
+def run_tool(
+    action: str, reference: ModelReference, console: Console, **settings: Any
+) -> dict[str, Any]:
+    """Run a worker's action on a model and return its result.
+
+    Args:
+        action: a key of the worker's registry.
+        reference: the model.
+        console: told what happens.
+        settings: what else the job needs, as plain data.
+    """
+    store = Store(cache_root(), console.warn)
+    model = {
+        "kind": reference.kind,
+        "path": str(reference.path),
+        "function": reference.function,
+        "arguments": {},
+    }
+    with store.work_folder() as work:
+        job = {
+            "action": action,
+            "name": str(reference),
+            "work": str(work),
+            "model": model,
+            **settings,
+        }
+        return run_worker(job, work, console.event)

@@ -1,0 +1,21 @@
+"""A model in another form: Keras file or SavedModel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shrink.model.load import load_source
+from shrink.run import files
+
+
+def export(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Write the job's model to its target in the wanted format; return the path and its size."""
+    model, target = load_source(job["model"]), Path(job["target"])
+    with files.replacing(target) as temporary:
+        if job["format"] == "savedmodel":
+            model.export(str(temporary))
+        else:
+            model.save(temporary)
+    return {"path": str(target), "format": job["format"], "file_bytes": files.size_bytes(target)}

@@ -1,0 +1,107 @@
+"""What is inside a model or an artifact: layers or operators, dtypes, shapes, sparsity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.graph.macs import count_macs
+from shrink.model.load import load_source
+from shrink.tflite.arena import arena_bytes
+from shrink.tflite.flatbuffer import (
+    float_operators,
+    nonzero_parameters,
+    parameters,
+    quantized_operators,
+)
+from shrink.tflite.structure import Subgraph, Tensor, read
+
+
+def inspect(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Return a description of the job's model as plain data."""
+    source = job["model"]
+    if source["kind"] == "tflite":
+        return describe_artifact(Path(source["path"]))
+    return describe_model(load_source(source), str(source["path"]))
+
+
+def describe_model(model: keras.Model, path: str) -> dict[str, Any]:
+    """Return the layers of a Keras model, with shapes, parameters and sparsity."""
+    return {
+        "path": path,
+        "form": "keras",
+        "inputs": [_keras_tensor(t) for t in model.inputs],
+        "outputs": [_keras_tensor(t) for t in model.outputs],
+        "parameters": model.count_params(),
+        "layers": [_layer(layer) for layer in model.layers],
+    }
+
+
+def describe_artifact(path: Path) -> dict[str, Any]:
+    """Return the operators of a TFLite artifact, with dtypes, shapes and quantization."""
+    content = path.read_bytes()
+    graph = read(content)[0]
+    arena = arena_bytes(path)
+    return {
+        "path": str(path),
+        "form": "tflite",
+        "file_bytes": len(content),
+        "inputs": [_tensor(graph.tensors[i]) for i in graph.inputs],
+        "outputs": [_tensor(graph.tensors[i]) for i in graph.outputs],
+        "parameters": parameters(content),
+        "nonzero_parameters": nonzero_parameters(content),
+        "macs": count_macs(content),
+        "arena_bytes": arena.value,
+        "arena_note": arena.note,
+        "quantized_operators": quantized_operators(content),
+        "float_operators": float_operators(content),
+        "operators": _operators(graph),
+    }
+
+
+def _keras_tensor(tensor: Any) -> dict[str, Any]:
+    return {"name": tensor.name, "shape": list(tensor.shape), "dtype": tensor.dtype.name}
+
+
+def _layer(layer: keras.layers.Layer) -> dict[str, Any]:
+    weights = [np.asarray(w) for w in layer.get_weights()]
+    size = sum(w.size for w in weights)
+    zeros = sum(int(np.sum(w == 0)) for w in weights if w.ndim > 1)
+    kernels = sum(w.size for w in weights if w.ndim > 1)
+    return {
+        "name": layer.name,
+        "type": type(layer).__name__,
+        "output_shapes": [list(t.shape) for t in tf.nest.flatten(layer.output)],
+        "dtype": layer.compute_dtype,
+        "parameters": size,
+        "sparsity": zeros / kernels if kernels else None,
+    }
+
+
+def _operators(graph: Subgraph) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": operator.name,
+            "custom": operator.custom,
+            "inputs": [_tensor(graph.tensors[i]) for i in operator.inputs if i >= 0],
+            "outputs": [_tensor(graph.tensors[i]) for i in operator.outputs],
+        }
+        for operator in graph.operators
+    ]
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype.lower(),
+        "constant": bool(tensor.data.size),
+        "scales": len(tensor.scales),
+        "scale": tensor.scales[0] if len(tensor.scales) == 1 else None,
+        "zero_point": tensor.zero_points[0] if len(tensor.zero_points) == 1 else None,
+    }

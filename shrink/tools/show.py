@@ -1,0 +1,97 @@
+"""Tables for people of what `profile` and `inspect` found; light."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shrink.report.figures import format_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MOST_LAYERS = 12
+
+
+def show_profile(result: Mapping[str, Any], console: Console) -> None:
+    """Print the peak of a training step and the layers that hold most."""
+    peak = result["training_peak_bytes"]
+    console.print(f"batch size {result['batch_size']} on {', '.join(result['devices'])}")
+    console.print(f"training peak  {_bytes(peak)} (allocator)")
+    console.print(f"host peak      {_bytes(result['training_host_peak_bytes'])} (whole process)")
+    table = _table(("layer", "left"), ("output", "right"), ("weights", "right"))
+    for layer in result["layers"][:_MOST_LAYERS]:
+        table.add_row(
+            layer["name"], _bytes(layer["activation_bytes"]), _bytes(layer["parameter_bytes"])
+        )
+    console.print(table)
+    more = len(result["layers"]) - _MOST_LAYERS
+    if more > 0:
+        console.print(f"and {more} layers with smaller outputs")
+    for note in result["notes"]:
+        console.print(f"note: {note}", markup=False)
+
+
+def show_inspection(result: Mapping[str, Any], console: Console) -> None:
+    """Print a model's layers or an artifact's operators."""
+    if result["form"] == "keras":
+        _show_layers(result, console)
+    else:
+        _show_operators(result, console)
+
+
+def _show_layers(result: Mapping[str, Any], console: Console) -> None:
+    console.print(f"{result['path']}: {result['parameters']:,} parameters", markup=False)
+    table = _table(
+        ("layer", "left"),
+        ("type", "left"),
+        ("output", "left"),
+        ("parameters", "right"),
+        ("zeros", "right"),
+    )
+    for layer in result["layers"]:
+        zeros = "" if layer["sparsity"] is None else f"{layer['sparsity']:.0%}"
+        shapes = ", ".join(_shape(shape) for shape in layer["output_shapes"])
+        table.add_row(layer["name"], layer["type"], shapes, f"{layer['parameters']:,}", zeros)
+    console.print(table)
+
+
+def _show_operators(result: Mapping[str, Any], console: Console) -> None:
+    console.print(
+        f"{result['path']}: {_bytes(result['file_bytes'])}, {result['parameters']:,} parameters, "
+        f"{result['macs']:,} MACs, arena {_bytes(result['arena_bytes'])}",
+        markup=False,
+    )
+    table = _table(
+        ("operator", "left"), ("inputs", "left"), ("weights", "left"), ("output", "left")
+    )
+    for operator in result["operators"]:
+        moving = [t for t in operator["inputs"] if not t["constant"]]
+        fixed = [t for t in operator["inputs"] if t["constant"]]
+        table.add_row(
+            operator["name"], _tensors(moving), _tensors(fixed), _tensors(operator["outputs"])
+        )
+    console.print(table)
+    floats = ", ".join(sorted(set(result["float_operators"]))) or "none"
+    console.print(f"{result['quantized_operators']} quantized operators; float operators: {floats}")
+
+
+def _table(*columns: tuple[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, justify in columns:
+        table.add_column(name, justify=justify, overflow="fold")
+    return table
+
+
+def _bytes(value: int | None) -> str:
+    return "unknown" if value is None else format_value(value, "bytes")
+
+
+def _shape(shape: list[int | None]) -> str:
+    return "x".join("?" if side is None else str(side) for side in shape[1:]) or "scalar"
+
+
+def _tensors(tensors: list[Mapping[str, Any]]) -> str:
+    return " ".join(f"{t['dtype']}[{'x'.join(map(str, t['shape']))}]" for t in tensors)
