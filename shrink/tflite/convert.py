@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from shrink.errors import ModelError, StageError
 from shrink.tflite import converter_errors
-from shrink.tflite.rewrite import with_global_pools_as_means
+from shrink.tflite.rewrite import for_conversion
 from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
@@ -99,12 +99,11 @@ def convert(
     if isinstance(model, str | Path):
         serving = serve_saved_model(Path(model))
     else:
-        model, pools = with_global_pools_as_means(model)
-        notes = tuple(f"{name}: average over the whole input written as a mean" for name in pools)
+        model, notes = for_conversion(model)
         serving = serve_keras(model)
     _refuse_unknown_sides(serving)
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
-        tf.saved_model.save(serving.module, folder, signatures=serving.function)
+        _save(serving, folder)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         _configure(converter, precision, input_type, output_type)
         if precision in _OPERATOR_SETS:
@@ -112,6 +111,17 @@ def convert(
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
         return Conversion(_run(converter, precision), notes)
+
+
+def _save(serving: Serving, folder: str) -> None:
+    try:
+        serving.module.captured = serving.function.get_concrete_function().variables
+        tf.saved_model.save(serving.module, folder, signatures=serving.function)
+    except (ValueError, TypeError, AssertionError) as error:
+        raise StageError(
+            f"the model cannot be exported with a batch of 1: {converter_errors.brief(error)}",
+            hint="build it for any batch size, without state between batches",
+        ) from error
 
 
 def _configure(converter: Any, precision: str, input_type: str, output_type: str) -> None:

@@ -6,7 +6,7 @@ import re
 
 from shrink.errors import StageError
 
-_UNSUPPORTED = re.compile(r"^(?:Custom|Flex) ops: (.+)$", re.MULTILINE)
+_UNSUPPORTED = re.compile(r"^(?:Custom|Flex|TF Select) ops: (.+)$", re.MULTILINE)
 _NOT_16X8 = re.compile(r"16x8-bit not yet supported for op: '(\w+)'")
 _LOCATION = re.compile(r'"([^"@]+)@__inference')
 
@@ -31,7 +31,7 @@ def explain(error: Exception, precision: str) -> StageError:
             hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32",
         )
     return StageError(
-        f"the TFLite converter failed on {precision}: {_first_line(text) or type(error).__name__}",
+        f"the TFLite converter failed on {precision}: {brief(error)}",
         subject=_layer(text),
         hint="try scheme float32 first: it tells whether the model or the quantization is refused",
     )
@@ -44,6 +44,7 @@ def _layer(text: str) -> str | None:
     return "/".join(parts[1:-1]) or None
 
 
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:300] if lines else ""
+def brief(error: Exception) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

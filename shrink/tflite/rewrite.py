@@ -7,34 +7,41 @@ from typing import Any
 import tf_keras as keras
 
 
-def with_global_pools_as_means(model: keras.Model) -> tuple[keras.Model, tuple[str, ...]]:
-    """Write every average pooling that covers its whole input as a mean over height and width.
+def for_conversion(model: keras.Model) -> tuple[keras.Model, tuple[str, ...]]:
+    """Return a model that converts well, with the same inputs, weights and outputs.
 
-    TFLite's int8 AVERAGE_POOL_2D forces its output to keep the scale of its input; a MEAN has a
-    scale of its own, and a mean of many values needs a finer one.
+    - An average pooling that covers its whole input becomes a mean over height and width. TFLite's
+      int8 AVERAGE_POOL_2D forces its output to keep the scale of its input; a MEAN has a scale of
+      its own, and a mean of many values needs a finer one.
+    - Layers of a mixed precision compute in float32, in which their weights are stored: TFLite
+      has no kernels for float16 activations.
 
     Args:
-        model: a functional model; it is left untouched.
+        model: it is left untouched; a subclassed model, which cannot be cloned, stays as it is.
 
     Returns:
-        A model with the same inputs, weights and outputs, and the names of the pooling layers
-        that were written as means. `model` itself where there is none.
+        The model, `model` itself where there is nothing to rewrite, and a note per rewrite.
     """
-    names = tuple(_global_pools(model))
-    if not names:
+    notes = [f"{name}: average over the whole input written as a mean" for name in _pools(model)]
+    if _has_mixed_precision(model):
+        notes.append("converted to compute in float32, not in the mixed precision of training")
+    if not notes:
         return model, ()
-    rewritten = keras.models.clone_model(model, clone_function=_clone)
+    try:
+        rewritten = keras.models.clone_model(model, clone_function=_clone)
+    except NotImplementedError as error:  # a custom layer without get_config
+        return model, (f"converted as it is, as it cannot be cloned: {error}",)
     rewritten.set_weights(model.get_weights())
-    return rewritten, names
+    return rewritten, tuple(notes)
 
 
-def _global_pools(model: keras.Model) -> list[str]:
+def _pools(model: keras.Model) -> list[str]:
     names: list[str] = []
     if not _has_graph(model):
         return names
     for layer in model.layers:
         if isinstance(layer, keras.Model):
-            names += [f"{layer.name}/{name}" for name in _global_pools(layer)]
+            names += [f"{layer.name}/{name}" for name in _pools(layer)]
         elif _covers_its_whole_input(layer):
             names.append(layer.name)
     return names
@@ -66,4 +73,27 @@ def _clone(layer: Any) -> Any:
         return keras.layers.GlobalAveragePooling2D(
             data_format=layer.data_format, keepdims=True, name=layer.name
         )
-    return layer.__class__.from_config(layer.get_config())
+    return layer.__class__.from_config(_in_float32(layer.get_config()))
+
+
+def _has_mixed_precision(model: keras.Model) -> bool:
+    parts = (part for part in model.submodules if isinstance(part, keras.layers.Layer))
+    return _has_graph(model) and any(part.compute_dtype != part.variable_dtype for part in parts)
+
+
+def _in_float32(config: Any) -> Any:
+    """Return a layer's configuration with every mixed policy, nested layers' too, as float32."""
+    if isinstance(config, list | tuple):
+        return type(config)(_in_float32(item) for item in config)
+    if not isinstance(config, dict):
+        return config
+    return {
+        key: "float32" if key == "dtype" and _is_mixed(value) else _in_float32(value)
+        for key, value in config.items()
+    }
+
+
+def _is_mixed(dtype: Any) -> bool:
+    """Tell a mixed policy, which a configuration holds by name or as a serialized object."""
+    name = dtype.get("config", {}).get("name") if isinstance(dtype, dict) else dtype
+    return isinstance(name, str) and name.startswith("mixed_")

@@ -20,7 +20,7 @@ class Serving:
     """What the converter is given.
 
     Attributes:
-        module: the object that owns the variables of `function`.
+        module: the object to save, which keeps alive what `function` needs.
         function: takes one dictionary of tensors, gives {"output_0": ..., ...}.
         inputs: `tf.TensorSpec` of each input, in the model's order, with a batch of 1.
     """
@@ -31,14 +31,22 @@ class Serving:
 
 
 def serve_keras(model: keras.Model) -> Serving:
-    """Return the inference function of a Keras model; inputs in the order of `model.inputs`."""
+    """Return the inference function of a Keras model; inputs in the order of `model.inputs`.
+
+    Raises:
+        ModelError: a subclassed model, whose inputs are not known.
+    """
+    if not model.inputs:
+        raise ModelError(
+            "the model has no inputs of its own, as subclassed models do not",
+            subject=model.name,
+            hint="write it as a functional model: keras.Model(inputs, outputs)",
+        )
     names = signature_names(model.input_names)
     specs = tuple(
         _spec(tensor.shape, tensor.dtype, name)
         for name, tensor in zip(names, model.inputs, strict=True)
     )
-    module = tf.Module()
-    module.parameters = model.variables
 
     def serve(feed: dict[str, Any]) -> dict[str, Any]:
         arrays = [feed[name] for name in names]
@@ -46,7 +54,7 @@ def serve_keras(model: keras.Model) -> Serving:
         outputs = tf.nest.flatten(model(structure, training=False))
         return {f"output_{index}": output for index, output in enumerate(outputs)}
 
-    return Serving(module, _function(serve, specs), specs)
+    return Serving(tf.Module(), _function(serve, specs), specs)
 
 
 def serve_saved_model(folder: Path) -> Serving:

@@ -57,6 +57,13 @@ class Session:
                 self._interpreter = _allocated(content, num_threads, batch, _WITHOUT_DELEGATES)
             except RuntimeError as error:
                 raise ModelError(f"LiteRT cannot prepare the model: {_brief(error)}") from error
+        try:
+            self._describe()
+        except ValueError as error:  # names that are no UTF-8
+            raise ModelError(f"not a TFLite model: {_brief(error)}") from error
+        self.batch = self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else 1
+
+    def _describe(self) -> None:
         signatures = self._interpreter._get_full_signature_list()
         names = next(iter(signatures.values())) if len(signatures) == 1 else {}
         inputs = self._interpreter.get_input_details()
@@ -65,7 +72,6 @@ class Session:
         self._output_indices = [detail["index"] for detail in outputs]
         self.inputs = tuple(_detail(detail, names.get("inputs", {})) for detail in inputs)
         self.outputs = tuple(_detail(detail, names.get("outputs", {})) for detail in outputs)
-        self.batch = self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else 1
 
     def run(self, arrays: Arrays) -> Arrays:
         """Return the float32 outputs of 1 to `batch` examples, one array (n, ...) per output.

@@ -131,6 +131,34 @@ def test_to_float32_refuses_sides_of_unknown_length() -> None:
     assert caught.value.subject == "picture"
 
 
+def test_to_float32_takes_a_model_of_mixed_precision() -> None:
+    inputs = L.Input((4,), name="x")
+    model = keras.Model(inputs, L.Dense(2, dtype="mixed_float16")(inputs))
+    x = np.ones((1, 4), np.float32)
+    outputs = run(convert.to_float32(model), {"x": x})
+    kernel, bias = model.get_weights()
+    np.testing.assert_allclose(outputs["output_0"], x @ kernel + bias, rtol=1e-5)
+
+
+def test_to_float32_refuses_a_subclassed_model() -> None:
+    class Subclassed(keras.Model):
+        def call(self, inputs: tf.Tensor) -> tf.Tensor:
+            return inputs
+
+    with pytest.raises(ModelError, match="subclassed"):
+        convert.to_float32(Subclassed())
+
+
+def test_to_float32_refuses_a_saved_model_for_another_batch(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.double = tf.function(
+        lambda x: {"y": 2 * x}, input_signature=[tf.TensorSpec([8, 3], tf.float32, name="x")]
+    )
+    tf.saved_model.save(module, str(tmp_path), signatures=module.double)
+    with pytest.raises(StageError, match="batch of 1"):
+        convert.to_float32(tmp_path)
+
+
 def test_to_float32_refuses_a_folder_that_is_no_saved_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be loaded"):
         convert.to_float32(tmp_path)

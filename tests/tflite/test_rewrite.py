@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
-from shrink.tflite.rewrite import with_global_pools_as_means
+from shrink.tflite.rewrite import for_conversion
 
 L = keras.layers
 
@@ -25,13 +28,13 @@ def pooled(shape: tuple[int, int, int], **options: object) -> keras.Model:
         ((6, 6, 2), {"pool_size": 6, "strides": 1}),
     ],
 )
-def test_with_global_pools_as_means_keeps_outputs(
+def test_for_conversion_writes_global_pools_as_means(
     shape: tuple[int, int, int], options: dict[str, object]
 ) -> None:
     model = pooled(shape, **options)
-    rewritten, names = with_global_pools_as_means(model)
+    rewritten, notes = for_conversion(model)
     x = np.random.default_rng(0).normal(size=(3, *shape)).astype(np.float32)
-    assert names == ("pool",)
+    assert [note.split(":")[0] for note in notes] == ["pool"]
     assert isinstance(rewritten.get_layer("pool"), L.GlobalAveragePooling2D)
     assert isinstance(model.get_layer("pool"), L.AveragePooling2D)
     np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
@@ -45,20 +48,50 @@ def test_with_global_pools_as_means_keeps_outputs(
         ((8, 8, 2), {"pool_size": 8, "strides": 2, "padding": "same"}),
     ],
 )
-def test_with_global_pools_as_means_returns_model_itself_when_none_covers(
+def test_for_conversion_returns_model_itself_when_no_pool_covers_its_input(
     shape: tuple[int, int, int], options: dict[str, object]
 ) -> None:
     model = pooled(shape, **options)
-    rewritten, names = with_global_pools_as_means(model)
+    rewritten, notes = for_conversion(model)
     assert rewritten is model
-    assert names == ()
+    assert notes == ()
 
 
-def test_with_global_pools_as_means_reaches_into_nested_models() -> None:
+def test_for_conversion_reaches_into_nested_models() -> None:
     inner = pooled((4, 4, 1), pool_size=4)
     left, right = L.Input((4, 4, 1)), L.Input((4, 4, 1))
     model = keras.Model([left, right], L.Add()([inner(left), inner(right)]))
-    rewritten, names = with_global_pools_as_means(model)
+    rewritten, notes = for_conversion(model)
     x = [np.random.default_rng(i).normal(size=(2, 4, 4, 1)).astype(np.float32) for i in range(2)]
-    assert names == (f"{inner.name}/pool",)
+    assert [note.split(":")[0] for note in notes] == [f"{inner.name}/pool"]
     np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_for_conversion_computes_in_float32_with_the_weights_of_a_mixed_model(policy: str) -> None:
+    inputs = L.Input((6, 4))
+    x = L.Bidirectional(L.GRU(3, dtype=policy), dtype=policy)(inputs)
+    model = keras.Model(inputs, L.Dense(2, dtype="float32")(L.Dense(5, dtype=policy)(x)))
+    rewritten, notes = for_conversion(model)
+    x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
+    assert ["float32" in note for note in notes] == [True]
+    assert {layer.compute_dtype for layer in rewritten.layers} == {"float32"}
+    for weight, expected in zip(rewritten.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    np.testing.assert_allclose(rewritten(x), model(x), atol=0.05)
+
+
+def test_for_conversion_keeps_a_model_whose_layers_cannot_be_cloned() -> None:
+    class Apply(keras.layers.Layer):
+        def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+            super().__init__()
+            self.function = function
+
+        def call(self, inputs: tf.Tensor) -> tf.Tensor:
+            return self.function(inputs)
+
+    inputs = L.Input((4, 4, 1))
+    model = keras.Model(inputs, L.AveragePooling2D(4)(Apply(tf.abs)(inputs)))
+    rewritten, notes = for_conversion(model)
+    assert rewritten is model
+    assert ["cannot be cloned" in note for note in notes] == [True]
