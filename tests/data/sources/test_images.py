@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
+from shrink.errors import DataError
+from tests.data.pictures import write_folders, write_picture
+
+
+def _open(path: Path, **settings: Any) -> Dataset:
+    config = DataConfig.model_validate({"source": "images", "path": str(path), **settings})
+    return open_dataset(config, seed=0)
+
+
+def _all(dataset: Dataset) -> np.ndarray:
+    parts = (dataset.train, dataset.validation, dataset.test)
+    return np.concatenate([part.arrays(np.arange(len(part)))[0] for part in parts])
+
+
+def test_open_dataset_splits_folders_by_fractions(tmp_path: Path) -> None:
+    dataset = _open(write_folders(tmp_path))
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [14, 2, 4]
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.train.input_spec == tf.TensorSpec((6, 5, 3), tf.uint8)
+    assert all(set(np.asarray(part.labels)) == {0, 1} for part in parts)
+
+
+def test_open_dataset_takes_validation_from_the_given_train_part(tmp_path: Path) -> None:
+    write_folders(tmp_path / "train")
+    write_folders(tmp_path / "test", count=3)
+    dataset = _open(tmp_path)
+    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [18, 2, 6]
+
+
+def test_arrays_decodes_png_to_the_pixels_that_were_written(tmp_path: Path) -> None:
+    dataset = _open(write_folders(tmp_path))
+    expected = [np.asarray(Image.open(file)) for file in sorted(tmp_path.rglob("*.png"))]
+    found = {picture.tobytes() for picture in _all(dataset)}
+    assert found == {picture.tobytes() for picture in expected}
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "bmp", "gif"])
+@pytest.mark.parametrize("settings", [{}, {"image_size": [4, 9]}, {"channels": 1}])
+def test_arrays_equals_batches_bit_for_bit(
+    tmp_path: Path, ending: str, settings: dict[str, Any]
+) -> None:
+    for name in ("a", "b"):
+        for index in range(4):
+            write_picture(tmp_path / name / f"{index}.{ending}", seed=index, size=(7, 8))
+    train = _open(tmp_path, **settings).train
+    x, y = train.arrays(np.arange(len(train)))
+    (fed,) = evaluation_batches(train, 100).as_numpy_iterator()
+    assert np.array_equal(x, fed[0])
+    assert np.array_equal(y, fed[1])
+    assert x.shape[1:] == train.input_spec.shape
+    assert x.std() > 10
+
+
+def test_arrays_resizes_like_antialiased_bilinear(tmp_path: Path) -> None:
+    # Halving each side with a triangle filter of twice the width: weights 1 3 3 1 inside.
+    row = np.array([0, 0, 80, 160, 240, 240, 0, 0], np.uint8)
+    for name in ("a", "b"):
+        for index in range(3):
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.fromarray(np.tile(row, (2, 1))).save(tmp_path / name / f"{index}.png")
+    x, _ = _open(tmp_path, image_size=[2, 4]).train.arrays(np.array([0]))
+    assert x.dtype == np.uint8
+    assert x[0, 0, 1:3, 0].tolist() == [(80 * 3 + 160 * 3 + 240) // 8, (160 + 240 * 6) // 8]
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending", "channels"),
+    [("L", "png", 1), ("L", "jpg", 1), ("RGBA", "png", 3), ("L", "bmp", 1), ("L", "gif", 3)],
+)
+def test_open_dataset_takes_the_channels_of_the_first_picture(
+    tmp_path: Path, mode: str, ending: str, channels: int
+) -> None:
+    for name in ("a", "b"):
+        for index in range(4):
+            write_picture(tmp_path / name / f"{index}.{ending}", seed=index, mode=mode)
+    dataset = _open(tmp_path)
+    assert dataset.train.input_spec.shape.as_list() == [6, 5, channels]
+    assert _all(dataset).shape == (8, 6, 5, channels)
+
+
+def test_arrays_takes_the_first_frame_of_a_gif(tmp_path: Path) -> None:
+    black, white = (Image.new("L", (5, 6), value) for value in (0, 255))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for index in range(3):
+            target = tmp_path / name / f"{index}.gif"
+            black.save(target, save_all=True, append_images=[white])
+    assert _all(_open(tmp_path)).max() == 0
+
+
+def test_arrays_decodes_names_with_spaces_and_unicode(tmp_path: Path) -> None:
+    root = write_folders(tmp_path, count=4, classes=("große Hunde", "日本 🐈"))
+    assert _all(_open(root)).shape == (8, 6, 5, 3)
+    assert _open(root).class_names == ("große Hunde", "日本 🐈")
+
+
+def test_open_dataset_reports_ignored_files(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    (tmp_path / "cat" / "notes.txt").touch()
+    assert _open(tmp_path).notes == (
+        "ignored in the picture folders: 1 files that are no pictures",
+    )
+
+
+def test_open_dataset_takes_a_single_class_for_an_autoencoder(tmp_path: Path) -> None:
+    dataset = _open(write_folders(tmp_path, classes=("normal",)), target="input")
+    x, y = dataset.train.arrays(np.arange(2))
+    assert x.dtype == np.uint8
+    assert np.array_equal(x, y)
+
+
+def test_open_dataset_raises_data_error_when_there_is_a_single_class(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a single class, 'cat': nothing to tell apart") as caught:
+        _open(write_folders(tmp_path, classes=("cat",)))
+    assert caught.value.subject == str(tmp_path)
+
+
+@pytest.mark.parametrize(("full", "lacking"), [("train", "test"), ("test", "train")])
+def test_open_dataset_raises_data_error_when_a_part_lacks_a_class(
+    tmp_path: Path, full: str, lacking: str
+) -> None:
+    write_folders(tmp_path / full)
+    write_folders(tmp_path / lacking, classes=("cat",))
+    with pytest.raises(DataError, match=f"the class 'dog' of {lacking} has no pictures"):
+        _open(tmp_path)
+
+
+def test_open_dataset_raises_data_error_when_a_class_is_empty(tmp_path: Path) -> None:
+    (write_folders(tmp_path) / "emu").mkdir()
+    with pytest.raises(DataError, match="the class 'emu' has no pictures"):
+        _open(tmp_path)
+
+
+def test_open_dataset_raises_data_error_when_train_is_missing(tmp_path: Path) -> None:
+    write_folders(tmp_path / "test")
+    with pytest.raises(DataError, match="there is test, and no folder train"):
+        _open(tmp_path)
+
+
+def test_open_dataset_raises_data_error_when_pictures_are_too_few(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="2 examples are too few") as caught:
+        _open(write_folders(tmp_path, count=1))
+    assert caught.value.subject == str(tmp_path)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:60])
+
+
+def _palette(path: Path) -> None:
+    colours = Image.new("RGB", (5, 6), (250, 3, 77)).quantize(4)
+    colours.save(path, "BMP")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_cut, "not a picture that can be decoded"),
+        (lambda path: path.write_bytes(b""), "the file is empty"),
+        (lambda path: path.write_bytes(b"no picture"), "not a picture that can be decoded"),
+        (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0"), "not a picture that can be decoded"),
+        (lambda path: path.unlink(), "cannot be read: No such file"),
+        (lambda path: write_picture(path, size=(5, 6)),
+         r"is 5 x 6 pixels .* first one, .*00\.png, is 6 x 5\n.*image_size: \[6, 5\]"),
+    ],
+)  # fmt: skip
+def test_training_names_the_file_that_is_wrong(tmp_path: Path, damage: Any, message: str) -> None:
+    dataset = _open(write_folders(tmp_path))
+    bad = Path(dataset.train._files[5])  # type: ignore[attr-defined]
+    damage(bad)
+    with pytest.raises(DataError, match=message) as caught:
+        dataset.train.arrays(np.arange(len(dataset.train)))
+    assert caught.value.subject == str(bad)
+    batches = training_batches(
+        dataset.train, global_batch_size=4, seed=0, first_step=0, last_step=4
+    )
+    with pytest.raises(DataError, match=message), naming_bad_examples(dataset.train):
+        list(batches)
+
+
+def test_explain_refuses_bitmaps_with_a_palette(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        for index in range(4):
+            write_picture(tmp_path / name / f"{index}.bmp")
+    dataset = _open(tmp_path)
+    _palette(Path(dataset.train._files[0]))  # type: ignore[attr-defined]
+    error = dataset.train.explain(np.arange(len(dataset.train)))
+    assert error is not None
+    assert "a BMP with a palette of colours" in error.message
+
+
+def test_explain_is_none_when_all_is_well(tmp_path: Path) -> None:
+    train = _open(write_folders(tmp_path)).train
+    assert train.explain(np.arange(len(train))) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n"])
+def test_open_dataset_raises_data_error_when_the_first_picture_is_corrupt(
+    tmp_path: Path, content: bytes
+) -> None:
+    write_folders(tmp_path)
+    (tmp_path / "cat" / "00.png").write_bytes(content)
+    with pytest.raises(DataError, match=r"00\.png: not a picture that can be decoded"):
+        _open(tmp_path)
+
+
+def test_open_dataset_leaves_devices_to_be_configured(tmp_path: Path) -> None:
+    # Logical devices can be set only while TensorFlow's runtime has not started.
+    write_folders(tmp_path)
+    code = f"""
+import tensorflow as tf
+from shrink.data.config import DataConfig
+from shrink.data.dataset import open_dataset
+dataset = open_dataset(DataConfig(source="images", path={str(tmp_path)!r}), 0)
+dataset.train.input_spec
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
