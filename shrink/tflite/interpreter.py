@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,9 +30,9 @@ class Runner:
     def __init__(self, content: bytes, num_threads: int) -> None:
         self._content = content
         self._num_threads = num_threads
-        self._single = Session(content, num_threads)
-        self._batched: Session | None = None
+        self._single = Session(content)
         self._resizable = True
+        self._sessions: list[Session] = []  # one per thread, all of one batch
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
 
@@ -75,39 +76,45 @@ class Runner:
         count = self._check(arrays)
         if count == 0:
             return [np.zeros((0, *d.shape[1:]), np.float32) for d in self.output_details]
-        session = self._batched_session(arrays, min(batch_size, count))
-        if session is not None:
-            return _run_all(session, arrays)
-        return self._predict_in_threads(arrays, count)
-
-    def _batched_session(self, arrays: Arrays, batch: int) -> Session | None:
-        """Return a session for `batch` rows that is proven on these rows, or None."""
-        if batch <= self._single.batch or not self._resizable:
-            return None
-        # A session somewhat larger than needed is filled up: cheaper than proving another one.
-        if self._batched is None or not batch <= self._batched.batch <= 4 * batch:
-            try:
-                session = Session(self._content, self._num_threads, batch)
-                self._resizable = _agrees(session, self._single, [a[:batch] for a in arrays])
-            except ModelError:
-                self._resizable = False
-            self._batched = session if self._resizable else None
-        return self._batched
-
-    def _predict_in_threads(self, arrays: Arrays, count: int) -> Arrays:
-        workers = max(1, min(self._num_threads, count // (64 * self._single.batch)))
-        if workers == 1:
-            return _run_all(self._single, arrays)
-        parts = np.array_split(np.arange(count), workers)
-        # An interpreter releases the GIL while it runs, so threads do run side by side.
-        sessions = [Session(self._content, 1) for _ in parts]
-        with ThreadPoolExecutor(workers) as pool:
+        share = math.ceil(count / self._num_threads)
+        sessions = self._sessions_for(arrays, min(batch_size, share))
+        if len(sessions) == 1:
+            return _run_all(sessions[0], arrays)
+        parts = np.array_split(np.arange(count), len(sessions))
+        # An interpreter releases the GIL while it runs, so threads do run side by side; the
+        # threads inside one interpreter leave its reference kernels on a single core.
+        with ThreadPoolExecutor(len(sessions)) as pool:
             jobs = [
-                pool.submit(_run_all, session, [a[part] for a in arrays])
+                pool.submit(_run_all, session, [array[part] for array in arrays])
                 for session, part in zip(sessions, parts, strict=True)
             ]
             results = [job.result() for job in jobs]
         return [np.concatenate(column) for column in zip(*results, strict=True)]
+
+    def _sessions_for(self, arrays: Arrays, batch: int) -> list[Session]:
+        """Return a session for each thread that has work, of `batch` rows or a few more."""
+        own = self._single.batch
+        batch = max(batch, own) if self._resizable else own
+        # Sessions somewhat larger than needed are filled up: cheaper than proving others.
+        if not self._sessions or not batch <= self._sessions[0].batch <= 4 * batch:
+            self._sessions = [self._proven(arrays, batch) or self._single]
+        batch = self._sessions[0].batch
+        needed = min(self._num_threads, math.ceil(len(arrays[0]) / batch))
+        while len(self._sessions) < needed:
+            self._sessions.append(Session(self._content, batch))
+        return self._sessions[:needed]
+
+    def _proven(self, arrays: Arrays, batch: int) -> Session | None:
+        """Return a session of `batch` rows that is proven on these rows, or None."""
+        if batch > self._single.batch:
+            try:
+                session = Session(self._content, batch)
+                if _agrees(session, self._single, [array[:batch] for array in arrays]):
+                    return session
+            except ModelError:
+                pass  # it cannot be resized, or not run so: it still runs as it was made
+            self._resizable = False
+        return None
 
     def _check(self, arrays: Arrays) -> int:
         if len(arrays) != len(self.input_details):

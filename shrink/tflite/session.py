@@ -1,4 +1,4 @@
-"""One LiteRT interpreter with a fixed batch, float32 in and out."""
+"""One LiteRT interpreter with a fixed batch and one thread, float32 in and out."""
 
 from __future__ import annotations
 
@@ -41,20 +41,19 @@ class Session:
 
     Args:
         content: the .tflite file.
-        num_threads: of the interpreter.
         batch: rows per invocation; None keeps the file's own.
 
     Raises:
         ModelError: no TFLite model, or one that cannot be resized or run.
     """
 
-    def __init__(self, content: bytes, num_threads: int, batch: int | None = None) -> None:
+    def __init__(self, content: bytes, batch: int | None = None) -> None:
         try:
-            self._interpreter = _allocated(content, num_threads, batch, _WITH_DELEGATES)
+            self._interpreter = _allocated(content, batch, _WITH_DELEGATES)
         except RuntimeError:
             # The XNNPACK delegate refuses some graphs that the built-in kernels run.
             try:
-                self._interpreter = _allocated(content, num_threads, batch, _WITHOUT_DELEGATES)
+                self._interpreter = _allocated(content, batch, _WITHOUT_DELEGATES)
             except RuntimeError as error:
                 raise ModelError(f"LiteRT cannot prepare the model: {_brief(error)}") from error
         try:
@@ -110,11 +109,11 @@ def dequantize(array: np.ndarray[Any, Any], detail: TensorDetail) -> np.ndarray[
     return (array.astype(np.float32) - detail.zero_point) * np.float32(detail.scale)
 
 
-def _allocated(content: bytes, num_threads: int, batch: int | None, resolver: Any) -> Interpreter:
+def _allocated(content: bytes, batch: int | None, resolver: Any) -> Interpreter:
     try:
         interpreter = Interpreter(
             model_content=content,
-            num_threads=num_threads,
+            num_threads=1,
             experimental_op_resolver_type=resolver,
         )
         if batch is not None:

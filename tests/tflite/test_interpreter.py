@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,11 @@ from shrink.tflite.session import TensorDetail, dequantize, quantize
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
 
 L = keras.layers
+
+
+@functools.cache
+def float32(build: Callable[[], keras.Model]) -> bytes:
+    return convert.to_float32(build())
 
 
 def baked_reshape() -> keras.Model:
@@ -38,21 +45,21 @@ def one_by_one(model: keras.Model, x: np.ndarray) -> np.ndarray:
 def test_predict_equals_keras_whatever_the_batch_size(batch_size: int) -> None:
     model = small_cnn()
     (x,) = batch(model, 7)
-    (outputs,) = load(convert.to_float32(model)).predict(x, batch_size)
+    (outputs,) = load(float32(small_cnn)).predict(x, batch_size)
     np.testing.assert_allclose(outputs, model(x), rtol=1e-4, atol=1e-5)
 
 
 def test_order_like_feeds_several_inputs_when_the_converter_reordered_them() -> None:
     model = two_by_two()
     arrays = batch(model, 9)
-    runner = load(convert.to_float32(model))
+    runner = load(float32(two_by_two))
     outputs = runner.predict([arrays[i] for i in runner.order_like(model.input_names)], 4)
     for output, expected in zip(outputs, model(arrays), strict=True):
         np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_order_like_refuses_other_names() -> None:
-    runner = load(convert.to_float32(two_by_two()))
+    runner = load(float32(two_by_two))
     with pytest.raises(ModelError, match=r"zebra.*cat"):
         runner.order_like(["zebra", "cat"])
 
@@ -79,6 +86,17 @@ def test_predict_runs_one_by_one_when_a_batch_would_mix_rows(build: object, coun
     np.testing.assert_allclose(outputs, one_by_one(model, x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_predict_keeps_the_order_of_examples_when_calls_differ_in_size(num_threads: int) -> None:
+    model = small_cnn()
+    (x,) = batch(model, 50)
+    expected = model(x).numpy()
+    runner = load(float32(small_cnn), num_threads)
+    for count in (1, 50, 7, 49, 2):
+        (outputs,) = runner.predict(x[:count], 8)
+        np.testing.assert_allclose(outputs, expected[:count], rtol=1e-4, atol=1e-5)
+
+
 def test_predict_forgets_recurrent_state_between_examples() -> None:
     inputs = L.Input((5, 3), name="sequence")
     model = keras.Model(inputs, L.Dense(2)(L.LSTM(4)(inputs)))
@@ -88,14 +106,14 @@ def test_predict_forgets_recurrent_state_between_examples() -> None:
 
 
 def test_predict_returns_no_rows_for_no_examples() -> None:
-    (outputs,) = load(convert.to_float32(small_cnn())).predict(np.zeros((0, 8, 8, 1)))
+    (outputs,) = load(float32(small_cnn)).predict(np.zeros((0, 8, 8, 1)))
     assert outputs.shape == (0, 3)
 
 
 @pytest.mark.parametrize("shapes", [[(2, 6)], [(2, 6), (3, 4)], [(2, 4), (2, 5)]])
 def test_predict_refuses_arrays_that_do_not_match(shapes: list[tuple[int, ...]]) -> None:
     with pytest.raises(DataError):
-        load(convert.to_float32(two_by_two())).predict([np.zeros(s, np.float32) for s in shapes])
+        load(float32(two_by_two)).predict([np.zeros(s, np.float32) for s in shapes])
 
 
 def test_quantize_rounds_and_clips() -> None:
