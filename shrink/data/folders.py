@@ -156,15 +156,14 @@ def _kind(entry: os.DirEntry[str], folder: str) -> str:
     if entry.name.startswith("."):
         return "hidden files"
     try:
+        if entry.is_file():
+            is_picture = entry.name.lower().endswith(PICTURE_ENDINGS)
+            return "picture" if is_picture else "files that are no pictures"
         if entry.is_dir():
             return "links to a folder around them" if _is_loop(entry, folder) else "folder"
-        if not entry.is_file():
-            return "broken links and special files"
     except OSError:  # a link to itself
-        return "broken links and special files"
-    if entry.name.lower().endswith(PICTURE_ENDINGS):
-        return "picture"
-    return "files that are no pictures"
+        pass
+    return "broken links and special files"
 
 
 def _is_loop(entry: os.DirEntry[str], folder: str) -> bool:

@@ -1,0 +1,92 @@
+"""The data set that a command line names: a source, a path, or a file with a `data` section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+from shrink.data.config import SourceName
+from shrink.errors import DataError
+from shrink.recipe import yaml
+from shrink.recipe.suggest import did_you_mean
+
+_RECIPE_ENDINGS = (".yaml", ".yml")
+_KINDS = "a source without files (digits), a folder of pictures, an .npz file, or a YAML file"
+_MOST_EXTENDS = 8
+
+
+def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
+    """Return the `data` section that `text` stands for; its path is absolute.
+
+    Args:
+        text: `digits`, a path, or a YAML file with a `data` section. A source's name is never
+            taken for a path: `./digits` names a folder.
+        cwd: the folder that a relative path starts from.
+
+    Raises:
+        DataError: nothing is there, or it is no data set.
+        RecipeError: a YAML file that cannot be read as one.
+    """
+    if text == "digits":
+        return {"source": "digits"}
+    path = (cwd / Path(text).expanduser()).absolute()
+    if text in get_args(SourceName) and not path.exists():
+        raise DataError(
+            f"the source {text} needs a path",
+            subject="--data",
+            hint="give the folder or file itself, such as --data ./pictures or --data arrays.npz",
+        )
+    if not path.exists():
+        raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
+    if path.is_dir():
+        return {"source": "images", "path": str(path)}
+    if path.suffix.lower() == ".npz":
+        return {"source": "npz", "path": str(path)}
+    if path.suffix.lower() in _RECIPE_ENDINGS:
+        return _section(path, _MOST_EXTENDS)
+    raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")
+
+
+def _hint(text: str, path: Path) -> str:
+    near_source = did_you_mean(text, ["digits"])
+    if near_source:
+        return f"did you mean {near_source}?"
+    try:
+        beside = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        beside = []
+    near = did_you_mean(path.name, beside)
+    return f"did you mean {path.parent / near}?" if near else f"give {_KINDS}"
+
+
+def _section(path: Path, extends_left: int) -> dict[str, Any]:
+    """Return the `data` section of a YAML file, laid over that of the recipe that it extends."""
+    section = _merged_section(path, extends_left)
+    if section is None:
+        raise DataError(
+            "no data section in this file",
+            subject=path,
+            hint="add, for example, data: {source: digits}",
+        )
+    return section
+
+
+def _merged_section(path: Path, extends_left: int) -> dict[str, Any] | None:
+    document = yaml.load(path)
+    value = document.value if isinstance(document.value, dict) else {}
+    parent, inherited = value.get("extends"), None
+    if isinstance(parent, str) and extends_left > 0:
+        inherited = _merged_section(path.parent / parent, extends_left - 1)
+    section = value.get("data")
+    if section is None:
+        return inherited
+    if not isinstance(section, dict):
+        raise DataError(
+            "data is a mapping of keys",
+            position=document.position(("data",)),
+            hint="such as data: {source: digits}",
+        )
+    if isinstance(section.get("path"), str):
+        place = path.parent / Path(section["path"]).expanduser()
+        section = {**section, "path": str(place.absolute())}
+    return {**(inherited or {}), **section}

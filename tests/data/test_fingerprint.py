@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shrink.data import fingerprint as module
+from shrink.data.config import DataConfig
+from shrink.data.fingerprint import fingerprint
+from shrink.errors import DataError
+from shrink.run.paths import cache_root
+
+LONG_AGO_NS = 1_000_000_000_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    # Files of a test are always fresh: let them count as settled.
+    monkeypatch.setattr(module, "_SETTLED_NS", -(10**15))
+    return tmp_path / "cache" / "fingerprints"
+
+
+def _pictures(root: Path) -> DataConfig:
+    for name in ("cat/1.png", "cat/2.png", "dog/1.png"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return DataConfig(source="images", path=str(root))
+
+
+def _read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that fills with the name of each file whose content is read."""
+    read: list[str] = []
+    original = module._hash_file
+
+    def recorded(path: str) -> str:
+        read.append(Path(path).name)
+        return original(path)
+
+    monkeypatch.setattr(module, "_hash_file", recorded)
+    return read
+
+
+def test_fingerprint_is_a_sha256_for_digits() -> None:
+    assert len(bytes.fromhex(fingerprint(DataConfig(source="digits")))) == 32
+
+
+def test_fingerprint_of_npz_depends_on_content_alone(tmp_path: Path) -> None:
+    configs = []
+    for name, values in (("a", [1, 2]), ("b", [1, 2]), ("c", [1, 3])):
+        np.savez(tmp_path / f"{name}.npz", x=values)
+        configs.append(DataConfig(source="npz", path=str(tmp_path / f"{name}.npz")))
+    one, same, other = map(fingerprint, configs)
+    assert one == same
+    assert one != other
+
+
+def test_fingerprint_of_pictures_does_not_depend_on_the_place(tmp_path: Path) -> None:
+    assert fingerprint(_pictures(tmp_path / "a")) == fingerprint(_pictures(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("change", ["content", "name", "class", "removed", "added"])
+def test_fingerprint_of_pictures_changes_with_them(tmp_path: Path, change: str) -> None:
+    config = _pictures(tmp_path / "data")
+    before = fingerprint(config)
+    picture = tmp_path / "data" / "cat" / "2.png"
+    match change:
+        case "content":
+            picture.write_text("cat/3.png")
+        case "name":
+            picture.rename(picture.with_name("3.png"))
+        case "class":
+            picture.rename(tmp_path / "data" / "dog" / "2.png")
+        case "removed":
+            picture.unlink()
+        case "added":
+            picture.with_name("3.png").write_text("more")
+    assert fingerprint(config) != before
+
+
+def test_fingerprint_ignores_what_the_source_ignores(tmp_path: Path) -> None:
+    config = _pictures(tmp_path / "data")
+    before = fingerprint(config)
+    (tmp_path / "data" / "cat" / "notes.txt").touch()
+    assert fingerprint(config) == before
+
+
+def test_fingerprint_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, read = _pictures(tmp_path / "data"), _read_names(monkeypatch)
+    first = fingerprint(config)
+    assert sorted(read) == ["1.png", "1.png", "2.png"]
+    read.clear()
+    assert fingerprint(config) == first
+    assert read == []
+
+
+def test_fingerprint_notices_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
+    config = _pictures(tmp_path / "data")
+    picture = tmp_path / "data" / "cat" / "1.png"
+    os.utime(picture, ns=(LONG_AGO_NS, LONG_AGO_NS))
+    before = fingerprint(config)
+    picture.write_text("CAT/1.PNG")
+    os.utime(picture, ns=(LONG_AGO_NS, LONG_AGO_NS))
+    assert fingerprint(config) != before
+
+
+def test_fingerprint_does_not_trust_files_that_changed_a_moment_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SETTLED_NS", 10**15)
+    config, read = _pictures(tmp_path / "data"), _read_names(monkeypatch)
+    fingerprint(config)
+    fingerprint(config)
+    assert len(read) == 6
+
+
+@pytest.mark.parametrize("damage", [b"", b"no json", b"{}", b"null\n[]", b"\xff\x00\n{}"])
+def test_fingerprint_ignores_a_damaged_cache(tmp_path: Path, cache: Path, damage: bytes) -> None:
+    config = _pictures(tmp_path / "data")
+    before = fingerprint(config)
+    (memory,) = cache.iterdir()
+    memory.write_bytes(damage)
+    assert fingerprint(config) == before
+
+
+def test_fingerprint_ignores_a_cache_with_a_flipped_digit(tmp_path: Path, cache: Path) -> None:
+    config = _pictures(tmp_path / "data")
+    before = fingerprint(config)
+    (memory,) = cache.iterdir()
+    content = bytearray(memory.read_bytes())
+    content[-5] = ord("0") if content[-5] != ord("0") else ord("1")
+    memory.write_bytes(content)
+    assert fingerprint(config) == before
+
+
+def test_fingerprint_works_when_the_cache_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _pictures(tmp_path / "data")
+    before = fingerprint(config)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "file"))
+    assert fingerprint(config) == before
+
+
+@pytest.mark.parametrize("source", ["images", "npz"])
+def test_fingerprint_raises_data_error_when_nothing_is_there(tmp_path: Path, source: str) -> None:
+    config = DataConfig.model_validate({"source": source, "path": str(tmp_path / "none")})
+    with pytest.raises(DataError, match="none: no such file or folder"):
+        fingerprint(config)
+
+
+def test_fingerprint_raises_data_error_when_npz_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").mkdir()
+    with pytest.raises(DataError, match=r"a\.npz: cannot be read: Is a directory"):
+        fingerprint(DataConfig(source="npz", path=str(tmp_path / "a.npz")))
+
+
+def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_root().name == "cache"
+    monkeypatch.delenv("SHRINK_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
+    assert cache_root() == Path("/shared/shrink")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_root() == Path.home() / ".cache" / "shrink"
+
+
+def test_fingerprint_and_reference_are_light() -> None:
+    code = (
+        "import sys, shrink.data.fingerprint, shrink.data.reference;"
+        "print({'numpy', 'tensorflow', 'sklearn', 'PIL'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
