@@ -90,9 +90,7 @@ def dense_gradients(tape: Any, loss: Any, variables: Sequence[Any]) -> list[Any]
     Embeddings' sparse gradients become dense: sums and norms of slices with repeated indices
     are not those of the gradient.
     """
-    gradients = tape.gradient(
-        loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
-    )
+    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     return [
         tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
         for gradient, variable in zip(gradients, variables, strict=True)

@@ -21,7 +21,7 @@ from shrink.engine.accumulate import (
     zeros_of,
 )
 from shrink.engine.objective import Objective, at_least_float32
-from shrink.engine.recovery import RecoveringStep
+from shrink.engine.recovery import RecoveringStep, Replay
 
 
 class AfterUpdate(Protocol):
@@ -47,6 +47,8 @@ class MicroBatchTrainer(keras.Model):
         most_rows: the most examples that a replica is given at once.
         never_empty: whether every replica has at least one example in every step.
         after_update: called in order after each update.
+        replay: returns an iterator over the global batches from a given update on, distributed
+            like those of `fit`; without it, a step that runs out of memory is an error.
     """
 
     def __init__(
@@ -59,11 +61,14 @@ class MicroBatchTrainer(keras.Model):
         most_rows: int,
         never_empty: bool = False,
         after_update: Sequence[AfterUpdate] = (),
+        replay: Replay | None = None,
     ) -> None:
         super().__init__()
+        self.train_function: Any = None
         self.model = model
         self.objective = objective
         self.after_update = tuple(after_update)
+        self.replay = replay
         self.recovering_step: RecoveringStep | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
@@ -186,7 +191,7 @@ class MicroBatchTrainer(keras.Model):
         # out of memory would else count as an update already.
         with tf.control_dependencies(gradients):
             begun = self._begun.assign_add(1)
-        with tf.control_dependencies([*gradients, begun]):
+        with tf.control_dependencies([begun]):
             gradients = [tf.identity(gradient) for gradient in gradients]
             if _scales_loss(self.optimizer):
                 gradients = self.optimizer.get_unscaled_gradients(gradients)

@@ -134,6 +134,7 @@ class SupervisedObjective:
 
     def targets(self, x: Any) -> None:
         """Return None: labels are all it needs."""
+        return None
 
     def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
         """Return the loss of each example, (n,)."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from shrink.errors import ResourceError
-
 
 _OUT_OF_MEMORY = (
     "OOM when allocating tensor",
@@ -27,6 +27,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         return True
     return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+Replay = Callable[[int], Any]
+"""From the index of an update to an iterator over the global batches from that one on."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,17 @@ class RecoveringStep:
         self.events: list[OutOfMemoryEvent] = []
         self._trainer = trainer
         self._strategy = trainer.distribute_strategy
-        self._fetch: Any = None
-        self._step: Any = None
-        self._signature: Any = None
+        self._step = self._build()
         self._state: list[Any] | None = None
+        self._first_update = int(trainer.optimizer.iterations.numpy())
+        self._first_begun = trainer.updates_begun
         self._updates = 0
+        # In place of Keras' iterator, whose batch is gone once a step has failed.
+        self._replayed: Any = None
 
     def retrace(self) -> None:
         """Build the step's graph anew, at its next run."""
-        self._step = None
+        self._step = self._build()
 
     def __call__(self, iterator: Any) -> dict[str, Any]:
         """Make one update on the iterator's next global batch and return the metrics.
@@ -76,29 +82,18 @@ class RecoveringStep:
             ResourceError: out of memory at a micro-batch of one example, or in the update.
             tf.errors.OutOfRangeError: the iterator is at its end.
         """
-        data = self._next(iterator)
         while True:
-            evidence = self._attempt(data)
-            if isinstance(evidence, dict):
+            logs = self._attempt(iterator if self._replayed is None else self._replayed)
+            if logs is not None:
                 self._updates += 1
-                return evidence
-            self._back_off(evidence)
+                return logs
+            self._replayed = self._trainer.replay(self._first_update + self._updates)
 
-    def _next(self, iterator: Any) -> Any:
-        self._signature = iterator.element_spec
-        if self._strategy.num_replicas_in_sync == 1:
-            return next(iterator)
-        if self._fetch is None:
-            self._fetch = tf.function(lambda source: next(source))
-        return self._fetch(iterator)
-
-    def _attempt(self, data: Any) -> dict[str, Any] | str:
-        """Return the metrics of a step, or what is said where it ran out of memory."""
-        if self._step is None:
-            self._step = self._build()
-        saved = [variable.read_value() for variable in self._components()]
+    def _attempt(self, iterator: Any) -> dict[str, Any] | None:
+        """Return the metrics of a step, or None where it is to be made again."""
+        saved = self._save()
         try:
-            logs: dict[str, Any] = self._step(data)
+            logs: dict[str, Any] = self._step(iterator)
         except (tf.errors.OpError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -107,23 +102,31 @@ class RecoveringStep:
             return logs
         for variable, value in zip(self._components(), saved, strict=True):
             variable.assign(value)
-        return evidence
+        self._back_off(evidence)
+        return None
 
     def _build(self) -> Any:
         trainer, strategy = self._trainer, self._strategy
 
-        def step(data: Any) -> dict[str, Any]:
-            outputs = strategy.run(trainer.train_step, args=(data,))
+        def step(iterator: Any) -> dict[str, Any]:
+            outputs = strategy.run(trainer.train_step, args=(next(iterator),))
             # Metrics are summed over the replicas already: each has the same value.
             return {
                 name: strategy.experimental_local_results(value)[0]
                 for name, value in outputs.items()
             }
 
-        return tf.function(step, input_signature=[self._signature])
+        return tf.function(step, reduce_retracing=True)
+
+    def _save(self) -> list[Any]:
+        # A read shares the variable's memory; raw, because this runs in every step.
+        read = tf.raw_ops.ReadVariableOp
+        return [read(resource=v.handle, dtype=v.dtype) for v in self._components()]
 
     def _components(self) -> list[Any]:
         """Return what a failed step may have changed: one variable for each replica's copy."""
+        if self._trainer.replay is None:
+            return []
         if self._state is None:
             trainer = self._trainer
             state = [*trainer.model.non_trainable_variables, *_metric_variables(trainer)]
@@ -131,24 +134,24 @@ class RecoveringStep:
         return self._state
 
     def _back_off(self, evidence: str) -> None:
-        size = self._trainer.micro_batch_size
-        self.events.append(OutOfMemoryEvent(self._updates, size, evidence))
+        size, update = self._trainer.micro_batch_size, self._first_update + self._updates
+        self.events.append(OutOfMemoryEvent(update, size, evidence))
+        # Dropped graphs and tensors of the failed step are in reference cycles.
         gc.collect()
-        if self._trainer.updates_begun > self._updates:
+        if self._trainer.updates_begun - self._first_begun > self._updates:
             raise ResourceError(
-                f"out of memory in the optimizer's update {self._updates}: {evidence}",
+                f"out of memory while update {update} changed the weights: {evidence}",
                 subject="training",
                 hint="use an optimizer with less state, such as sgd, or more memory",
             )
-        if size == 1:
+        if size == 1 or self._trainer.replay is None:
             raise ResourceError(
-                f"out of memory at a micro-batch of one example: {evidence}",
+                f"out of memory at a micro-batch of {size}: {evidence}",
                 subject="training.micro_batch_size",
                 hint="use smaller inputs, precision: mixed_bfloat16, or a device with more memory",
             )
-        self._trainer.set_micro_batch_size(max(1, size // 2))
+        self._trainer.set_micro_batch_size(size // 2)
 
 
 def _metric_variables(trainer: Any) -> list[Any]:
     return [variable for metric in trainer.metrics for variable in metric.variables]
-

@@ -65,9 +65,7 @@ def train_by_hand(model: Any, optimizer: Any, data: Arrays, batch_size: int, epo
                     each = -tf.reduce_sum(chosen * tf.nn.log_softmax(head), axis=-1)
                     loss += tf.reduce_mean(each * weights[rows])
             variables = model.trainable_variables
-            optimizer.apply_gradients(
-                zip(tape.gradient(loss, variables), variables, strict=True)
-            )
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
 
 
 def train_by_engine(
@@ -101,6 +99,7 @@ def train_by_engine(
             never_empty=smallest >= devices.replicas and not keras_shares,
         )
         trainer.compile(optimizer=OPTIMIZERS[optimizer]())
+        trainer.optimizer.build(model.trainable_variables)
     batches = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
     steps = -(-len(data[0]) // batch_size)
     if not keras_shares:
@@ -125,6 +124,7 @@ def compare(
     """
     keras.backend.set_floatx(floatx)
     devices = open_devices(TrainingConfig(replicas=replicas))
+    keras.mixed_precision.set_global_policy(floatx)
     return [_compare(devices, **case) for case in cases]
 
 

@@ -1,0 +1,232 @@
+"""The one training loop: train, distill and prune all go through here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from shrink.data.dataset import Dataset
+from shrink.data.pipeline import (
+    evaluation_batches,
+    naming_bad_examples,
+    training_batches,
+)
+from shrink.engine.batch_norm import frozen_statistics
+from shrink.engine.batch_plan import BatchPlan, plan_batches
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices
+from shrink.engine.exactness import inexact_because, synchronising_layers
+from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
+from shrink.engine.objective import Objective
+from shrink.engine.optimizer import build_optimizer
+from shrink.engine.progress import BestWeights, OnProgress, ProgressCallback
+from shrink.engine.record import TrainingRecord
+from shrink.engine.sharding import distribute_batches
+from shrink.errors import DataError, RecipeError, StageError
+from shrink.measure.memory import AllocatorPeak
+from shrink.recipe.metrics import METRICS
+
+
+def train(
+    model: Any,
+    dataset: Dataset,
+    *,
+    objective: Objective,
+    config: TrainingConfig,
+    devices: Devices,
+    epochs: int,
+    metrics: Sequence[str],
+    monitor: str,
+    after_update: Sequence[AfterUpdate] = (),
+    on_progress: OnProgress | None = None,
+    stage: str = "",
+) -> TrainingRecord:
+    """Train a model in place, inside what memory there is, and return how that went.
+
+    Args:
+        model: a Keras model that was built inside `devices.scope()`.
+        dataset: trained on its train split; each epoch is measured on its validation split.
+        objective: what is minimised.
+        config: batch, precision, optimizer and seed.
+        devices: where it runs.
+        epochs: passes over the train split; 0 changes nothing.
+        metrics: names of metrics to follow beside the loss.
+        monitor: `loss` or one of the metrics: decides which epoch is best.
+        after_update: called after every update, in graph; see `AfterUpdate`.
+        on_progress: see `ProgressCallback`.
+        stage: name of the stage, for errors.
+
+    Raises:
+        StageError: the loss became NaN or infinite, or a layer cannot be trained in micro-batches.
+        ResourceError: out of memory at a micro-batch of one example.
+        RecipeError: the optimizer does not take an argument, or the monitor is not measured.
+        DataError: there is nothing to train on, or to find the best epoch on.
+    """
+    _check(dataset, config, metrics, monitor, stage)
+    examples, checks = len(dataset.train), len(dataset.validation)
+    plan = plan_batches(config, devices.replicas, examples, checks)
+    _check_layers(model, plan, stage)
+    with devices.scope():
+        trainer = MicroBatchTrainer(
+            model,
+            objective,
+            metrics,
+            micro_batch_size=plan.micro_batch_size,
+            most_rows=plan.most_rows,
+            never_empty=plan.never_empty,
+            after_update=after_update,
+        )
+        optimizer = build_optimizer(config.optimizer, total_updates=plan.steps * epochs)
+        trainer.compile(optimizer=optimizer)
+        # Slots exist before the first step, which would else be the one with the highest peak.
+        optimizer.build(model.trainable_variables)
+    progress = ProgressCallback(
+        on_progress,
+        stage=stage,
+        epochs=epochs,
+        examples=examples,
+        global_batch_size=config.global_batch_size,
+        every_step=not devices.on_gpu,
+    )
+    callbacks = [progress, *_best_weights(model, config, monitor)]
+    memory = AllocatorPeak(devices.device_names)
+    memory.reset()
+    history = _fit(trainer, dataset, config, devices, plan, epochs, callbacks)
+    return _record(trainer, config, devices, plan, epochs, progress, history, memory)
+
+
+def _fit(
+    trainer: MicroBatchTrainer,
+    dataset: Dataset,
+    config: TrainingConfig,
+    devices: Devices,
+    plan: BatchPlan,
+    epochs: int,
+    callbacks: list[Any],
+) -> dict[str, list[float]]:
+    if epochs == 0:
+        return {}
+
+    def batches_from(step: int) -> Any:
+        batches = training_batches(
+            dataset.train,
+            global_batch_size=config.global_batch_size,
+            seed=config.seed,
+            first_step=step,
+            last_step=plan.steps * epochs,
+        )
+        return distribute_batches(batches, devices)
+
+    trainer.replay = lambda step: iter(batches_from(step))
+    with (
+        _batch_norm(trainer.model, config),
+        naming_bad_examples(dataset.train, dataset.validation),
+    ):
+        history = trainer.fit(
+            batches_from(0),
+            epochs=epochs,
+            steps_per_epoch=plan.steps,
+            callbacks=callbacks,
+            verbose=0,
+            **_validation(dataset, config, devices),
+        )
+    return {name: [float(v) for v in values] for name, values in history.history.items()}
+
+
+def _validation(dataset: Dataset, config: TrainingConfig, devices: Devices) -> dict[str, Any]:
+    examples = len(dataset.validation)
+    if examples == 0:
+        return {}
+    batches = evaluation_batches(dataset.validation, config.global_batch_size)
+    return {
+        "validation_data": distribute_batches(batches, devices),
+        "validation_steps": math.ceil(examples / config.global_batch_size),
+    }
+
+
+@contextmanager
+def _batch_norm(model: Any, config: TrainingConfig) -> Iterator[None]:
+    if config.batch_norm == "frozen":
+        with frozen_statistics(model):
+            yield
+    else:
+        yield
+
+
+def _best_weights(model: Any, config: TrainingConfig, monitor: str) -> list[Any]:
+    if not config.restore_best:
+        return []
+    name = monitor.removeprefix("val_")
+    higher_is_better = name != "loss" and METRICS[name].higher_is_better
+    return [BestWeights(model, f"val_{name}", higher_is_better=higher_is_better)]
+
+
+def _record(
+    trainer: MicroBatchTrainer,
+    config: TrainingConfig,
+    devices: Devices,
+    plan: BatchPlan,
+    epochs: int,
+    progress: ProgressCallback,
+    history: dict[str, list[float]],
+    memory: AllocatorPeak,
+) -> TrainingRecord:
+    micro_batch_size = trainer.micro_batch_size
+    accumulation_steps = math.ceil(plan.most_rows / micro_batch_size)
+    reasons = inexact_because(
+        trainer.model,
+        split=devices.replicas * accumulation_steps > 1,
+        frozen_batch_norm=config.batch_norm == "frozen",
+    )
+    step = trainer.recovering_step
+    return TrainingRecord(
+        replicas=devices.replicas,
+        workers=1,
+        global_batch_size=config.global_batch_size,
+        micro_batch_size=micro_batch_size,
+        accumulation_steps=accumulation_steps,
+        precision=config.precision,
+        memory_limit_bytes=config.memory_limit,
+        oom_events=tuple(step.events) if step else (),
+        exact=not reasons,
+        inexact_because=reasons,
+        epochs=epochs,
+        updates=int(trainer.optimizer.iterations.numpy()),
+        examples_per_s=progress.throughput.examples_per_s,
+        history=history,
+        training_peak_bytes=memory.peak(),
+        note=memory.note or None,
+    )
+
+
+def _check(
+    dataset: Dataset, config: TrainingConfig, metrics: Sequence[str], monitor: str, stage: str
+) -> None:
+    if len(dataset.train) == 0:
+        raise DataError("there are no training examples", subject=stage or None)
+    if monitor.removeprefix("val_") not in ("loss", *metrics):
+        raise RecipeError(
+            f"the monitor {monitor} is not measured; there is {', '.join(['loss', *metrics])}",
+            subject="task.monitor",
+            hint=f"add {monitor} to task.metrics",
+        )
+    if config.restore_best and len(dataset.validation) == 0:
+        raise DataError(
+            "there are no validation examples to find the best epoch on",
+            subject="training.restore_best",
+            hint="raise data.validation_split, or set training.restore_best: false",
+        )
+
+
+def _check_layers(model: Any, plan: BatchPlan, stage: str) -> None:
+    names = synchronising_layers(model)
+    if names and (plan.accumulation_steps > 1 or not plan.never_empty):
+        raise StageError(
+            f"{', '.join(names)} exchange values between replicas in the forward pass, which"
+            " micro-batches cannot",
+            subject=stage or None,
+            hint="use plain BatchNormalization with training.batch_norm: frozen,"
+            " or set training.micro_batch_size to the global batch",
+        )

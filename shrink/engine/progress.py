@@ -1,0 +1,174 @@
+"""Progress of a training run: reports, throughput, and an early end where the loss is lost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tf_keras as keras
+
+from shrink.errors import StageError
+
+OnProgress = Callable[[dict[str, Any]], None]
+REPORT_INTERVAL_S = 0.2
+
+
+class Throughput:
+    """Examples per second of training, without validation and without the first step."""
+
+    def __init__(self) -> None:
+        self._examples = 0
+        self._seconds = 0.0
+        self._since: float | None = None
+
+    def start(self) -> None:
+        """Let time count from now."""
+        self._since = time.perf_counter()
+
+    def count(self, examples: int) -> None:
+        """Add examples trained on since the last call, and the time they took."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self._examples += examples
+            self._seconds += now - self._since
+        self._since = now
+
+    def pause(self) -> None:
+        """Let no time count until `start`."""
+        self._since = None
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """The rate so far; None before the second step."""
+        return self._examples / self._seconds if self._seconds > 0 else None
+
+
+class ProgressCallback(keras.callbacks.Callback):
+    """Reports to `on_progress` and ends training when the loss is NaN or infinite.
+
+    Args:
+        on_progress: called with {"epoch", "epochs", "step", "steps", "examples_per_s",
+            "metrics"}, at most five times a second, and at each epoch's end with "epoch_end";
+            epochs and steps count from 1.
+        stage: name of the stage, for errors.
+        epochs: epochs of the run.
+        examples: training examples.
+        global_batch_size: examples per update.
+        every_step: whether the loss is looked at in every step (cheap on a CPU, where steps are
+            synchronous) or only as often as progress is reported.
+    """
+
+    # Keras would fetch every metric of every step from the device otherwise.
+    _supports_tf_logs = True
+
+    def __init__(
+        self,
+        on_progress: OnProgress | None,
+        *,
+        stage: str,
+        epochs: int,
+        examples: int,
+        global_batch_size: int,
+        every_step: bool,
+    ) -> None:
+        super().__init__()
+        self.throughput = Throughput()
+        self._on_progress = on_progress or _ignore
+        self._stage = stage
+        self._epochs = epochs
+        self._examples = examples
+        self._batch_size = global_batch_size
+        self._steps = math.ceil(examples / global_batch_size)
+        self._every_step = every_step
+        self._epoch = 0
+        self._reported_at = -math.inf
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Remember the epoch; let time count, from the second epoch on."""
+        self._epoch = epoch
+        if epoch > 0:
+            self.throughput.start()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Count the step's examples, check its loss, and report now and then."""
+        step, logs = batch + 1, logs or {}
+        due = time.monotonic() - self._reported_at >= REPORT_INTERVAL_S or step == self._steps
+        if self._every_step or due:
+            self._check(float(logs["loss"]), step)
+        first = step == 1 and self._epoch == 0
+        if first:
+            self.throughput.start()
+        else:
+            last_rows = self._examples - (self._steps - 1) * self._batch_size
+            self.throughput.count(last_rows if step == self._steps else self._batch_size)
+        if step == self._steps:
+            self.throughput.pause()
+        elif due:
+            self._report(step, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Report the epoch, with the metrics on the validation split."""
+        self._report(self._steps, logs or {}, epoch_end=True)
+
+    def _report(self, step: int, logs: Mapping[str, Any], **extra: Any) -> None:
+        self._reported_at = time.monotonic()
+        self._on_progress(
+            {
+                "epoch": self._epoch + 1,
+                "epochs": self._epochs,
+                "step": step,
+                "steps": self._steps,
+                "examples_per_s": self.throughput.examples_per_s,
+                "metrics": {name: float(value) for name, value in logs.items()},
+                **extra,
+            }
+        )
+
+    def _check(self, loss: float, step: int) -> None:
+        if math.isfinite(loss):
+            return
+        by = "in" if self._every_step else "by"
+        raise StageError(
+            f"the loss is {loss} {by} step {step} of {self._steps} of epoch {self._epoch + 1}",
+            subject=self._stage or None,
+            hint="lower training.optimizer.learning_rate, set global_clipnorm: 1,"
+            " or look for broken values with `shrink data check`",
+        )
+
+
+def _ignore(progress: dict[str, Any]) -> None:
+    """Report to nobody."""
+
+
+class BestWeights(keras.callbacks.Callback):
+    """Keeps the weights of the epoch with the best validation metric, on the host.
+
+    Args:
+        weights_of: the model whose weights are kept.
+        monitor: a metric's name in the epoch's logs, such as `val_loss`.
+        higher_is_better: its direction.
+    """
+
+    _supports_tf_logs = True
+
+    def __init__(self, weights_of: Any, monitor: str, *, higher_is_better: bool) -> None:
+        super().__init__()
+        self._weights_of = weights_of
+        self._monitor = monitor
+        self._sign = 1.0 if higher_is_better else -1.0
+        self._best = -math.inf
+        self._weights: list[Any] | None = None
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keep the weights if this epoch is the best so far; the earlier one of equals."""
+        score = self._sign * float((logs or {})[self._monitor])
+        if score > self._best:
+            self._best = score
+            self._weights = self._weights_of.get_weights()
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Put the best weights back."""
+        if self._weights is not None:
+            self._weights_of.set_weights(self._weights)

@@ -1,0 +1,291 @@
+"""Training runs that need a fresh process each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.data.dataset import Dataset
+from shrink.data.pipeline import training_batches
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices, open_devices
+from shrink.engine.fit import train
+from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.sharding import distribute_batches
+from tests.engine._exactness import (
+    OPTIMIZERS,
+    difference,
+    examples,
+    small_model,
+    train_by_hand,
+)
+
+BATCH_SIZE, COUNT, EPOCHS = 24, 61, 2
+
+
+class ArrayExamples:
+    """Examples in memory."""
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self._x, self._y = x, y
+        self.labels = y
+        self.input_spec = tf.TensorSpec(x.shape[1:], x.dtype)
+        self.target_spec = tf.TensorSpec(y.shape[1:], y.dtype)
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def load(self, indices: Any) -> tuple[Any, Any]:
+        return tf.gather(self._x, indices), tf.gather(self._y, indices)
+
+    def arrays(self, indices: Any) -> tuple[Any, Any]:
+        return self._x[indices], self._y[indices]
+
+    def explain(self, indices: Any) -> None:
+        return None
+
+
+def dataset(count: int = COUNT, validation: int = 10) -> Dataset:
+    """Random examples of `small_model`, split in order."""
+    x, y = examples(count + validation)
+    parts = [
+        ArrayExamples(x[rows], y[rows])
+        for rows in (slice(count), slice(count, None), slice(count, None))
+    ]
+    return Dataset(*parts, class_names=(), num_classes=5)
+
+
+def _devices(replicas: int, policy: str = "float64") -> Devices:
+    keras.backend.set_floatx(policy)
+    devices = open_devices(TrainingConfig(replicas=replicas))
+    keras.mixed_precision.set_global_policy(policy)
+    keras.utils.set_random_seed(1)
+    return devices
+
+
+def _objective() -> SupervisedObjective:
+    return SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+
+
+def run_all(replicas: int) -> dict[str, Any]:
+    """Return the results of all scenarios on that many replicas."""
+    devices = _devices(replicas)
+    return {
+        "plain_fit": {"difference": plain_fit(devices) if replicas > 1 else None},
+        "masked": masked(devices),
+        "out_of_memory": out_of_memory(devices),
+    }
+
+
+def plain_fit(devices: Devices) -> float:
+    """Return how far Keras' own fit is from one big batch with an uneven last batch."""
+    data = examples(COUNT)
+    reference = small_model()
+    start = reference.get_weights()
+    train_by_hand(reference, OPTIMIZERS["sgd"](), data, BATCH_SIZE, EPOCHS)
+    with devices.scope():
+        model = small_model()
+        model.set_weights(start)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(OPTIMIZERS["sgd"](), loss)
+    model.fit(tf.data.Dataset.from_tensor_slices(data).batch(BATCH_SIZE), epochs=EPOCHS, verbose=0)
+    return difference(model, reference)
+
+
+class MaskHook:
+    """Multiplies a kernel by a mask, and counts its calls."""
+
+    def __init__(self, kernel: Any, mask: Any) -> None:
+        self._kernel, self._mask = kernel, mask
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.calls = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def __call__(self, strategy: Any, step: Any) -> None:
+        strategy.extended.update(self._kernel, lambda v, m: v.assign(v * m), args=(self._mask,))
+        strategy.extended.update(self.steps, lambda v, s: v.assign(s), args=(step,))
+        strategy.extended.update(self.calls, lambda v: v.assign_add(1))
+
+
+def masked(devices: Devices) -> dict[str, float]:
+    """Mask a kernel after every update, with the engine and by hand."""
+    data = examples(COUNT)
+    reference = small_model()
+    start = reference.get_weights()
+    mask = np.random.default_rng(0).integers(0, 2, start[0].shape).astype(start[0].dtype)
+    optimizer, kernel = OPTIMIZERS["adam"](), reference.layers[1].kernel
+    for _ in range(EPOCHS):
+        for first in range(0, COUNT, BATCH_SIZE):
+            part = tuple(array[first : first + BATCH_SIZE] for array in data)
+            train_by_hand(reference, optimizer, part, BATCH_SIZE, epochs=1)
+            kernel.assign(kernel * mask)
+    with devices.scope():
+        model = small_model()
+        model.set_weights(start)
+        hook = MaskHook(model.layers[1].kernel, mask)
+    _fit(model, devices, [hook])
+    untrained = small_model()
+    untrained.set_weights(start)
+    return {
+        "difference": difference(model, reference),
+        "moved": difference(model, untrained),
+        "masked_out": float(np.abs(model.get_weights()[0] * (1 - mask)).max()),
+        "hook_calls": int(hook.calls.numpy()),
+        "updates": int(hook.steps.numpy()),
+    }
+
+
+def _fit(model: Any, devices: Devices, hooks: list[Any]) -> None:
+    with devices.scope():
+        trainer = MicroBatchTrainer(
+            model,
+            _objective(),
+            micro_batch_size=5,
+            most_rows=BATCH_SIZE // devices.replicas,
+            after_update=hooks,
+        )
+        trainer.compile(optimizer=OPTIMIZERS["adam"]())
+        trainer.optimizer.build(model.trainable_variables)
+    batches = tf.data.Dataset.from_tensor_slices(examples(COUNT)).batch(BATCH_SIZE)
+    trainer.fit(
+        distribute_batches(batches.repeat(EPOCHS), devices),
+        epochs=EPOCHS,
+        steps_per_epoch=-(-COUNT // BATCH_SIZE),
+        verbose=0,
+    )
+
+
+class MemoryFault:
+    """Raises MemoryError, which TensorFlow takes for its own, at micro-batches above a limit.
+
+    Args:
+        update: the update that fails.
+        limit: the most rows that fit.
+        passes: calls of each size that pass, so that a step fails after it has begun.
+    """
+
+    def __init__(self, update: int, limit: int, passes: int) -> None:
+        self.updates_made = 0
+        self._update, self._limit, self._passes = update, limit, passes
+        self._seen: dict[int, int] = {}
+
+    def __call__(self, x: Any) -> Any:
+        if self.updates_made == self._update and len(x) > self._limit:
+            self._seen[len(x)] = self._seen.get(len(x), 0) + 1
+            if self._seen[len(x)] > self._passes:
+                raise MemoryError("injected")
+        return x
+
+    def after_update(self, strategy: Any, step: Any) -> None:
+        """Note how many updates were made."""
+        tf.numpy_function(self._note, [step], tf.int64)
+
+    def _note(self, step: Any) -> Any:
+        self.updates_made = int(step)
+        return step
+
+
+def _fragile_model(fault: MemoryFault | None) -> Any:
+    """Batch normalisation, then a place where memory runs out."""
+    layers = keras.layers
+    inputs = layers.Input((6, 6, 2))
+    hidden = layers.BatchNormalization()(layers.Flatten()(inputs))
+    if fault is not None:
+        hidden = layers.Lambda(_through(fault))(hidden)
+    return keras.Model(inputs, layers.Dense(5)(hidden))
+
+
+def _through(fault: MemoryFault) -> Any:
+    def pass_on(hidden: Any) -> Any:
+        passed = tf.numpy_function(lambda x: fault(x), [hidden], hidden.dtype)
+        # numpy_function has no gradient.
+        return hidden + tf.stop_gradient(tf.ensure_shape(passed, hidden.shape) - hidden)
+
+    return pass_on
+
+
+class SmallerFrom(keras.callbacks.Callback):
+    """Sets a smaller micro-batch before a given update."""
+
+    def __init__(self, update: int, size: int) -> None:
+        super().__init__()
+        self._update, self._size = update, size
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if int(self.model.optimizer.iterations.numpy()) == self._update:
+            self.model.set_micro_batch_size(self._size)
+
+
+def out_of_memory(devices: Devices) -> dict[str, Any]:
+    """Run out of memory twice in one update, against a run that lowers the micro-batch itself."""
+    replicas = devices.replicas
+    data, first, last = dataset(validation=0), 12 // replicas, 12 // replicas // 2 // 2
+    start = _fragile_model(None).get_weights()
+    fault = MemoryFault(update=3, limit=last, passes=replicas)
+    with devices.scope():
+        model, reference = _fragile_model(fault), _fragile_model(None)
+        model.set_weights(start)
+        reference.set_weights(start)
+    config = TrainingConfig(
+        global_batch_size=BATCH_SIZE, replicas=replicas, micro_batch_size=first, seed=3
+    )
+    record = train(
+        model,
+        data,
+        objective=_objective(),
+        config=config,
+        devices=devices,
+        epochs=EPOCHS,
+        metrics=("accuracy",),
+        monitor="loss",
+        after_update=[fault.after_update],
+    )
+    loss = _train_with_smaller(reference, data, config, devices, first, last)
+    weights, expected = model.get_weights(), reference.get_weights()
+    differences = [float(np.abs(a - b).max()) for a, b in zip(weights, expected, strict=True)]
+    events = record.to_dict()["oom_events"]
+    return {
+        "micro_batch_sizes": [event["micro_batch_size"] for event in events],
+        "steps": [event["step"] for event in events],
+        "evidence": [event["evidence"] for event in events],
+        "iterations": record.updates,
+        "updates": fault.updates_made,
+        "final": record.micro_batch_size,
+        # gamma, beta, moving mean, moving variance, kernel, bias
+        "difference": max(differences),
+        "statistics": max(differences[2:4]),
+        "moved": float(np.abs(weights[4] - start[4]).max()),
+        "loss": abs(record.history["loss"][-1] - loss),
+    }
+
+
+def _train_with_smaller(
+    model: Any, data: Dataset, config: TrainingConfig, devices: Devices, first: int, last: int
+) -> float:
+    steps = -(-len(data.train) // BATCH_SIZE)
+    with devices.scope():
+        trainer = MicroBatchTrainer(
+            model,
+            _objective(),
+            micro_batch_size=first,
+            most_rows=BATCH_SIZE // devices.replicas,
+        )
+        trainer.compile(optimizer=keras.optimizers.Adam(1e-3))
+    batches = training_batches(
+        data.train,
+        global_batch_size=BATCH_SIZE,
+        seed=config.seed,
+        first_step=0,
+        last_step=steps * EPOCHS,
+    )
+    history = trainer.fit(
+        distribute_batches(batches, devices),
+        epochs=EPOCHS,
+        steps_per_epoch=steps,
+        callbacks=[SmallerFrom(3, last)],
+        verbose=0,
+    )
+    return float(history.history["loss"][-1])

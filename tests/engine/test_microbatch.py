@@ -1,0 +1,125 @@
+"""Replicas and micro-batches give the weights of one replica with one big batch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.engine._run import run_in_fresh_process
+
+EXACT = 1e-12
+FLOAT32 = 1e-5
+WHOLE = 64
+Case = dict[str, Any]
+
+# 61 examples in batches of 24: the last one has 13, which two replicas share 6 and 7.
+CASES: dict[int, dict[str, Case]] = {
+    1: {
+        "sgd whole": {"optimizer": "sgd", "micro_batch_size": WHOLE},
+        "adam 5 two outputs": {"optimizer": "adam", "micro_batch_size": 5, "outputs": 2},
+        "adamw 5": {"optimizer": "adamw", "micro_batch_size": 5},
+    },
+    2: {
+        "sgd 5 two outputs": {"optimizer": "sgd", "micro_batch_size": 5, "outputs": 2},
+        "adam 5 weighted": {"optimizer": "adam", "micro_batch_size": 5, "weighted": True},
+        "adamw whole": {"optimizer": "adamw", "micro_batch_size": WHOLE},
+    },
+    # Keras leaves the third replica none of the last 13: 8, 5 and 0.
+    3: {"keras shares": {"optimizer": "adam", "micro_batch_size": 5, "keras_shares": True}},
+    4: {
+        "105 examples, 4 replicas of 8": {
+            "optimizer": "sgd",
+            "micro_batch_size": 8,
+            "batch_size": 64,
+            "count": 105,
+            "epochs": 1,
+        },
+    },
+}
+IN_FLOAT32: dict[int, dict[str, Case]] = {
+    2: {"adamw": {"optimizer": "adamw", "micro_batch_size": 5, "epochs": 4}},
+}
+
+
+@cache
+def results(replicas: int, floatx: str) -> dict[str, dict[str, float]]:
+    cases = (CASES if floatx == "float64" else IN_FLOAT32)[replicas]
+    values = run_in_fresh_process(
+        "tests.engine._exactness",
+        "compare",
+        replicas=replicas,
+        floatx=floatx,
+        cases=list(cases.values()),
+    )
+    return dict(zip(cases, values, strict=True))
+
+
+@cache
+def scenarios(replicas: int) -> dict[str, Any]:
+    return dict(run_in_fresh_process("tests.engine._scenarios", "run_all", replicas=replicas))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "case"), [(replicas, name) for replicas, cases in CASES.items() for name in cases]
+)
+def test_train_step_equals_one_big_batch_in_float64(replicas: int, case: str) -> None:
+    result = results(replicas, "float64")[case]
+    assert result["difference"] <= EXACT
+    assert result["moved"] > 1e-3
+
+
+@pytest.mark.parametrize("case", list(IN_FLOAT32[2]))
+def test_train_step_equals_one_big_batch_in_float32(case: str) -> None:
+    result = results(2, "float32")[case]
+    assert result["difference"] <= FLOAT32
+    assert result["moved"] > 1e-3
+
+
+def test_train_step_metrics_are_equal_however_the_batch_is_split() -> None:
+    one, two = results(1, "float64")["adamw 5"], results(2, "float64")["adamw whole"]
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-6)
+    assert two["accuracy"] == pytest.approx(one["accuracy"], abs=1e-6)
+
+
+def test_plain_fit_differs_from_one_big_batch_when_shares_are_uneven() -> None:
+    assert scenarios(2)["plain_fit"]["difference"] > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_train_step_equals_one_big_batch_over_the_whole_matrix(
+    replicas: int, optimizer: str
+) -> None:
+    sizes = (1, 2, 3, 5, 8, WHOLE)
+    cases: list[Case] = [{"optimizer": optimizer, "micro_batch_size": size} for size in sizes]
+    # The last batch of 50 has two examples: replicas may have none.
+    cases.append({"optimizer": optimizer, "micro_batch_size": WHOLE, "count": 50})
+    values = run_in_fresh_process(
+        "tests.engine._exactness", "compare", replicas=replicas, floatx="float64", cases=cases
+    )
+    assert max(value["difference"] for value in values) <= EXACT
+    assert min(value["moved"] for value in values) > 1e-3
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_after_update_masks_exactly_once_per_update(replicas: int) -> None:
+    result = scenarios(replicas)["masked"]
+    assert result["difference"] <= EXACT
+    assert result["masked_out"] == 0.0
+    assert result["moved"] > 1e-3
+    assert result["hook_calls"] == result["updates"] == 6
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_train_step_recovers_when_memory_runs_out(replicas: int) -> None:
+    result = scenarios(replicas)["out_of_memory"]
+    assert result["micro_batch_sizes"] == [12 // replicas, 6 // replicas]
+    assert result["steps"] == [3, 3]
+    assert result["iterations"] == result["updates"] == 6
+    assert result["difference"] <= EXACT
+    assert result["statistics"] <= EXACT
+    assert result["loss"] <= EXACT
+    assert result["moved"] > 1e-3
