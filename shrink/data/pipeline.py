@@ -88,6 +88,8 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
     """
     try:
         yield
+    except (tf.errors.ResourceExhaustedError, tf.errors.CancelledError):
+        raise  # about memory or an end asked for: no example is to blame
     except tf.errors.OpError as error:
         for examples in parts:
             found = examples.explain(np.arange(len(examples)))

@@ -107,12 +107,24 @@ def test_naming_bad_examples_passes_errors_that_are_not_about_examples() -> None
         tf.debugging.assert_equal(1, 2)
 
 
-def test_naming_bad_examples_names_the_example() -> None:
-    class Broken(ArrayExamples):
-        def explain(self, indices: np.ndarray) -> DataError | None:
-            return DataError("corrupt", subject=f"{len(indices)}.png")
+class _Broken(ArrayExamples):
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        return DataError("corrupt", subject=f"{len(indices)}.png")
 
+
+def test_naming_bad_examples_names_the_example() -> None:
     numbers = np.arange(3)
-    broken = Broken(numbers, numbers, numbers)
+    broken = _Broken(numbers, numbers, numbers)
     with pytest.raises(DataError, match=r"3\.png: corrupt"), naming_bad_examples(broken):
         tf.debugging.assert_equal(1, 2)
+
+
+def test_naming_bad_examples_blames_none_when_memory_ran_out() -> None:
+    def greedy(step: int) -> np.ndarray:
+        raise MemoryError
+
+    steps = tf.data.Dataset.range(1).map(lambda s: tf.numpy_function(greedy, [s], tf.int64))
+    numbers = np.arange(3)
+    broken = _Broken(numbers, numbers, numbers)
+    with pytest.raises(tf.errors.ResourceExhaustedError), naming_bad_examples(broken):
+        list(steps)

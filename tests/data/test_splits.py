@@ -59,6 +59,24 @@ def test_split_examples_keeps_proportions_within_one() -> None:
         assert abs(np.sum(labels[split.validation] == label) - 0.1 * count) < 1
 
 
+def test_split_examples_keeps_its_promises_for_any_labels() -> None:
+    random = np.random.default_rng(0)
+    for seed in range(200):
+        counts = random.integers(1, 40, random.integers(1, 12))
+        labels = random.permutation(np.repeat(np.arange(len(counts)), counts)).astype(np.int64)
+        total = len(labels)
+        if total < 5:
+            continue
+        split = split_examples(labels, total, seed, validation=0.1, test=0.2)
+        parts = (split.train, split.validation, split.test)
+        assert sorted(np.concatenate(parts)) == list(range(total))
+        common = set(np.flatnonzero(counts >= 3))
+        assert all(common <= set(labels[part]) for part in parts)
+        for part, fraction in ((split.validation, 0.1), (split.test, 0.2)):
+            if len(common) <= fraction * total:
+                assert abs(len(part) - fraction * total) < 1
+
+
 def test_split_examples_grows_a_part_when_classes_outnumber_it() -> None:
     labels = np.repeat(np.arange(50), 3).astype(np.int64)
     split = split_examples(labels, 150, 0, validation=0.1, test=0.1)

@@ -10,11 +10,11 @@ import numpy as np
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.sources.arrays import ArrayExamples
+from shrink.data.sources.arrays import ArrayExamples, are_labels
 from shrink.data.sources.npz_checks import (
     check_inputs,
-    check_labels_known,
-    check_same_kind,
+    check_same_inputs,
+    check_same_targets,
     fed_dtype,
     targets_of,
 )
@@ -38,7 +38,7 @@ class _Part:
 
     @property
     def labels(self) -> np.ndarray | None:
-        return self.y if self.y.dtype == np.int64 else None
+        return self.y if are_labels(self.y) else None
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -121,10 +121,8 @@ def _check_parts(path: Path, parts: Mapping[str, _Part]) -> None:
     for name, part in parts.items():
         if name == "train":
             continue
-        check_same_kind(path, f"x{part.suffix}", part.x, "x_train", train.x)
-        check_same_kind(path, f"y{part.suffix}", part.y, "y_train", train.y)
-        if train.labels is not None and part.labels is not None:
-            check_labels_known(path, f"y{part.suffix}", part.labels, train.labels)
+        check_same_inputs(path, f"x{part.suffix}", part.x, train.x)
+        check_same_targets(path, f"y{part.suffix}", part.y, train.y)
 
 
 def _opened(
@@ -147,7 +145,8 @@ def _opened(
         given = name in parts and name != "train"
         part = parts[name] if given else train
         rows = np.arange(len(part.x)) if given else derived[name]
-        opened[name] = ArrayExamples(part.x, part.y, rows, fed_dtype(part.x))
+        y_dtype = np.float32 if part.labels is None else np.int64
+        opened[name] = ArrayExamples(part.x, part.y, rows, fed_dtype(part.x), y_dtype)
     return opened
 
 

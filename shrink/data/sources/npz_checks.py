@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.data.sources.arrays import are_labels
 from shrink.errors import DataError
 
 _CHUNK_BYTES = 1 << 24
@@ -31,7 +32,7 @@ def fed_dtype(x: np.ndarray) -> np.dtype:
 def targets_of(
     path: Path, name: str, y: np.ndarray, inputs: str, count: int, notes: list[str]
 ) -> np.ndarray:
-    """Return targets as they are fed: int64 (n,) labels, or float32 (n, ...) real targets.
+    """Return targets in the shape that they are fed: int64 (n,) labels, or real (n, ...) ones.
 
     Args:
         path: the file, for messages.
@@ -54,20 +55,35 @@ def targets_of(
     if y.dtype.kind in "biu" and single:
         return _labels(path, name, y)
     check_finite(path, name, y)
-    real = np.asarray(y, np.float32)
-    if single and np.array_equal(real, np.floor(real)):
+    if single and np.array_equal(y, np.floor(y)):
         notes.append(
             f"{name} holds whole numbers stored as {y.dtype}: taken as real targets, not as labels"
         )
-    return real.reshape(count, 1) if y.ndim == 1 else real
+    return y.reshape(count, 1) if y.ndim == 1 else y
 
 
-def check_same_kind(
+def check_same_inputs(path: Path, name: str, x: np.ndarray, train: np.ndarray) -> None:
+    """Raise `DataError` where the inputs of a part differ from `x_train` in shape or dtype."""
+    if fed_dtype(x) != fed_dtype(train):
+        raise DataError(f"{name} is {x.dtype} and x_train is {train.dtype}", subject=path)
+    _check_same_shape(path, name, x, "x_train", train)
+
+
+def check_same_targets(path: Path, name: str, y: np.ndarray, train: np.ndarray) -> None:
+    """Raise `DataError` where the targets of a part are of another kind or shape than `y_train`."""
+    if are_labels(y) != are_labels(train):
+        kinds = [f"{'labels' if are_labels(a) else 'real targets'} ({a.dtype})" for a in (y, train)]
+        raise DataError(
+            f"{name} holds {kinds[0]} and y_train holds {kinds[1]}", subject=path, hint=_REAL_HINT
+        )
+    _check_same_shape(path, name, y, "y_train", train)
+    if are_labels(y):
+        _check_labels_known(path, name, y, train)
+
+
+def _check_same_shape(
     path: Path, name: str, array: np.ndarray, other: str, reference: np.ndarray
 ) -> None:
-    """Raise `DataError` where the examples of two parts differ in shape or dtype."""
-    if fed_dtype(array) != fed_dtype(reference):
-        raise DataError(f"{name} is {array.dtype} and {other} is {reference.dtype}", subject=path)
     if array.shape[1:] != reference.shape[1:]:
         raise DataError(
             f"one example of {name} has the shape {array.shape[1:]}, one of {other} has "
@@ -76,7 +92,7 @@ def check_same_kind(
         )
 
 
-def check_labels_known(path: Path, name: str, labels: np.ndarray, known: np.ndarray) -> None:
+def _check_labels_known(path: Path, name: str, labels: np.ndarray, known: np.ndarray) -> None:
     """Raise `DataError` for a label above all that training sees.
 
     Only where the training labels are classes without a gap: other whole numbers may be

@@ -98,6 +98,15 @@ def test_open_dataset_keeps_one_hot_labels_as_real_targets(tmp_path: Path) -> No
     assert dataset.train.input_spec == tf.TensorSpec((2,), tf.uint8)
 
 
+def test_open_dataset_leaves_large_real_targets_in_the_file(tmp_path: Path) -> None:
+    x = np.arange(40, dtype=np.uint8).reshape(10, 4)
+    dataset = _open(_save(tmp_path, x=x, y=x.astype(np.float64) / 255))
+    assert isinstance(dataset.train._y, np.memmap)  # type: ignore[attr-defined]
+    fed, target = dataset.train.arrays(np.arange(7))
+    assert target.dtype == np.float32
+    assert np.array_equal(target, np.float32(fed.astype(np.float64) / 255))
+
+
 def test_open_dataset_feeds_real_targets_as_one_output(tmp_path: Path) -> None:
     dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.linspace(0, 1, 20)))
     assert dataset.train.target_spec == tf.TensorSpec((1,), tf.float32)
@@ -134,7 +143,7 @@ def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> Non
         ({"x_train": np.zeros((0, 3, 2)), "y_train": np.zeros(0, int)}, "x_train is empty"),
         ({"x_test": np.zeros((8, 2, 3), np.float32)}, r"x_test has the shape \(2, 3\)"),
         ({"x_test": np.zeros((8, 3, 2), np.uint8)}, "x_test is uint8 and x_train is float32"),
-        ({"y_test": np.linspace(0, 1, 8)}, "y_test is float32 and y_train is int64"),
+        ({"y_test": np.linspace(0, 1, 8)}, "y_test holds real targets .* y_train holds lab"),
         ({"x_train": np.zeros((20, 3, 2), complex)}, "x_train is of dtype complex128"),
         ({"y_train": np.array(["a"] * 20)}, "y_train is of dtype <U1"),
     ],
