@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from shrink.data.dataset import Examples
+from shrink.errors import StageError
 from shrink.measure.accuracy import scores as metric_scores
 from shrink.stages.task import Task
 from shrink.tflite.interpreter import load
@@ -38,8 +39,16 @@ def evaluate_artifact(tflite: Path, examples: Examples, task: Task, names: list[
         examples: the test split.
         task: metrics, loss, and whether outputs are logits.
         names: the Keras model's input names, in its order.
+
+    Raises:
+        StageError: it has several inputs or outputs.
     """
     runner = load(tflite)
+    order = runner.order_like(names)
+    if len(order) > 1 or len(runner.output_details) > 1:
+        raise StageError(
+            "artifacts with several inputs or outputs cannot be measured yet", subject=tflite
+        )
     collected: dict[str, list[np.ndarray]] = {name: [] for name in ("loss", *task.metrics)}
     for start in range(0, len(examples), _BATCH):
         indices = np.arange(start, min(start + _BATCH, len(examples)))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from shrink.recipe.plan import Plan, Source
 from shrink.recipe.schema import dump_recipe
+
+
+_MODEL_KEYS = ("teacher", "student")
 
 
 def resolved_recipe(plan: Plan) -> dict[str, Any]:
@@ -39,8 +43,17 @@ def recipe_text(value: Mapping[str, Any]) -> str:
 
 
 def recipe_sha256(plan: Plan) -> str:
-    """Return a hash of what the recipe says, the same for every way of writing it."""
-    value = dump_recipe(plan.recipe)
+    """Return a hash of what the recipe says, the same for every way of writing it.
+
+    Of models and data only the last part of the path counts, so that a resolved recipe, or one in
+    another folder, is the same recipe.
+    """
+    value = resolved_recipe(plan)
+    places = [(value, "model"), (value["data"], "path")]
+    places += [(s, key) for e in value["stages"] for s in e.values() for key in _MODEL_KEYS]
+    for section, key in places:
+        if isinstance(section.get(key), str):
+            section[key] = Path(section[key]).name
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

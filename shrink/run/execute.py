@@ -24,7 +24,7 @@ from shrink.stages import STAGES
 from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.arena import arena_bytes
-from shrink.tflite.convert import to_float32
+from shrink.tflite.convert import convert
 
 ARTIFACT, SCORES = "artifact", "scores"
 
@@ -93,8 +93,9 @@ def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
     artifact, tflite = work / "model.keras", work / "float32.tflite"
     with files.replacing(artifact) as temporary:
         outcome.model.save(temporary)
-    files.write_bytes(tflite, to_float32(outcome.model))
-    return artifact, tflite, []
+    conversion = convert(outcome.model, "float32")
+    files.write_bytes(tflite, conversion.content)
+    return artifact, tflite, list(conversion.notes)
 
 
 def _measure(
@@ -110,6 +111,9 @@ def _measure(
     files.write_text(context.work / "scores.json", json.dumps(scores))
     arena = arena_bytes(tflite)
     peak, peak_note = inference_peak_bytes(tflite)
+    speed = latency(tflite)
+    if "note" in speed:
+        notes.append(f"p50_ms, p90_ms: {speed.pop('note')}")
     notes.append(f"arena_bytes: {arena.note}")
     if peak_note:
         notes.append(f"inference_peak_bytes: {peak_note}")
@@ -118,7 +122,7 @@ def _measure(
         "memory": {"inference_peak_bytes": peak, "arena_bytes": arena.value},
         "metrics": evaluation.metrics,
         "examples": evaluation.examples,
-        "latency": latency(tflite),
+        "latency": speed,
         "notes": notes,
     }
 

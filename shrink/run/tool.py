@@ -23,7 +23,7 @@ def run_tool(
         settings: what else the job needs, as plain data.
     """
     store = Store(cache_root(), console.warn)
-    model = {
+    model: dict[str, Any] = {
         "kind": reference.kind,
         "path": str(reference.path),
         "function": reference.function,

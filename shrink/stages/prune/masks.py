@@ -141,11 +141,23 @@ def frozen_masks(model: keras.Model) -> Masks:
     return masks
 
 
-def zero_fraction(model: keras.Model) -> float:
-    """Return the fraction of zeros among the weights of prunable kernels, 0 without any."""
+@dataclass(frozen=True)
+class Zeros:
+    """How many of the weights in prunable kernels are zero."""
+
+    count: int
+    of: int
+
+    @property
+    def fraction(self) -> float:
+        """The sparsity, 0 where there is no kernel."""
+        return self.count / self.of if self.of else 0.0
+
+
+def count_zeros(model: keras.Model) -> Zeros:
+    """Return how many of the weights in a model's prunable kernels are zero."""
     kernels = [k.kernel.numpy() for k in prunable_kernels(model)[0]]
-    size = sum(k.size for k in kernels)
-    return sum(int(np.sum(k == 0)) for k in kernels) / size if size else 0.0
+    return Zeros(sum(int(np.sum(k == 0)) for k in kernels), sum(k.size for k in kernels))
 
 
 def _reason_to_skip(layer: keras.layers.Layer, exclude: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.errors import StageError
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.masks import Masks, prunable_kernels, zero_fraction
+from shrink.stages.prune.masks import Masks, count_zeros, prunable_kernels
 from shrink.stages.prune.schedule import constant, polynomial, ramp_updates
 
 
@@ -41,7 +41,7 @@ def run(config: PruneConfig, context: StageContext) -> StageResult:
         task = context.task(model)
         objective = SupervisedObjective(task.loss, task.from_logits)
         record = context.train(model, objective, config.epochs, after_update=(masks,))
-    reached = zero_fraction(model)
+    reached = count_zeros(model).fraction
     if config.sparsity > 0 and reached == 0:
         raise StageError("pruning left no weight at zero", subject=context.name)
     note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"

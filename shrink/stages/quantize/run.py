@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shrink.errors import StageError
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.calibration import calibration_examples
+from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import INTEGER_SCHEMES, SCHEMES
 from shrink.tflite.flatbuffer import float_operators, quantized_operators
@@ -15,11 +15,11 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     model = context.load()
     context.task(model)  # raises where model and data do not belong together
     context.phase("converting")
-    calibration = calibration_examples(
+    calibration = CalibrationExamples(
         context.dataset.train, config.calibration_samples, context.training.seed
     )
-    content = SCHEMES[config.scheme](model, calibration, config)
-    notes = []
+    conversion = SCHEMES[config.scheme](model, calibration, config)
+    content, notes = conversion.content, list(conversion.notes)
     if config.scheme in INTEGER_SCHEMES:
         if quantized_operators(content) == 0:
             raise StageError(
@@ -27,7 +27,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
                 subject=context.name,
                 hint="layers below 1,024 weights stay float in dynamic schemes; try static_wi8_ai8",
             )
-        notes = _float_note(config, content)
+        notes += _float_note(config, content)
     return StageResult(tflite=content, notes=notes)
 
 

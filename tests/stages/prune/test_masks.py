@@ -9,10 +9,10 @@ import tf_keras as keras
 
 from shrink.stages.prune.masks import (
     Masks,
+    count_zeros,
     frozen_masks,
     magnitude_mask,
     prunable_kernels,
-    zero_fraction,
 )
 from shrink.stages.prune.schedule import constant, polynomial, ramp_updates
 
@@ -76,7 +76,7 @@ def test_frozen_masks_keep_zeros_where_they_are() -> None:
     first = prunable_kernels(pruned)[0][0].kernel
     Masks([first], constant(0.5)).prune_now(0.5)
     zeros = first.numpy() == 0
-    before = zero_fraction(pruned)
+    before = count_zeros(pruned).fraction
     masks = frozen_masks(pruned)
     first.assign_add(tf.ones_like(first))
     masks(tf.distribute.get_strategy(), tf.constant(1))
@@ -85,6 +85,6 @@ def test_frozen_masks_keep_zeros_where_they_are() -> None:
     assert before == pytest.approx(np.sum(zeros) / (first.numpy().size + 4 * 4 * 4 * 5))
 
 
-def test_zero_fraction_is_zero_without_kernels() -> None:
+def test_count_zeros_is_zero_without_kernels() -> None:
     inputs = keras.Input((3,))
-    assert zero_fraction(keras.Model(inputs, keras.layers.ReLU()(inputs))) == 0.0
+    assert count_zeros(keras.Model(inputs, keras.layers.ReLU()(inputs))).fraction == 0.0

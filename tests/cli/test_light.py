@@ -1,0 +1,59 @@
+"""The light commands load nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shrink.bundle import bundled_root
+
+HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_litert", "sklearn", "numpy", "tflite_micro")
+RECIPE = str(bundled_root() / "recipes" / "digits.yaml")
+
+_PROBE = """
+import sys
+sys.argv = ["shrink", *sys.argv[1:]]
+from shrink.cli import main
+try:
+    main()
+finally:
+    loaded = [name for name in {heavy!r} if name in sys.modules]
+    print("HEAVY", loaded, file=sys.stderr)
+"""
+
+
+def heavy_modules_of(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE.format(heavy=HEAVY), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["prune", "--help"],
+        ["distill", "--help"],
+        ["profile", "--help"],
+        ["validate", RECIPE],
+        ["schema"],
+        ["recipes"],
+        ["run", RECIPE, "--dry-run"],
+    ],
+    ids=" ".join,
+)
+def test_light_commands_load_nothing_heavy(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "store"))
+    assert heavy_modules_of(*arguments, cwd=tmp_path) == "HEAVY []"

@@ -1,0 +1,232 @@
+"""`shrink run` end to end: what it leaves behind, measured again from outside."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+from ai_edge_litert.interpreter import Interpreter
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import open_dataset
+from shrink.recipe.load import load_recipe
+from tests.cli.conftest import FinishedRun
+from tests.cli.shell import read_report, shrink, stage
+
+STAGES = ["train", "distill", "prune", "quantize"]
+STAGE_KEYS = {
+    "name", "kind", "status", "duration_s", "measured", "artifact", "sha256", "size", "memory",
+    "metrics", "examples", "delta", "delta_previous", "training", "latency", "skipped", "notes",
+}  # fmt: skip
+SIZE_KEYS = {
+    "file_bytes", "gzip_bytes", "tflite_bytes", "parameters", "nonzero_parameters", "macs",
+}  # fmt: skip
+MEMORY_KEYS = {
+    "training_peak_bytes", "training_peak_predicted_bytes", "training_host_peak_bytes",
+    "inference_peak_bytes", "arena_bytes",
+}  # fmt: skip
+TRAINING_KEYS = {
+    "replicas", "workers", "global_batch_size", "micro_batch_size", "accumulation_steps",
+    "precision", "memory_limit_bytes", "oom_retries", "oom_events", "exact", "inexact_because",
+    "epochs", "updates", "examples_per_s", "history",
+}  # fmt: skip
+
+
+def test_run_writes_a_report_with_every_key(finished: FinishedRun) -> None:
+    report = read_report(finished.folder)
+    assert report["schema_version"] == 1
+    assert report["passed"] is True
+    assert report["baseline"] == "train"
+    assert report["environment"]["devices"] == ["CPU:0"]
+    assert [s["name"] for s in report["stages"]] == STAGES
+    for entry in report["stages"]:
+        assert set(entry) >= STAGE_KEYS
+        assert set(entry["size"]) == SIZE_KEYS
+        assert set(entry["memory"]) == MEMORY_KEYS
+        assert entry["status"] == "done"
+    for name in STAGES[:3]:
+        assert set(stage(report, name)["training"]) == TRAINING_KEYS
+        assert stage(report, name)["memory"]["training_peak_bytes"] > 0
+        assert stage(report, name)["memory"]["training_host_peak_bytes"] > 100e6
+    assert stage(report, "quantize")["training"] is None
+    assert stage(report, "quantize")["memory"]["training_peak_bytes"] is None
+    assert [g["name"] for g in report["gates"]] == [
+        "accuracy_drop", "tflite_bytes", "training_peak_bytes", "arena_bytes",
+    ]  # fmt: skip
+
+
+def test_run_prints_the_table_and_the_artifact_and_no_banner(finished: FinishedRun) -> None:
+    assert all(name in finished.stdout for name in STAGES)
+    assert finished.stdout.strip().endswith("03-quantize.tflite")
+    printed = finished.stdout + finished.stderr
+    assert not any(word in printed for word in ("cuda", "oneDNN", "WARNING", "XNNPACK", "I0000"))
+    assert all(len(line) <= 80 for line in finished.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_sizes_are_those_of_the_artifact(finished: FinishedRun, name: str) -> None:
+    entry = stage(read_report(finished.folder), name)
+    content = (finished.folder / entry["artifact"]).read_bytes()
+    assert entry["size"]["file_bytes"] == len(content)
+    assert entry["size"]["gzip_bytes"] == len(gzip.compress(content, 9, mtime=0))
+    assert entry["sha256"] == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("name", STAGES[:3])
+def test_parameters_are_those_of_the_saved_model(finished: FinishedRun, name: str) -> None:
+    entry = stage(read_report(finished.folder), name)
+    model = keras.models.load_model(finished.folder / entry["artifact"], compile=False)
+    weights = model.get_weights()
+    assert entry["size"]["parameters"] == sum(w.size for w in weights)
+    assert entry["size"]["nonzero_parameters"] == sum(int(np.sum(w != 0)) for w in weights)
+    assert model.optimizer is None
+
+
+def test_macs_are_those_of_the_architecture(finished: FinishedRun) -> None:
+    size = stage(read_report(finished.folder), "train")["size"]
+    expected = 64 * 9 * 1 * 48 + 64 * 9 * 48 * 64 + 16 * 9 * 64 * 128 + 128 * 10
+    assert size["macs"] == expected
+
+
+def independent_accuracy(artifact: Path) -> tuple[float, int]:
+    """Run the artifact on the test split one by one, and count."""
+    test = open_dataset(DataConfig(source="digits"), seed=0).test
+    x, y = test.arrays(np.arange(len(test)))
+    interpreter = Interpreter(model_path=str(artifact))
+    interpreter.allocate_tensors()
+    given, wanted = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    hits = 0
+    for example, label in zip(x, y, strict=True):
+        value = example[None].astype(np.float32)
+        if given["dtype"] == np.int8:
+            scale, zero_point = given["quantization"]
+            value = np.clip(np.round(value / scale + zero_point), -128, 127).astype(np.int8)
+        interpreter.set_tensor(given["index"], value)
+        interpreter.invoke()
+        hits += int(np.argmax(interpreter.get_tensor(wanted["index"])[0]) == label)
+    return hits / len(y), len(y)
+
+
+def test_accuracy_of_the_artifact_is_that_of_an_independent_loop(finished: FinishedRun) -> None:
+    entry = stage(read_report(finished.folder), "quantize")
+    accuracy, examples = independent_accuracy(finished.folder / entry["artifact"])
+    assert entry["examples"] == examples == 360
+    assert entry["metrics"]["accuracy"] == pytest.approx(accuracy, abs=1e-12)
+
+
+def test_accuracy_of_a_keras_stage_is_that_of_its_saved_model(finished: FinishedRun) -> None:
+    entry = stage(read_report(finished.folder), "distill")
+    model = keras.models.load_model(finished.folder / entry["artifact"], compile=False)
+    test = open_dataset(DataConfig(source="digits"), seed=0).test
+    x, y = test.arrays(np.arange(len(test)))
+    accuracy = float(np.mean(np.argmax(model.predict(x, verbose=0), -1) == y))
+    assert entry["metrics"]["accuracy"] == pytest.approx(accuracy, abs=1e-12)
+
+
+def test_deltas_are_differences_to_the_baseline(finished: FinishedRun) -> None:
+    report = read_report(finished.folder)
+    base, last = stage(report, "train"), stage(report, "quantize")
+    delta = last["delta"]
+    assert delta["tflite_bytes"]["value"] == (
+        last["size"]["tflite_bytes"] - base["size"]["tflite_bytes"]
+    )
+    assert delta["tflite_bytes"]["ratio"] == pytest.approx(
+        last["size"]["tflite_bytes"] / base["size"]["tflite_bytes"]
+    )
+    accuracy = delta["accuracy"]
+    assert accuracy["value"] == pytest.approx(
+        last["metrics"]["accuracy"] - base["metrics"]["accuracy"]
+    )
+    assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+    assert stage(report, "prune")["delta_previous"]["parameters"]["value"] == 0
+
+
+def test_prune_reaches_its_sparsity_and_quantize_keeps_it(finished: FinishedRun) -> None:
+    report = read_report(finished.folder)
+    entry = stage(report, "prune")
+    model = keras.models.load_model(finished.folder / entry["artifact"], compile=False)
+    for layer in model.layers:
+        if hasattr(layer, "kernel"):
+            kernel = layer.get_weights()[0]
+            assert np.sum(kernel == 0) == round(0.5 * kernel.size)
+    size = stage(report, "quantize")["size"]
+    assert size["nonzero_parameters"] < 0.55 * size["parameters"]
+
+
+def test_resolved_recipe_is_the_recipe_that_ran(finished: FinishedRun, tmp_path: Path) -> None:
+    resolved = load_recipe(finished.folder / "recipe.resolved.yaml").recipe
+    assert resolved.stages[0].model_dump()["epochs"] == 4
+    again = shrink(
+        "run", finished.folder / "recipe.resolved.yaml", "--output", tmp_path / "again",
+        cwd=tmp_path, store=finished.store,
+    )  # fmt: skip
+    assert "[4/4] quantize: taken from the store" in again.stderr
+    before, after = read_report(finished.folder), read_report(tmp_path / "again")
+    assert before["recipe"] == after["recipe"]
+
+
+def test_run_again_takes_everything_from_the_store(finished: FinishedRun, tmp_path: Path) -> None:
+    arguments = (
+        *finished.arguments[:2],
+        "--output",
+        str(tmp_path / "out"),
+        *finished.arguments[4:],
+    )
+    # A worker could not even start: no interpreter option may break a run that needs none.
+    done = shrink(*arguments, "--json", cwd=tmp_path, store=finished.store)
+    report = json.loads(done.stdout)
+    assert [s["status"] for s in report["stages"]] == ["cached"] * 4
+    first = read_report(finished.folder)
+    for before, after in zip(first["stages"], report["stages"], strict=True):
+        for key in ("sha256", "size", "memory", "metrics", "measured", "latency", "delta"):
+            assert before[key] == after[key]
+
+
+def test_run_exits_1_with_a_report_when_a_gate_is_missed(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    arguments = (
+        *finished.arguments[:2],
+        "--output",
+        str(tmp_path / "out"),
+        *finished.arguments[4:],
+    )
+    done = shrink(
+        *arguments, "--set", "gates.tflite_bytes=1KB", cwd=tmp_path, store=finished.store, expect=1
+    )
+    report = read_report(tmp_path / "out")
+    assert report["passed"] is False
+    missed = [g for g in report["gates"] if not g["passed"]]
+    assert [g["name"] for g in missed] == ["tflite_bytes"]
+    assert missed[0]["value"] == stage(report, "quantize")["size"]["tflite_bytes"]
+    assert "FAIL" in done.stdout
+
+
+def test_run_dry_says_what_would_be_computed_and_why(finished: FinishedRun) -> None:
+    arguments = [*finished.arguments, "--set", "prune.sparsity=0.7", "--dry-run", "--json"]
+    rows = json.loads(shrink(*arguments, cwd=finished.cwd, store=finished.store).stdout)
+    assert [(row["name"], row["status"]) for row in rows] == [
+        ("train", "cached"), ("distill", "cached"), ("prune", "compute"), ("quantize", "compute"),
+    ]  # fmt: skip
+    assert "config.sparsity: 0.5 -> 0.7" in rows[2]["why"]
+    assert rows[3]["why"] == "what it starts from changes"
+
+
+def test_report_has_no_number_that_json_does_not_know(finished: FinishedRun) -> None:
+    def numbers(value: Any) -> list[float]:
+        if isinstance(value, dict):
+            return [n for item in value.values() for n in numbers(item)]
+        if isinstance(value, list):
+            return [n for item in value for n in numbers(item)]
+        return [value] if isinstance(value, float) else []
+
+    found = numbers(read_report(finished.folder))
+    assert len(found) > 50
+    assert all(math.isfinite(n) for n in found)
