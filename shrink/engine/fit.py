@@ -28,6 +28,8 @@ from shrink.errors import DataError, RecipeError, StageError
 from shrink.measure.memory import AllocatorPeak
 from shrink.recipe.metrics import METRICS
 
+_TOO_SMALL = "training used less memory than the allocator counts (tensors under 256 KiB)"
+
 
 def train(
     model: Any,
@@ -196,8 +198,9 @@ def _record(
         updates=int(trainer.optimizer.iterations.numpy()),
         examples_per_s=progress.throughput.examples_per_s,
         history=history,
-        training_peak_bytes=memory.peak(),
-        note=memory.note or None,
+        # The allocator counts no small tensors; a figure of 0 would be none.
+        training_peak_bytes=memory.peak() or None,
+        note=memory.note or (None if memory.peak() else _TOO_SMALL),
     )
 
 

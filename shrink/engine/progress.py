@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.errors import StageError
@@ -109,7 +110,8 @@ class ProgressCallback(keras.callbacks.Callback):
             self._report(step, logs)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Report the epoch, with the metrics on the validation split."""
+        """Check the weights and report the epoch, with its metrics on the validation split."""
+        self._check_weights()
         self._report(self._steps, logs or {}, epoch_end=True)
 
     def _report(self, step: int, logs: Mapping[str, Any], **extra: Any) -> None:
@@ -127,11 +129,23 @@ class ProgressCallback(keras.callbacks.Callback):
         )
 
     def _check(self, loss: float, step: int) -> None:
-        if math.isfinite(loss):
-            return
-        by = "in" if self._every_step else "by"
+        if not math.isfinite(loss):
+            by = "in" if self._every_step else "by"
+            self._fail(f"the loss is {loss} {by} step {step} of {self._steps} of epoch", "")
+
+    def _check_weights(self) -> None:
+        """Look for weights that are NaN behind a ReLU, which makes 0 of it."""
+        lost = [
+            variable.name
+            for variable in self.model.trainable_variables
+            if not tf.reduce_all(tf.math.is_finite(variable))
+        ]
+        if lost:
+            self._fail("weights are not finite after epoch", f": {', '.join(lost)}")
+
+    def _fail(self, message: str, rest: str) -> None:
         raise StageError(
-            f"the loss is {loss} {by} step {step} of {self._steps} of epoch {self._epoch + 1}",
+            f"{message} {self._epoch + 1}{rest}",
             subject=self._stage or None,
             hint="lower training.optimizer.learning_rate, set global_clipnorm: 1,"
             " or look for broken values with `shrink data check`",

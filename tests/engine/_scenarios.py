@@ -52,11 +52,9 @@ class ArrayExamples:
 def dataset(count: int = COUNT, validation: int = 10) -> Dataset:
     """Random examples of `small_model`, split in order."""
     x, y = examples(count + validation)
-    parts = [
-        ArrayExamples(x[rows], y[rows])
-        for rows in (slice(count), slice(count, None), slice(count, None))
-    ]
-    return Dataset(*parts, class_names=(), num_classes=5)
+    train_part = ArrayExamples(x[:count], y[:count])
+    rest = ArrayExamples(x[count:], y[count:])
+    return Dataset(train_part, validation=rest, test=rest, class_names=(), num_classes=5)
 
 
 def _devices(replicas: int, policy: str = "float64") -> Devices:
@@ -78,6 +76,53 @@ def run_all(replicas: int) -> dict[str, Any]:
         "plain_fit": {"difference": plain_fit(devices) if replicas > 1 else None},
         "masked": masked(devices),
         "out_of_memory": out_of_memory(devices),
+        "larger": larger(devices),
+    }
+
+
+class CountingObjective(SupervisedObjective):
+    """Counts the graphs that its loss is built into."""
+
+    def __init__(self) -> None:
+        super().__init__("sparse_categorical_crossentropy", from_logits=True)
+        self.losses_traced = 0
+        self.dtypes: set[str] = set()
+
+    def targets(self, x: Any) -> None:
+        self.dtypes.add(x.dtype.name)
+        return None
+
+    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+        self.losses_traced += 1
+        return super().loss(y, outputs, targets)
+
+
+def larger(devices: Devices) -> dict[str, Any]:
+    """Train on uint8 pictures, large enough for the allocator to count."""
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (61, 32, 32, 3), np.uint8)
+    part = ArrayExamples(x, random.integers(0, 5, 61))
+    layers = keras.layers
+    with devices.scope():
+        inputs = layers.Input((32, 32, 3))
+        hidden = layers.GlobalMaxPooling2D()(layers.Conv2D(32, 3)(inputs))
+        model = keras.Model(inputs, layers.Dense(5)(hidden))
+    objective = CountingObjective()
+    record = train(
+        model,
+        Dataset(part, validation=part, test=part, class_names=(), num_classes=5),
+        objective=objective,
+        config=TrainingConfig(global_batch_size=24, replicas=devices.replicas),
+        devices=devices,
+        epochs=EPOCHS,
+        metrics=("accuracy",),
+        monitor="accuracy",
+    )
+    return {
+        "losses_traced": objective.losses_traced,
+        "replicas": devices.replicas,
+        "peak": record.training_peak_bytes,
+        "uint8": objective.dtypes == {"uint8"},
     }
 
 

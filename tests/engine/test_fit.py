@@ -1,0 +1,201 @@
+"""The training loop: what it reports, keeps, refuses and repeats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.batch_norm import frozen_statistics
+from shrink.engine.batch_plan import plan_batches
+from shrink.engine.config import OptimizerConfig, TrainingConfig
+from shrink.engine.devices import open_devices
+from shrink.engine.fit import train
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.record import TrainingRecord
+from shrink.errors import RecipeError, StageError
+from tests.engine._scenarios import ArrayExamples, dataset
+from tests.engine.test_microbatch import scenarios
+
+TRAINING_KEYS = {
+    "replicas",
+    "workers",
+    "global_batch_size",
+    "micro_batch_size",
+    "accumulation_steps",
+    "precision",
+    "memory_limit_bytes",
+    "oom_retries",
+    "oom_events",
+    "exact",
+    "inexact_because",
+    "epochs",
+    "updates",
+    "examples_per_s",
+    "history",
+}
+
+
+def toy_model(*, dropout: float = 0.0, activation: str = "relu") -> Any:
+    """Flatten, dense, batch normalisation, dense: 5 logits of (6, 6, 2)."""
+    layers = keras.layers
+    inputs = layers.Input((6, 6, 2))
+    hidden = layers.Dense(8, activation=activation)(layers.Flatten()(inputs))
+    hidden = layers.BatchNormalization(name="norm")(hidden)
+    hidden = layers.Dropout(dropout, name="drop")(hidden)
+    return keras.Model(inputs, layers.Dense(5)(hidden))
+
+
+def run(model: Any, config: TrainingConfig, *, epochs: int = 2, **more: Any) -> TrainingRecord:
+    arguments: dict[str, Any] = {
+        "objective": SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+        "metrics": ("accuracy",),
+        "monitor": "accuracy",
+        **more,
+    }
+    data = arguments.pop("data", None) or dataset()
+    return train(
+        model, data, config=config, devices=open_devices(config), epochs=epochs, **arguments
+    )
+
+
+def test_train_reports_the_training_object_and_progress() -> None:
+    seen: list[dict[str, Any]] = []
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
+    record = run(toy_model(), config, on_progress=seen.append, stage="train")
+    report = record.to_dict()
+    assert set(report) == TRAINING_KEYS
+    assert (report["updates"], report["micro_batch_size"], report["accumulation_steps"]) == (
+        6,
+        10,
+        3,
+    )
+    assert set(report["history"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert [len(values) for values in report["history"].values()] == [2, 2, 2, 2]
+    # So small a model is below what the allocator counts: no figure, and a reason.
+    assert record.training_peak_bytes is None
+    assert record.note
+    ends = [progress for progress in seen if progress.get("epoch_end")]
+    assert [(end["epoch"], end["step"], end["steps"]) for end in ends] == [(1, 3, 3), (2, 3, 3)]
+    assert "val_accuracy" in ends[0]["metrics"]
+    assert not record.exact
+    assert record.inexact_because[0].startswith("norm: ")
+
+
+def test_train_gives_bitwise_equal_weights_when_repeated() -> None:
+    weights = []
+    for _ in range(2):
+        keras.utils.set_random_seed(0)
+        model = toy_model()
+        run(model, TrainingConfig(global_batch_size=24, micro_batch_size=10))
+        weights.append(model.get_weights())
+    assert all(np.array_equal(one, two) for one, two in zip(*weights, strict=True))
+
+
+def test_train_keeps_the_statistics_when_batch_norm_is_frozen() -> None:
+    model = toy_model()
+    norm = model.get_layer("norm")
+    gamma, mean = norm.gamma.numpy(), norm.moving_mean.numpy()
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10, batch_norm="frozen")
+    record = run(model, config, epochs=1)
+    assert record.exact
+    np.testing.assert_array_equal(norm.moving_mean.numpy(), mean)
+    assert np.abs(norm.gamma.numpy() - gamma).max() > 0
+
+
+def test_frozen_statistics_ends_with_its_block() -> None:
+    model = toy_model()
+    norm, x = model.get_layer("norm"), tf.random.normal((4, 8), seed=0)
+    with frozen_statistics(model):
+        norm(x, training=True)
+        np.testing.assert_array_equal(norm.moving_mean.numpy(), np.zeros(8))
+    norm(x, training=True)
+    np.testing.assert_allclose(norm.moving_mean, 0.01 * tf.reduce_mean(x, 0), atol=1e-6)
+
+
+# ReLU makes 0 of NaN: the loss stays finite while the weights are lost.
+@pytest.mark.parametrize(
+    ("activation", "message"),
+    [("tanh", "loss is nan in step 1 of 3 of epoch 1"), ("relu", "not finite after epoch 1")],
+)
+def test_train_names_stage_and_epoch_when_numbers_are_lost(activation: str, message: str) -> None:
+    data = dataset()
+    nothing = np.full((61, 6, 6, 2), np.nan, np.float32)
+    bad = replace(data, train=ArrayExamples(nothing, data.train.labels))
+    config = TrainingConfig(global_batch_size=24)
+    with pytest.raises(StageError, match=message) as caught:
+        run(toy_model(activation=activation), config, data=bad, stage="distill")
+    assert caught.value.subject == "distill"
+    assert "learning_rate" in str(caught.value.hint)
+
+
+def test_train_restores_the_best_epoch() -> None:
+    keras.utils.set_random_seed(0)
+    model = toy_model()
+    optimizer = OptimizerConfig(name="sgd", learning_rate=3.0)
+    config = TrainingConfig(global_batch_size=24, optimizer=optimizer, restore_best=True)
+    record = run(model, config, epochs=4, monitor="loss")
+    losses = record.history["val_loss"]
+    x, y = dataset().validation.arrays(np.arange(10))
+    each = keras.losses.sparse_categorical_crossentropy(y, model(x), from_logits=True)
+    assert float(tf.reduce_mean(each)) == pytest.approx(min(losses), rel=1e-5)
+    assert min(losses) < losses[-1]
+
+
+def test_train_is_exact_when_nothing_is_split() -> None:
+    record = run(toy_model(dropout=0.5), TrainingConfig(global_batch_size=100), epochs=1)
+    assert (record.exact, record.accumulation_steps, record.micro_batch_size) == (True, 1, 61)
+
+
+def test_train_names_dropout_when_batches_are_split() -> None:
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
+    record = run(toy_model(dropout=0.5), config, epochs=0)
+    assert [reason.split(":")[0] for reason in record.inexact_because] == ["drop", "norm"]
+
+
+def test_train_refuses_a_monitor_that_is_not_measured() -> None:
+    with pytest.raises(RecipeError, match="top5_accuracy"):
+        run(toy_model(), TrainingConfig(), monitor="top5_accuracy")
+
+
+def test_plan_batches_knows_when_a_replica_may_be_empty() -> None:
+    config = TrainingConfig(global_batch_size=24)
+    assert plan_batches(config, 2, 61, 0).never_empty
+    assert not plan_batches(config, 3, 50, 0).never_empty
+    assert not plan_batches(config, 2, 61, 25).never_empty
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_train_builds_its_graph_once(replicas: int) -> None:
+    result = scenarios(replicas)["larger"]
+    assert result["losses_traced"] == result["replicas"]
+    assert result["peak"] > 2**20
+    assert result["uint8"]
+
+
+def test_train_scales_the_loss_when_in_mixed_float16() -> None:
+    config = TrainingConfig(
+        global_batch_size=24, micro_batch_size=10, precision="mixed_float16", batch_norm="frozen"
+    )
+    devices = open_devices(config)
+    try:
+        half = toy_model()
+        start = half.get_weights()
+        keras.utils.set_random_seed(0)
+        train_half = run(half, config)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    full = toy_model()
+    full.set_weights(start)
+    run(full, config.model_copy(update={"precision": "float32"}))
+    assert devices.replicas == 1
+    assert train_half.updates == 6
+    differences = [
+        float(np.abs(a - b).max())
+        for a, b in zip(half.get_weights(), full.get_weights(), strict=True)
+    ]
+    assert 0 < max(differences) < 2e-3

@@ -1,0 +1,87 @@
+"""Losses and metrics, example by example, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shrink.engine.objective import SupervisedObjective
+from shrink.errors import DataError
+
+RANDOM = np.random.default_rng(0)
+LOGITS = RANDOM.normal(size=(6, 7)).astype(np.float32)
+LABELS = RANDOM.integers(0, 7, 6)
+ONE_HOT = np.eye(7, dtype=np.float32)[LABELS]
+PROBABILITIES = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
+CROSS_ENTROPY = -np.log(PROBABILITIES[np.arange(6), LABELS])
+
+
+@pytest.mark.parametrize(
+    ("name", "y", "outputs", "from_logits", "expected"),
+    [
+        ("sparse_categorical_crossentropy", LABELS, LOGITS, True, CROSS_ENTROPY),
+        ("sparse_categorical_crossentropy", LABELS[:, None], LOGITS, True, CROSS_ENTROPY),
+        ("sparse_categorical_crossentropy", LABELS, PROBABILITIES, False, CROSS_ENTROPY),
+        ("categorical_crossentropy", ONE_HOT, LOGITS, True, CROSS_ENTROPY),
+        (
+            "binary_crossentropy",
+            LABELS % 2,
+            LOGITS[:, :1],
+            True,
+            np.log1p(np.exp(-LOGITS[:, 0] * (2 * (LABELS % 2) - 1))),
+        ),
+        ("mean_squared_error", ONE_HOT, LOGITS, True, ((ONE_HOT - LOGITS) ** 2).mean(-1)),
+        ("mean_absolute_error", LABELS, LOGITS[:, :1], True, np.abs(LABELS - LOGITS[:, 0])),
+    ],
+)
+def test_loss_is_one_number_per_example(
+    name: str, y: Any, outputs: Any, from_logits: bool, expected: Any
+) -> None:
+    objective = SupervisedObjective(name, from_logits)
+    losses = objective.loss(tf.constant(y), tf.constant(outputs), None)
+    np.testing.assert_allclose(losses, expected, rtol=2e-5)
+
+
+def test_loss_is_float32_when_outputs_are_half_precision() -> None:
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    losses = objective.loss(tf.constant(LABELS), tf.constant(LOGITS, tf.float16), None)
+    assert losses.dtype == tf.float32
+    np.testing.assert_allclose(losses, CROSS_ENTROPY, atol=5e-3)
+
+
+def test_loss_is_the_sum_over_outputs() -> None:
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    y, outputs = tf.constant(LABELS), tf.constant(LOGITS)
+    losses = objective.loss((y, y), [outputs, outputs], None)
+    np.testing.assert_allclose(losses, 2 * CROSS_ENTROPY, rtol=1e-5)
+
+
+@pytest.mark.parametrize("y", [LABELS, LABELS[:, None], ONE_HOT])
+def test_metric_accuracy_is_1_where_the_largest_output_is_the_label(y: Any) -> None:
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric("accuracy", tf.constant(y), tf.constant(LOGITS))
+    np.testing.assert_array_equal(hits, LOGITS.argmax(-1) == LABELS)
+
+
+def test_metric_top5_accuracy_looks_at_five_outputs() -> None:
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric("top5_accuracy", tf.constant(LABELS), tf.constant(LOGITS))
+    best = np.argsort(-LOGITS, axis=-1)[:, :5]
+    np.testing.assert_array_equal(hits, (best == LABELS[:, None]).any(-1))
+
+
+def test_metric_binary_accuracy_splits_logits_at_0() -> None:
+    objective = SupervisedObjective("binary_crossentropy", from_logits=True)
+    y = np.array([0, 1, 1, 0])
+    outputs = np.array([[-1.0], [0.2], [-0.2], [3.0]], np.float32)
+    hits = objective.metric("accuracy", tf.constant(y), tf.constant(outputs))
+    np.testing.assert_array_equal(hits, [1, 1, 0, 0])
+
+
+def test_loss_refuses_labels_that_do_not_match_the_outputs() -> None:
+    objective = SupervisedObjective("mean_squared_error", from_logits=True)
+    with pytest.raises(DataError, match="1 label arrays and the model 2 outputs"):
+        objective.loss(tf.constant(LABELS), [tf.constant(LOGITS)] * 2, None)

@@ -1,0 +1,60 @@
+"""Optimizers and their learning rates against closed forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import tf_keras as keras
+
+from shrink.engine.config import OptimizerConfig
+from shrink.engine.optimizer import OPTIMIZERS, build_optimizer
+from shrink.engine.schedules import WarmupDecay
+from shrink.errors import RecipeError
+
+
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [
+        ("constant", lambda p: 1.0),
+        ("cosine", lambda p: (1 + math.cos(math.pi * p)) / 2),
+        ("exponential", lambda p: math.exp(math.log(0.01) * p)),
+        ("step", lambda p: 1.0 if p < 0.5 else 0.1 if p < 0.75 else 0.01),
+    ],
+)
+def test_warmup_decay_equals_its_closed_form(decay: str, expected: Any) -> None:
+    schedule = WarmupDecay(0.1, decay, warmup_updates=4, total_updates=24)
+    rates = [float(schedule(step)) for step in range(25)]
+    assert rates[:4] == pytest.approx([0.02, 0.04, 0.06, 0.08], rel=1e-6)
+    wanted = [0.1 * expected((step - 4) / 20) for step in range(4, 25)]
+    assert rates[4:] == pytest.approx(wanted, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_build_optimizer_builds_every_name_with_decay_and_clipping(name: Any) -> None:
+    config = OptimizerConfig(name=name, learning_rate=0.5, weight_decay=0.1, clipnorm=2.0)
+    optimizer = build_optimizer(config, total_updates=10)
+    assert type(optimizer) is OPTIMIZERS[name]
+    assert float(optimizer.learning_rate) == 0.5
+    assert (optimizer.weight_decay, optimizer.clipnorm) == (0.1, 2.0)
+
+
+def test_build_optimizer_refuses_an_argument_that_is_not_taken() -> None:
+    with pytest.raises(RecipeError, match="adam takes no nesterov") as caught:
+        build_optimizer(OptimizerConfig(name="adam", nesterov=True), total_updates=10)
+    assert "sgd" in str(caught.value.hint)
+
+
+def test_build_optimizer_refuses_two_kinds_of_clipping() -> None:
+    with pytest.raises(RecipeError, match="clipnorm and clipvalue"):
+        build_optimizer(OptimizerConfig(clipnorm=1.0, clipvalue=1.0), total_updates=10)
+
+
+def test_build_optimizer_scales_the_loss_in_half_precision() -> None:
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        optimizer = build_optimizer(OptimizerConfig(), total_updates=10)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
