@@ -114,17 +114,13 @@ def difference(one: Any, other: Any) -> float:
     return max(float(np.abs(a - b).max()) for a, b in pairs)
 
 
-def compare(
-    replicas: int, floatx: str, cases: list[dict[str, Any]], count: int = 61
-) -> list[dict[str, float]]:
+def compare(replicas: int, cases: list[dict[str, Any]]) -> list[dict[str, float]]:
     """Return for each case how far the engine is from one big batch, and from no training.
 
     A case has optimizer, micro_batch_size, and if it wants batch_size, count, outputs, weighted,
-    keras_shares and epochs.
+    keras_shares, epochs and floatx.
     """
-    keras.backend.set_floatx(floatx)
     devices = open_devices(TrainingConfig(replicas=replicas))
-    keras.mixed_precision.set_global_policy(floatx)
     return [_compare(devices, **case) for case in cases]
 
 
@@ -139,7 +135,10 @@ def _compare(
     weighted: bool = False,
     keras_shares: bool = False,
     epochs: int = 2,
+    floatx: str = "float64",
 ) -> dict[str, float]:
+    keras.backend.set_floatx(floatx)
+    keras.mixed_precision.set_global_policy(floatx)
     keras.utils.set_random_seed(1)
     data = examples(count, outputs=outputs, weighted=weighted)
     reference = small_model(outputs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,22 @@ def run_in_fresh_process(module: str, function: str, **arguments: Any) -> Any:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     return json.loads(done.stdout.rsplit("RESULT", 1)[1])
+
+
+def start_in_fresh_processes(
+    module: str, function: str, jobs: Mapping[int, dict[str, Any]]
+) -> dict[int, Future[Any]]:
+    """Run a function once for each job, two at a time, and return what will be their results."""
+    pool = ThreadPoolExecutor(max_workers=2)
+    futures = {
+        key: pool.submit(run_in_fresh_process, module, function, **arguments)
+        for key, arguments in jobs.items()
+    }
+    pool.shutdown(wait=False)
+    return futures

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine._run import run_in_fresh_process
+from tests.engine._run import run_in_fresh_process, start_in_fresh_processes
 
 EXACT = 1e-12
 FLOAT32 = 1e-5
@@ -25,6 +25,12 @@ CASES: dict[int, dict[str, Case]] = {
         "sgd 5 two outputs": {"optimizer": "sgd", "micro_batch_size": 5, "outputs": 2},
         "adam 5 weighted": {"optimizer": "adam", "micro_batch_size": 5, "weighted": True},
         "adamw whole": {"optimizer": "adamw", "micro_batch_size": WHOLE},
+        "adamw 5 float32": {
+            "optimizer": "adamw",
+            "micro_batch_size": 5,
+            "epochs": 4,
+            "floatx": "float32",
+        },
     },
     # Keras leaves the third replica none of the last 13: 8, 5 and 0.
     3: {"keras shares": {"optimizer": "adam", "micro_batch_size": 5, "keras_shares": True}},
@@ -38,47 +44,43 @@ CASES: dict[int, dict[str, Case]] = {
         },
     },
 }
-IN_FLOAT32: dict[int, dict[str, Case]] = {
-    2: {"adamw": {"optimizer": "adamw", "micro_batch_size": 5, "epochs": 4}},
-}
 
 
 @cache
-def results(replicas: int, floatx: str) -> dict[str, dict[str, float]]:
-    cases = (CASES if floatx == "float64" else IN_FLOAT32)[replicas]
-    values = run_in_fresh_process(
-        "tests.engine._exactness",
-        "compare",
-        replicas=replicas,
-        floatx=floatx,
-        cases=list(cases.values()),
-    )
-    return dict(zip(cases, values, strict=True))
+def jobs() -> dict[int, Any]:
+    arguments = {
+        replicas: {"replicas": replicas, "cases": list(cases.values())}
+        for replicas, cases in CASES.items()
+    }
+    return start_in_fresh_processes("tests.engine._exactness", "compare", arguments)
+
+
+def results(replicas: int) -> dict[str, dict[str, float]]:
+    return dict(zip(CASES[replicas], jobs()[replicas].result(), strict=True))
 
 
 @cache
+def scenario_jobs() -> dict[int, Any]:
+    arguments = {replicas: {"replicas": replicas} for replicas in (1, 2)}
+    return start_in_fresh_processes("tests.engine._scenarios", "run_all", arguments)
+
+
 def scenarios(replicas: int) -> dict[str, Any]:
-    return dict(run_in_fresh_process("tests.engine._scenarios", "run_all", replicas=replicas))
+    """What `tests.engine._scenarios` measured on that many replicas."""
+    return dict(scenario_jobs()[replicas].result())
 
 
 @pytest.mark.parametrize(
     ("replicas", "case"), [(replicas, name) for replicas, cases in CASES.items() for name in cases]
 )
-def test_train_step_equals_one_big_batch_in_float64(replicas: int, case: str) -> None:
-    result = results(replicas, "float64")[case]
-    assert result["difference"] <= EXACT
-    assert result["moved"] > 1e-3
-
-
-@pytest.mark.parametrize("case", list(IN_FLOAT32[2]))
-def test_train_step_equals_one_big_batch_in_float32(case: str) -> None:
-    result = results(2, "float32")[case]
-    assert result["difference"] <= FLOAT32
+def test_train_step_equals_one_big_batch(replicas: int, case: str) -> None:
+    result = results(replicas)[case]
+    assert result["difference"] <= (FLOAT32 if "float32" in case else EXACT)
     assert result["moved"] > 1e-3
 
 
 def test_train_step_metrics_are_equal_however_the_batch_is_split() -> None:
-    one, two = results(1, "float64")["adamw 5"], results(2, "float64")["adamw whole"]
+    one, two = results(1)["adamw 5"], results(2)["adamw whole"]
     assert two["loss"] == pytest.approx(one["loss"], rel=1e-6)
     assert two["accuracy"] == pytest.approx(one["accuracy"], abs=1e-6)
 
@@ -98,7 +100,7 @@ def test_train_step_equals_one_big_batch_over_the_whole_matrix(
     # The last batch of 50 has two examples: replicas may have none.
     cases.append({"optimizer": optimizer, "micro_batch_size": WHOLE, "count": 50})
     values = run_in_fresh_process(
-        "tests.engine._exactness", "compare", replicas=replicas, floatx="float64", cases=cases
+        "tests.engine._exactness", "compare", replicas=replicas, cases=cases
     )
     assert max(value["difference"] for value in values) <= EXACT
     assert min(value["moved"] for value in values) > 1e-3
