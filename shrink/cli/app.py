@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from shrink.cli import recipes, run, tools, validate, verbs
+from shrink.cli import data, recipes, reports, run, tools, validate, verbs
 from shrink.console import Console
 from shrink.errors import InternalError, Interrupted, ShrinkError, Terminated
 
@@ -35,6 +35,8 @@ app = typer.Typer(
 run.register(app)
 verbs.register(app, _words())
 tools.register(app)
+reports.register(app)
+data.register(app)
 validate.register(app)
 recipes.register(app)
 

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from shrink.errors import Position, RecipeError
 from shrink.recipe import yaml
@@ -21,6 +21,7 @@ from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
 
 Path_ = tuple[str | int, ...]
+Section = TypeVar("Section", bound=BaseModel)
 _EXTENDS_DEPTH = 8
 
 
@@ -72,6 +73,18 @@ def recipe_from_mapping(value: dict[str, Any], name: str) -> LoadedRecipe:
         name: what stands for the file in messages.
     """
     return _validated(_Raw(copy.deepcopy(value), {}), Path(name), stages_needed=False)
+
+
+def validate_section(section: type[Section], value: dict[str, Any], name: str) -> Section:
+    """Return one section of a recipe, such as `DataConfig`, from a mapping.
+
+    Raises:
+        RecipeError: naming `name` as the place.
+    """
+    try:
+        return section.model_validate(value)
+    except ValidationError as error:
+        raise _together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
 
 
 def _read(path: Path, depth: int) -> _Raw:

@@ -11,30 +11,30 @@ from shrink.run.process import run_worker
 from shrink.run.store import Store
 
 
-def run_tool(
-    action: str, reference: ModelReference, console: Console, **settings: Any
-) -> dict[str, Any]:
-    """Run a worker's action on a model and return its result.
+def run_action(action: str, name: str, console: Console, **settings: Any) -> dict[str, Any]:
+    """Run a worker's action and return its result.
 
     Args:
         action: a key of the worker's registry.
-        reference: the model.
+        name: what it is about, for messages.
         console: told what happens.
         settings: what else the job needs, as plain data.
     """
     store = Store(cache_root(), console.warn)
+    store.sweep()
+    with store.work_folder() as work:
+        job = {"action": action, "name": name, "work": str(work), **settings}
+        return run_worker(job, work, console.event)
+
+
+def run_tool(
+    action: str, reference: ModelReference, console: Console, **settings: Any
+) -> dict[str, Any]:
+    """Run a worker's action on a model and return its result; see `run_action`."""
     model: dict[str, Any] = {
         "kind": reference.kind,
         "path": str(reference.path),
         "function": reference.function,
         "arguments": {},
     }
-    with store.work_folder() as work:
-        job = {
-            "action": action,
-            "name": str(reference),
-            "work": str(work),
-            "model": model,
-            **settings,
-        }
-        return run_worker(job, work, console.event)
+    return run_action(action, str(reference), console, model=model, **settings)

@@ -40,6 +40,26 @@ def show_inspection(result: Mapping[str, Any], console: Console) -> None:
         _show_operators(result, console)
 
 
+def show_data(result: Mapping[str, Any], console: Console) -> None:
+    """Print the counts of a data set by class and split, and what cannot be read."""
+    splits = result["splits"]
+    classes = list(dict.fromkeys(name for split in splits.values() for name in split["classes"]))
+    table = _table(("class", "left"), *((name, "right") for name in splits))
+    for label in classes:
+        table.add_row(label, *(f"{s['classes'].get(label, 0):,}" for s in splits.values()))
+    table.add_row("all", *(f"{s['examples']:,}" for s in splits.values()))
+    console.print(table)
+    for name, split in splits.items():
+        sides = "x".join(str(side) for side in split["shape"])
+        low, high = split["low"], split["high"]
+        console.print(f"{name}: {split['dtype']} {sides}, values {low:.6g} to {high:.6g}")
+    for text in [*result["bad"], *(f"note: {note}" for note in result["notes"])]:
+        console.print(text, markup=False)
+    bad = len(result["bad"])
+    console.print(f"{bad} unreadable, read at {result['examples_per_s']:,.0f} examples/s")
+    console.print(f"fingerprint {result['fingerprint']}")
+
+
 def _show_layers(result: Mapping[str, Any], console: Console) -> None:
     console.print(f"{result['path']}: {result['parameters']:,} parameters", markup=False)
     table = _table(

@@ -1,0 +1,62 @@
+"""`shrink report` and `shrink diff`: what a run left behind, looked at again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shrink.cli.options import JsonFlag, QuietFlag
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN_DIR", help="A run folder, or a report.json.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("report")(report)
+    app.command("diff")(diff)
+
+
+def report(run: RunArgument, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Show a run's report again, and write its report.md anew, from report.json alone."""
+    from shrink.console import Console
+    from shrink.report.markdown import render_markdown
+    from shrink.report.model import read_report
+    from shrink.report.terminal import render_report
+    from shrink.run import files
+    from shrink.run.folder import MARKDOWN_NAME
+
+    console = Console(as_json=json_, quiet=quiet)
+    found = read_report(run)
+    folder = run if run.is_dir() else run.parent
+    files.write_text(folder / MARKDOWN_NAME, render_markdown(found))
+    if json_:
+        console.document(found)
+    elif not quiet:
+        render_report(found, console.rich(), run_folder=folder)
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run before.")],
+    after: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run after.")],
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Show what changed between two runs: stages, figures, gates."""
+    from shrink.console import Console
+    from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
+    from shrink.report.model import read_report
+
+    console = Console(as_json=json_)
+    found = diff_reports(read_report(before), read_report(after))
+    if json_:
+        console.document(found)
+    elif markdown:
+        console.print(render_diff_markdown(found).rstrip())
+    else:
+        render_diff_terminal(found, console.rich())
