@@ -11,7 +11,6 @@ from typing import Any
 from shrink.recipe.plan import Plan, Source
 from shrink.recipe.schema import dump_recipe
 
-
 _MODEL_KEYS = ("teacher", "student")
 
 

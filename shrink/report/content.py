@@ -153,7 +153,8 @@ def errors_of(report: Report) -> list[tuple[str, str, str]]:
         if stage["status"] == "failed":
             error = stage.get("error") or {}
             message = error.get("message") or "no reason was recorded"
-            found.append((stage["name"], str(message), str(error.get("hint") or "")))
+            first = str(message).partition("\n")[0]  # what follows is a worker's log
+            found.append((stage["name"], first, str(error.get("hint") or "")))
     return found
 
 

@@ -71,6 +71,8 @@ def run_worker(
         os.close(reader)
         end_group(process)
     if outcome.error is not None:
+        if isinstance(outcome.error, InternalError):
+            outcome.error.message += f"\n{log_tail(work)}"
         raise outcome.error
     if outcome.result is None or process.returncode != 0:
         raise _death(job["name"], process.returncode, work, outcome.host_peak_bytes)

@@ -83,8 +83,9 @@ def _has_mixed_precision(model: keras.Model) -> bool:
 
 def _in_float32(config: Any) -> Any:
     """Return a layer's configuration with every mixed policy, nested layers' too, as float32."""
-    if isinstance(config, list | tuple):
-        return type(config)(_in_float32(item) for item in config)
+    if isinstance(config, list | tuple):  # also TensorFlow's wrappers, which copy badly
+        items = [_in_float32(item) for item in config]
+        return tuple(items) if isinstance(config, tuple) else items
     if not isinstance(config, dict):
         return config
     return {

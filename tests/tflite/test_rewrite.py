@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,3 +96,17 @@ def test_for_conversion_keeps_a_model_whose_layers_cannot_be_cloned() -> None:
     rewritten, notes = for_conversion(model)
     assert rewritten is model
     assert ["cannot be cloned" in note for note in notes] == [True]
+
+
+def test_for_conversion_takes_a_model_loaded_from_a_file(tmp_path: Path) -> None:
+    inputs = keras.Input((8, 8, 3))
+    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(inputs))
+    x = keras.layers.Flatten()(keras.layers.AveragePooling2D(6)(x))
+    model = keras.Model(inputs, keras.layers.Dense(2)(x))
+    model.save(tmp_path / "model.keras")
+    # A loaded layer keeps its lists in TensorFlow's own wrappers.
+    loaded = keras.models.load_model(tmp_path / "model.keras", compile=False)
+    rewritten, notes = for_conversion(loaded)
+    x = np.random.default_rng(0).normal(size=(3, 8, 8, 3)).astype(np.float32)
+    np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
+    assert len(notes) == 1

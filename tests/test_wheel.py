@@ -1,0 +1,55 @@
+"""What the wheel carries: recipes and models travel inside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shrink.bundle import bundled_recipes
+from tests.cli.shell import read_report, shrink
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and install it, alone, into an empty folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    offline = ["--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "wheel", *offline, "-w", folder, ROOT], check=True)
+    (wheel,) = folder.glob("shrink-*.whl")
+    target = folder / "site"
+    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    return target
+
+
+def test_wheel_lists_its_own_recipes(installed: Path, tmp_path: Path) -> None:
+    done = shrink(
+        "recipes", "--json", cwd=tmp_path, store=tmp_path, env={"PYTHONPATH": str(installed)}
+    )
+    listed = json.loads(done.stdout)
+    assert [r["name"] for r in listed] == [r.name for r in bundled_recipes()]
+    assert all(Path(r["path"]).is_relative_to(installed) for r in listed)
+    assert all(r["summary"] for r in listed)
+
+
+def test_wheel_runs_a_recipe_by_its_name(installed: Path, tmp_path: Path) -> None:
+    shrink(
+        "run", "digits", "--until", "train", "--set", "train.epochs=1",
+        "--set", "gates.accuracy_drop=0.9", "--set", "gates.tflite_bytes=1MB",
+        cwd=tmp_path, store=tmp_path / "store", env={"PYTHONPATH": str(installed)},
+    )  # fmt: skip
+    assert read_report(tmp_path / "runs" / "digits")["stages"][0]["status"] == "done"
+
+
+def test_wheel_carries_no_tests_and_is_typed(installed: Path) -> None:
+    assert (installed / "shrink" / "py.typed").is_file()
+    assert not (installed / "tests").exists()
+    assert sorted(p.name for p in (installed / "shrink" / "bundled").iterdir()) == [
+        "models", "recipes",
+    ]  # fmt: skip
