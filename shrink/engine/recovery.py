@@ -29,6 +29,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
+def evidence_of(error: BaseException) -> str:
+    """Return the line of an error that speaks of memory, else its type's name."""
+    words = ("oom", "memory", "resource_exhausted", "allocat")
+    for line in map(str.strip, str(error).splitlines()):
+        # The user's own stack is part of the message.
+        if any(word in line.lower() for word in words) and not line.startswith("File "):
+            return line[:300]
+    return type(error).__name__
+
+
 Replay = Callable[[int], Any]
 """From the index of an update to an iterator over the global batches from that one on."""
 
@@ -40,7 +50,7 @@ class OutOfMemoryEvent:
     Attributes:
         step: index of the update, from 0.
         micro_batch_size: examples per forward pass and replica that did not fit.
-        evidence: what the framework said, first line.
+        evidence: the line of the framework's error that speaks of memory.
     """
 
     step: int
@@ -97,7 +107,7 @@ class RecoveringStep:
         except (tf.errors.OpError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            evidence = str(error).strip().split("\n")[0] or type(error).__name__
+            evidence = evidence_of(error)
         else:
             return logs
         for variable, value in zip(self._components(), saved, strict=True):

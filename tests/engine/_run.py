@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,7 +20,13 @@ print("RESULT" + json.dumps(function(**call["arguments"])))
 """
 
 
-def run_in_fresh_process(module: str, function: str, **arguments: Any) -> Any:
+def run_in_fresh_process(
+    module: str,
+    function: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    **arguments: Any,
+) -> Any:
     """Return what `module.function(**arguments)` returns as JSON in a process of its own."""
     call = json.dumps({"module": module, "function": function, "arguments": arguments})
     done = subprocess.run(
@@ -28,6 +35,7 @@ def run_in_fresh_process(module: str, function: str, **arguments: Any) -> Any:
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         timeout=600,
         check=False,
     )

@@ -334,3 +334,35 @@ def _train_with_smaller(
         verbose=0,
     )
     return float(history.history["loss"][-1])
+
+
+def refused_by_the_allocator() -> dict[str, Any]:
+    """Train with more memory than the allocator was told to give."""
+    keras.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (256, 32, 32, 3), np.uint8)
+    part = ArrayExamples(x, random.integers(0, 5, 256))
+    layers = keras.layers
+    inputs = hidden = layers.Input((32, 32, 3))
+    for _ in range(3):
+        hidden = layers.Conv2D(16, 3, padding="same", activation="relu")(hidden)
+    hidden = layers.GlobalAveragePooling2D()(hidden)
+    model = keras.Model(inputs, layers.Dense(5)(hidden))
+    config = TrainingConfig(global_batch_size=256)
+    record = train(
+        model,
+        Dataset(part, validation=part, test=part, class_names=(), num_classes=5),
+        objective=_objective(),
+        config=config,
+        devices=open_devices(config),
+        epochs=2,
+        metrics=("accuracy",),
+        monitor="accuracy",
+    )
+    return {
+        "micro_batch_size": record.micro_batch_size,
+        "accumulation_steps": record.accumulation_steps,
+        "updates": record.updates,
+        "evidence": [event.evidence for event in record.oom_events],
+        "peak": record.training_peak_bytes,
+    }
