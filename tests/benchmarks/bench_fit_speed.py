@@ -70,6 +70,8 @@ def engine(model: Any, batch_size: int, micro_batch_size: int) -> Any:
         micro_batch_size=micro_batch_size,
         most_rows=batch_size,
         never_empty=True,
+        # As in a real run, each step keeps what it takes to be made again.
+        replay=lambda step: iter(()),
     )
     trainer.compile(optimizer=keras.optimizers.Adam())
     trainer.optimizer.build(model.trainable_variables)
