@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -125,16 +124,9 @@ class Console:
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:
-        """Write a line; a reader that went away (`| head -1`) is no error."""
-        try:
-            stream.write(f"{text}\n")
-            stream.flush()
-        except BrokenPipeError:
-            with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        except UnicodeEncodeError:
-            encoding = stream.encoding or "ascii"
-            stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        """Write a line; `shrink.streams` has seen to readers that go away and to encodings."""
+        stream.write(f"{text}\n")
+        stream.flush()
 
 
 def describe_progress(event: Mapping[str, Any]) -> str:

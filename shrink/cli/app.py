@@ -12,7 +12,17 @@ import typer
 
 from shrink.cli import data, recipes, reports, run, tools, validate, verbs
 from shrink.console import Console
-from shrink.errors import InternalError, Interrupted, ShrinkError, Terminated
+from shrink.errors import (
+    InternalError,
+    Interrupted,
+    RecipeError,
+    ResourceError,
+    ShrinkError,
+    Terminated,
+)
+from shrink.streams import prepare_streams
+
+_USAGE_CODE = RecipeError.exit_code
 
 
 def _words() -> list[str]:
@@ -47,27 +57,65 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     console = Console(as_json="--json" in sys.argv)
     try:
-        app()
-    except ShrinkError as error:
-        console.error(error)
-        _leave(error.exit_code)
-    except BrokenPipeError:
-        _leave(0)
+        prepare_streams()
+        code = app(standalone_mode=False, prog_name="shrink")
     except Exception as error:
-        trace = traceback.format_exc() if os.environ.get("SHRINK_DEBUG") else ""
-        if trace:
-            console.say(trace)
-        console.error(
-            InternalError(
-                f"{type(error).__name__}: {error}",
-                hint="this is a bug in shrink; run again with SHRINK_DEBUG=1 and report it",
-            )
-        )
-        _leave(InternalError.exit_code)
-
-
-def _leave(code: int) -> None:
+        sys.exit(_failed(error, console))
     sys.exit(code)
+
+
+def _failed(error: Exception, console: Console) -> int:
+    """Say what went wrong and return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # there is nothing left to clean up
+    if _is_help(error):
+        console.say(str(error))
+        return _USAGE_CODE
+    if not isinstance(error, ShrinkError) and os.environ.get("SHRINK_DEBUG"):
+        console.say("".join(traceback.format_exception(error)))
+    typed = as_shrink_error(error)
+    try:
+        console.error(typed)
+    except ResourceError as lost:  # stdout: the document of --json has nowhere to go
+        console.as_json = False
+        console.error(lost)
+    return typed.exit_code
+
+
+def as_shrink_error(error: Exception) -> ShrinkError:
+    """Return `error` itself, or the typed error that says what it means."""
+    if isinstance(error, ShrinkError):
+        return error
+    if isinstance(error, typer.TyperException):
+        return _usage_error(error)
+    from shrink.run.files import FULL
+
+    if isinstance(error, OSError) and error.errno in FULL:
+        return ResourceError(
+            f"cannot write: {error.strerror}",
+            subject=error.filename,
+            hint="free some space, or choose another place with --output or SHRINK_CACHE_DIR",
+        )
+    return InternalError(
+        f"{type(error).__name__}: {error}",
+        hint="this is a bug in shrink; run again with SHRINK_DEBUG=1 and report it",
+    )
+
+
+def _is_help(error: Exception) -> bool:
+    """Whether a command without arguments asks for its help to be shown."""
+    return isinstance(error, typer.TyperException) and str(error).startswith("Usage:")
+
+
+def _usage_error(error: typer.TyperException) -> RecipeError:
+    text = error.format_message().replace("Value error, ", "").partition(", unable to parse")[0]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "shrink"
+    return RecipeError(
+        text.replace("Input should be", "must be").rstrip("."),
+        subject=command,
+        hint=f"`{command} --help` lists what it takes",
+    )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

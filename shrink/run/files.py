@@ -15,6 +15,8 @@ from typing import Any
 
 from shrink.errors import ResourceError
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where there is no room for more."""
 TEMPORARY_PREFIX = ".shrink-tmp-"
 _CHUNK_BYTES = 1 << 20
 
@@ -129,16 +131,16 @@ def _typed_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno is None:  # a library's own, such as h5py's: not the system's word
+            raise
+        if error.errno in FULL:
             raise ResourceError(
                 f"cannot write: {error.strerror}",
                 subject=target,
                 hint="free some space, or choose another place with --output or SHRINK_CACHE_DIR",
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-            raise ResourceError(
-                f"cannot write here: {error.strerror}",
-                subject=target,
-                hint="choose a folder that you may write to with --output",
-            ) from error
-        raise
+        raise ResourceError(
+            f"cannot write here: {error.strerror}",
+            subject=target,
+            hint="choose a folder that you may write to with --output",
+        ) from error
