@@ -20,9 +20,11 @@ from shrink.measure.latency import latency
 from shrink.measure.memory import host_peak_bytes, inference_peak_bytes
 from shrink.measure.size import measure_sizes
 from shrink.run import files
+from shrink.run.points import reached
 from shrink.stages import STAGES
 from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.task import Task, artifact_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
@@ -41,12 +43,15 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     claims = Claims.of(context)
     outcome = _stage(job["step"]["kind"])(_config(job), context)
+    reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     claims.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
     artifact, tflite, convert_notes = _save(outcome, work)
+    reached(f"artifact-saved:{context.name}")
     measured = _measure(context, outcome, artifact, tflite)
+    reached(f"artifact-measured:{context.name}")
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
     notes += _add_training_memory(measured["memory"], outcome, host_peak)
     return {
@@ -102,10 +107,8 @@ def _measure(
     context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
 ) -> dict[str, Any]:
     notes: list[str] = []
-    model = outcome.model if outcome.model is not None else context.load()
-    evaluation = evaluate_artifact(
-        tflite, context.dataset.test, context.task(model), model.input_names
-    )
+    task = _task(context, outcome, tflite)
+    evaluation = evaluate_artifact(tflite, context.dataset.test, task)
     _check_finite(evaluation.metrics, context.name)
     scores = {name: values.tolist() for name, values in evaluation.scores.items()}
     files.write_text(context.work / "scores.json", json.dumps(scores))
@@ -125,6 +128,14 @@ def _measure(
         "latency": speed,
         "notes": notes,
     }
+
+
+def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:
+    """Return loss and metrics, from the Keras model wherever there is one."""
+    if outcome.model is None and context.input_path().suffix == ".tflite":
+        interface = artifact_interface(tflite, context.dataset)
+        return resolve_task(context.task_config, context.dataset, interface)
+    return context.task(outcome.model if outcome.model is not None else context.load())
 
 
 def _add_training_memory(memory: dict[str, Any], outcome: StageResult, host_peak: int) -> list[str]:

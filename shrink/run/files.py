@@ -9,14 +9,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from shrink.errors import ResourceError
+from shrink.run.points import reached
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where there is no room for more."""
 TEMPORARY_PREFIX = ".shrink-tmp-"
 _CHUNK_BYTES = 1 << 20
 
@@ -40,7 +39,8 @@ def replacing(target: Path) -> Iterator[Path]:
             yield temporary
             sync(temporary)
             if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
+                # A folder cannot be renamed over another; this one's content goes with `folder`.
+                target.rename(folder / f"before-{target.name}")
             temporary.replace(target)
             _sync_folder(target.parent)
     finally:
@@ -60,23 +60,58 @@ def write_text(target: Path, content: str) -> None:
 
 def write_json(target: Path, value: Any) -> None:
     """Write `value` as strict JSON (a NaN is an error), atomically."""
-    write_text(target, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_text(target, json_text(value))
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a file or a folder, atomically."""
+def json_text(value: Any) -> str:
+    """Return `value` as strict JSON (a NaN is an error) that ends in a line break."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def write_together(
+    folder: Path, contents: Mapping[str, str], before: Callable[[], None] | None = None
+) -> None:
+    """Write UTF-8 files that speak of each other, so that a full disk changes none of them.
+
+    Args:
+        folder: where they go.
+        contents: texts by file name. All are on the disk before the first takes its place; they
+            then do so in this order.
+        before: called when nothing but the renaming is left.
+    """
+    with _typed_errors(folder):
+        staged = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=folder))
+    try:
+        with _typed_errors(folder):
+            for name, content in contents.items():
+                (staged / name).write_bytes(content.encode())
+            sync(staged)
+            if before is not None:
+                before()
+            for name in contents:
+                (staged / name).replace(folder / name)
+                reached(f"{name}-written")
+            _sync_folder(folder)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def copy(source: Path, target: Path, before: Callable[[], None] | None = None) -> None:
+    """Copy a file or a folder, atomically; `before` is called when it only remains to rename."""
     with replacing(target) as temporary:
         if source.is_dir():
             shutil.copytree(source, temporary)
         else:
             shutil.copyfile(source, temporary)
+        if before is not None:
+            before()
 
 
 def make_folder(path: Path) -> None:
     """Create a folder and its parents, and check that it can be written to."""
     with _typed_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path).close()
+        tempfile.TemporaryFile(prefix=TEMPORARY_PREFIX, dir=path).close()
 
 
 def sync(path: Path) -> None:
@@ -93,7 +128,10 @@ def sync(path: Path) -> None:
 def sweep(folder: Path) -> None:
     """Remove temporaries that a killed run left in `folder` itself."""
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:

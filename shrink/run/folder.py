@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.run import files
 from shrink.run.keys import versions
+from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
 
 ARTIFACTS = "artifacts"
@@ -39,6 +41,7 @@ class RunFolder:
         self.path = path
         self._plan = plan
         self._before = _read_report(path)
+        self._ours = self._before is not None or not _holds_other_things(path)
         if not force:
             self._check_owner()
         files.make_folder(path / ARTIFACTS)
@@ -50,9 +53,8 @@ class RunFolder:
         name = f"{ARTIFACTS}/{step.index:02d}-{step.name}{source.suffix}"
         target, digest = self.path / name, files.sha256(source)
         if not target.is_file() or files.sha256(target) != digest:
-            # From here on the old report would speak of files that are no longer there.
-            (self.path / REPORT_NAME).unlink(missing_ok=True)
-            files.copy(source, target)
+            files.copy(source, target, before=self._withdraw_report)
+        reached(f"artifact-copied:{step.name}")
         return name, digest
 
     def write(
@@ -71,21 +73,29 @@ class RunFolder:
             gates=self._plan.recipe.gates,
             finals=finals,
         )
-        self._remove_stale(report)
-        files.write_text(self.path / RESOLVED_NAME, resolved_recipe_text(self._plan))
-        files.write_json(self.path / PLAN_NAME, described)
-        files.write_text(self.path / MARKDOWN_NAME, render_markdown(report))
-        files.write_json(self.path / REPORT_NAME, report)
+        contents = {
+            RESOLVED_NAME: resolved_recipe_text(self._plan),
+            PLAN_NAME: files.json_text(described),
+            MARKDOWN_NAME: render_markdown(report),
+            REPORT_NAME: files.json_text(report),
+        }
+        files.write_together(self.path, contents, before=lambda: self._make_way(report))
         return report
 
-    def _remove_stale(self, report: dict[str, Any]) -> None:
-        """Remove artifacts that the last report listed and this one does not."""
+    def _withdraw_report(self) -> None:
+        """Remove the last report, before the files that it speaks of change."""
+        reached("report-standing")
+        for name in (REPORT_NAME, MARKDOWN_NAME):
+            (self.path / name).unlink(missing_ok=True)
+        reached("report-withdrawn")
+
+    def _make_way(self, report: dict[str, Any]) -> None:
+        """Remove the last report, and the artifacts of earlier runs that this one does not have."""
+        self._withdraw_report()
         kept = {stage["artifact"] for stage in report["stages"]}
-        for stage in (self._before or {}).get("stages", []):
-            artifact = stage.get("artifact")
-            if isinstance(artifact, str) and artifact not in kept:
-                path = self.path / ARTIFACTS / Path(artifact).name
-                path.unlink(missing_ok=True)
+        for path in (self.path / ARTIFACTS).iterdir():
+            if self._ours and _is_artifact(path) and f"{ARTIFACTS}/{path.name}" not in kept:
+                path.unlink()
 
     def _check_owner(self) -> None:
         if not self.path.exists():
@@ -93,7 +103,7 @@ class RunFolder:
         name = (self._before or {}).get("recipe", {}).get("name")
         if name == self._plan.recipe.name:
             return
-        if self._before is None and not _holds_other_things(self.path):
+        if self._before is None and self._ours:
             return
         owner = f"a run of the recipe {name!r}" if name else "files that no run of shrink wrote"
         raise RecipeError(
@@ -124,11 +134,16 @@ def _read_report(path: Path) -> dict[str, Any] | None:
 
 
 def _holds_other_things(path: Path) -> bool:
-    """Whether a folder holds anything but what a killed run of shrink leaves."""
+    """Whether there is anything but what a killed run of shrink leaves."""
     if not path.is_dir():
-        return True
+        return path.exists()
     ours = {ARTIFACTS, RESOLVED_NAME, MARKDOWN_NAME, REPORT_NAME, PLAN_NAME}
-    return any(
-        entry.name not in ours and not entry.name.startswith(files.TEMPORARY_PREFIX)
-        for entry in path.iterdir()
-    )
+    entries = [entry for entry in path.iterdir() if entry.name not in ours]
+    if (path / ARTIFACTS).is_dir():
+        entries += [e for e in (path / ARTIFACTS).iterdir() if not _is_artifact(e)]
+    return any(not entry.name.startswith(files.TEMPORARY_PREFIX) for entry in entries)
+
+
+def _is_artifact(path: Path) -> bool:
+    """Whether a file is called what a run calls its artifacts."""
+    return re.fullmatch(r"\d\d+-.+\.(keras|tflite)", path.name) is not None

@@ -16,6 +16,7 @@ from typing import Any
 
 from shrink.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.run import files
+from shrink.run.points import reached
 
 LOG_NAME = "worker.log"
 _LOG_TAIL_LINES = 15
@@ -50,7 +51,8 @@ def run_worker(
     files.write_json(job_file, job)
     reader, writer = os.pipe()
     with (work / LOG_NAME).open("wb") as log:
-        command = [sys.executable, "-P", "-m", "shrink.run.worker", str(job_file), str(writer)]
+        arguments = [str(job_file), str(writer), str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "shrink.run.worker", *arguments]
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -63,6 +65,7 @@ def run_worker(
     os.close(writer)
     outcome = _Outcome()
     try:
+        reached(f"worker-started:{job['name']}")
         _prefer_as_victim(process.pid)
         for event in _events(reader, process.pid, outcome):
             _dispatch(event, outcome, on_event)
@@ -126,6 +129,7 @@ def _environment(work: Path) -> dict[str, str]:
         **os.environ,
         "TF_USE_LEGACY_KERAS": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
         "PYTHONUNBUFFERED": "1",
         "PYTHONWARNINGS": "ignore",

@@ -18,6 +18,7 @@ from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
 from shrink.run.folder import RunFolder
 from shrink.run.keys import step_keys
+from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
 from shrink.run.process import run_worker
 from shrink.run.store import Store, StoredStep
@@ -88,8 +89,10 @@ class Runner:
         self.store.sweep()
         name = "run-" + hashlib.sha256(str(self.options.output.resolve()).encode()).hexdigest()
         with self.store.in_use(), self.store.lock(name, self._waiting):
+            reached("run-locked")
             digest = fingerprint(self.plan.data_config)
             folder = RunFolder(self.options.output, self.plan, self.options.force)
+            reached("folder-made")
             state = _State(step_keys(self.plan, digest))
             for step in self.steps:
                 self._run_step(step, state, folder)
@@ -161,6 +164,7 @@ class Runner:
         with self.store.work_folder() as work:
             started = time.perf_counter()
             result = run_worker(self._job(step, state, work), work, self.console.event)
+            reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started
             produced = {role: work / name for role, name in result.pop("files").items()}
             return self.store.add(state.keys[step.name], result, produced)

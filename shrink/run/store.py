@@ -24,8 +24,11 @@ from typing import Any
 
 from shrink.errors import ResourceError
 from shrink.run import files
+from shrink.run.points import reached
 
 _MANIFEST_VERSION = 1
+_WORK, _WRITERS = "work", "writers"
+"""Locks that are never removed."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,15 @@ class Store:
             "files": described,
             "result": dict(result),
         }
+        reached("objects-moved")
         files.write_json(self.root / "steps" / f"{key}.json", {**entry, "digest": _digest(entry)})
+        reached("manifest-written")
         paths = {role: self._object(d["sha256"], d["suffix"]) for role, d in described.items()}
         return StoredStep(key, dict(result), paths)
 
     @contextlib.contextmanager
     def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold an exclusive lock; other processes wait.
+        """Hold an exclusive lock, within `in_use`; other processes wait.
 
         Args:
             name: what is locked.
@@ -112,9 +117,11 @@ class Store:
     @contextlib.contextmanager
     def work_folder(self) -> Iterator[Path]:
         """Yield an empty folder for a worker; it is removed afterwards, whatever happened."""
-        folder = Path(tempfile.mkdtemp(dir=self.root / "work"))
-        with _opened(folder / ".lock") as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.ExitStack() as held:
+            with self.lock(_WORK):  # else a sweep may come between the folder and its lock
+                folder = Path(tempfile.mkdtemp(dir=self.root / "work"))
+                descriptor = held.enter_context(_opened(folder / ".lock"))
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             try:
                 yield folder
             finally:
@@ -122,40 +129,45 @@ class Store:
 
     def sweep(self) -> None:
         """Remove what killed runs left behind; whatever is still in use stays."""
-        for folder in (self.root / "work").iterdir():
-            with contextlib.suppress(OSError), _opened(folder / ".lock") as descriptor:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+        with self.lock(_WORK):
+            for folder in (self.root / "work").iterdir():
+                with contextlib.suppress(OSError), _opened(folder / ".lock") as descriptor:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError), self._exclusive():
             for place in (self.root / "steps", *(self.root / "objects").iterdir()):
                 files.sweep(place)
+            for lock in (self.root / "locks").iterdir():
+                if lock.stem not in (_WORK, _WRITERS):
+                    lock.unlink()
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """Hold the lock that every writer shares, alone, or raise `BlockingIOError`."""
-        with _opened(self.root / "locks" / "writers.lock") as descriptor:
+        with _opened(self.root / "locks" / f"{_WRITERS}.lock") as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Tell other runs that this one may write, so that none sweeps under its feet."""
-        with _opened(self.root / "locks" / "writers.lock") as descriptor:
+        with _opened(self.root / "locks" / f"{_WRITERS}.lock") as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
 
     def _take(self, path: Path) -> dict[str, Any]:
         digest, size = files.sha256(path), path.stat().st_size
         target = self._object(digest, path.suffix)
-        if not (target.is_file() and target.stat().st_size == size):
+        # A damaged file is replaced; it is never deleted, for another run may have mended it.
+        if not (target.is_file() and files.sha256(target) == digest):
             with files.replacing(target) as temporary:
                 shutil.move(path, temporary)
+                reached("object-moving")
         return {"sha256": digest, "size": size, "suffix": path.suffix}
 
     def _verified(self, described: Mapping[str, Any]) -> Path:
         path = self._object(described["sha256"], described["suffix"])
         if path.stat().st_size != described["size"] or files.sha256(path) != described["sha256"]:
-            path.unlink(missing_ok=True)
             raise ValueError(f"{path.name} does not match its hash")
         return path
 

@@ -1,7 +1,7 @@
 """The heavy half's door: one step in a fresh process, events to the parent through a pipe.
 
-Run as `python -P -m shrink.run.worker JOB_FILE DESCRIPTOR`. Everything that TensorFlow prints
-goes to the worker's log; the parent hears only JSON lines on the descriptor.
+Run as `python -P -m shrink.run.worker JOB_FILE DESCRIPTOR PARENT_PID`. Everything that TensorFlow
+prints goes to the worker's log; the parent hears only JSON lines on the descriptor.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from shrink.errors import InternalError, ResourceError, ShrinkError
 from shrink.run.lifetime import die_with_parent
+from shrink.run.points import reached
 
 ACTIONS = {
     "step": "shrink.run.execute:execute",
@@ -46,8 +47,9 @@ class Channel:
 
 def main(arguments: list[str]) -> int:
     """Run the job and return the exit code; every failure reaches the parent as an error event."""
-    die_with_parent()
+    die_with_parent(int(arguments[2]))
     job = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    reached(f"job-read:{job['name']}")
     channel = Channel(int(arguments[1]))
     try:
         module, _, function = ACTIONS[job["action"]].partition(":")
