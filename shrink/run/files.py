@@ -16,6 +16,8 @@ from typing import Any
 from shrink.errors import ResourceError
 from shrink.run.points import reached
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where there is no room for more."""
 TEMPORARY_PREFIX = ".shrink-tmp-"
 _CHUNK_BYTES = 1 << 20
 
