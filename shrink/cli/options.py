@@ -16,10 +16,11 @@ OutputOption = Annotated[
     typer.Option("--output", help="The run folder; by default runs/NAME.", show_default=False),
 ]
 ForceFlag = Annotated[
-    bool, typer.Option("--force", help="Overwrite the folder of another recipe's run.")
+    bool,
+    typer.Option("--force", help="Write into a folder of another recipe's run or of other files."),
 ]
 NoCacheFlag = Annotated[
-    bool, typer.Option("--no-cache", help="Compute every stage again, whatever the store holds.")
+    bool, typer.Option("--no-cache", help="Compute every stage again and store it anew.")
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -34,10 +34,21 @@ def run(
     no_cache: NoCacheFlag = False,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="STAGE", help="Compute this stage and all after it again."),
+        typer.Option(
+            "--from",
+            metavar="STAGE",
+            help="Compute this stage and all after it again, whatever the store holds.",
+            show_default=False,
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.")
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="STAGE",
+            help="Stop after this stage. Gates look at what ran; one on a later stage only warns.",
+            show_default=False,
+        ),
     ] = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,

@@ -12,6 +12,7 @@ from shrink.errors import RecipeError
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
+from shrink.report.config import Gate
 from shrink.report.markdown import render_markdown
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
@@ -70,7 +71,7 @@ class RunFolder:
             baseline=self._plan.baseline.name,
             environment=environment(outcomes),
             outcomes=outcomes,
-            gates=self._plan.recipe.gates,
+            gates=_gates_of(self._plan, outcomes),
             finals=finals,
         )
         contents = {
@@ -111,6 +112,17 @@ class RunFolder:
             subject=self.path,
             hint="choose another folder with --output, or overwrite it with --force",
         )
+
+
+def _gates_of(plan: Plan, outcomes: Sequence[StageOutcome]) -> dict[str, Gate]:
+    """Return the gates; one on a stage that `--until` left out is reported and fails nothing."""
+    names = {outcome.name for outcome in outcomes}
+    return {
+        name: gate
+        if gate.stage is None or gate.stage in names
+        else gate.model_copy(update={"level": "warn"})
+        for name, gate in plan.recipe.gates.items()
+    }
 
 
 def environment(outcomes: Sequence[StageOutcome]) -> dict[str, Any]:

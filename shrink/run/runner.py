@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,8 @@ class Runner:
             for step in self.steps:
                 self._run_step(step, state, folder)
             described = describe_plan(self.plan, digest, state.keys)
+            # What was not computed must not look to the next preview as if it had been.
+            described = {name: described[name] for name in state.stored}
             return self._finish(state, folder, described)
 
     def preview(self) -> list[dict[str, str]]:
@@ -190,8 +192,8 @@ class Runner:
         }
 
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
-        finals = [name for name in self.plan.finals if any(s.name == name for s in self.steps)]
-        report = folder.write(state.outcomes, finals or [self.steps[-1].name], described)
+        finals = replace(self.plan, steps=self.steps).finals
+        report = folder.write(state.outcomes, finals, described)
         if state.error is not None:
             return RunResult(report, state.error.exit_code, state.error)
         return RunResult(report, 0 if report["passed"] else 1)
@@ -205,11 +207,17 @@ def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:
 
 
 def check_step_names(plan: Plan, options: RunOptions) -> None:
-    """Raise `RecipeError` where `--from` or `--until` name no step."""
+    """Raise `RecipeError` where `--from` or `--until` name no step, or leave nothing between."""
     names = [step.name for step in plan.steps]
     for flag, name in (("--from", options.first), ("--until", options.last)):
         if name is not None and name not in names:
             raise RecipeError(f"{flag}: no stage is called {name!r}", hint=hint_for(name, names))
+    first, last = options.first, options.last
+    if first is not None and last is not None and names.index(first) > names.index(last):
+        raise RecipeError(
+            f"--from {first} begins after --until {last} has ended",
+            hint=f"the order is {' -> '.join(names)}",
+        )
 
 
 def describe_end(status: str, seconds: float) -> str:
