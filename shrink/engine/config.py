@@ -48,7 +48,7 @@ class TrainingConfig(Config):
     global_batch_size: Count = 64
     """Examples per optimizer update, whatever the hardware."""
     replicas: Literal["auto"] | Count = "auto"
-    """Model replicas: auto is the number of GPUs, 1 without one; more than that: logical devices."""
+    """Model replicas: auto is the number of GPUs, 1 without one; more are logical devices."""
     micro_batch_size: Literal["auto"] | Count = "auto"
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: Bytes | None = None

@@ -31,21 +31,19 @@ class Evaluation:
     examples: int
 
 
-def evaluate_artifact(tflite: Path, examples: Examples, task: Task, names: list[str]) -> Evaluation:
+def evaluate_artifact(tflite: Path, examples: Examples, task: Task) -> Evaluation:
     """Run the artifact on every example and score it.
 
     Args:
         tflite: the artifact; integer inputs and outputs are quantized and dequantized.
         examples: the test split.
         task: metrics, loss, and whether outputs are logits.
-        names: the Keras model's input names, in its order.
 
     Raises:
         StageError: it has several inputs or outputs.
     """
     runner = load(tflite)
-    order = runner.order_like(names)
-    if len(order) > 1 or len(runner.output_details) > 1:
+    if len(runner.input_details) > 1 or len(runner.output_details) > 1:
         raise StageError(
             "artifacts with several inputs or outputs cannot be measured yet", subject=tflite
         )

@@ -95,7 +95,7 @@ def change_cell(report: Report, metric: str) -> Cell:
 
     def cell(stage: Stage) -> str:
         if stage["name"] == report["baseline"]:
-            return "baseline"
+            return _own_interval(stage, metric) if is_fraction else "baseline"
         delta = stage["delta"].get(metric)
         if delta is None:
             return NULL
@@ -106,6 +106,15 @@ def change_cell(report: Report, metric: str) -> Cell:
         return f"{text} [{number(low, 1)}, {number(high, 1)}]"
 
     return cell
+
+
+def _own_interval(stage: Stage, metric: str) -> str:
+    """Return where the baseline's own metric would lie on other examples."""
+    interval = (stage.get("intervals") or {}).get(metric) or {}
+    low, high = interval.get("low"), interval.get("high")
+    if low is None or high is None:
+        return "baseline"
+    return f"within [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def caption(report: Report) -> str:
@@ -154,6 +163,8 @@ def errors_of(report: Report) -> list[tuple[str, str, str]]:
             error = stage.get("error") or {}
             message = error.get("message") or "no reason was recorded"
             first = str(message).partition("\n")[0]  # what follows is a worker's log
+            if (subject := error.get("subject")) and subject != stage["name"]:
+                first = f"{subject}: {first}"
             found.append((stage["name"], first, str(error.get("hint") or "")))
     return found
 

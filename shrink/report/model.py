@@ -13,6 +13,7 @@ from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.figures import FIGURES, explains, figures_of
 from shrink.report.gates import all_passed, check_gates
+from shrink.report.intervals import mean_interval
 from shrink.report.outcome import StageOutcome
 from shrink.report.shape import SCHEMA_VERSION, shape_problem
 
@@ -109,6 +110,7 @@ def _stage(outcome: StageOutcome) -> dict[str, Any]:
         "size": None,
         "memory": None,
         "metrics": None,
+        "intervals": {},
         "examples": None,
         "delta": {},
         "delta_previous": {},
@@ -119,10 +121,18 @@ def _stage(outcome: StageOutcome) -> dict[str, Any]:
     }
     if outcome.complete:
         stage |= _groups(outcome.result)
+        stage["intervals"] = _intervals(outcome)
         stage["notes"] += _missing_notes(stage, outcome.result)
     if outcome.status == "failed":
         stage["error"] = _plain(outcome.error)
     return stage
+
+
+def _intervals(outcome: StageOutcome) -> dict[str, Any]:
+    """Return the 95 % interval of each metric itself: where it would lie on other examples."""
+    usable = {n: s for n, s in outcome.scores.items() if s and all(map(math.isfinite, s))}
+    found = {name: mean_interval(scores) for name, scores in usable.items()}
+    return {name: {"low": i.low, "high": i.high} for name, i in found.items()}
 
 
 def _groups(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from shrink.run.points import reached
 from shrink.stages import STAGES
 from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.task import Task, artifact_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
@@ -106,10 +107,8 @@ def _measure(
     context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
 ) -> dict[str, Any]:
     notes: list[str] = []
-    model = outcome.model if outcome.model is not None else context.load()
-    evaluation = evaluate_artifact(
-        tflite, context.dataset.test, context.task(model), model.input_names
-    )
+    task = _task(context, outcome, tflite)
+    evaluation = evaluate_artifact(tflite, context.dataset.test, task)
     _check_finite(evaluation.metrics, context.name)
     scores = {name: values.tolist() for name, values in evaluation.scores.items()}
     files.write_text(context.work / "scores.json", json.dumps(scores))
@@ -129,6 +128,14 @@ def _measure(
         "latency": speed,
         "notes": notes,
     }
+
+
+def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:
+    """Return loss and metrics, from the Keras model wherever there is one."""
+    if outcome.model is None and context.input_path().suffix == ".tflite":
+        interface = artifact_interface(tflite, context.dataset)
+        return resolve_task(context.task_config, context.dataset, interface)
+    return context.task(outcome.model if outcome.model is not None else context.load())
 
 
 def _add_training_memory(memory: dict[str, Any], outcome: StageResult, host_peak: int) -> list[str]:

@@ -20,7 +20,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
 from shrink.stages.prune.masks import frozen_masks
-from shrink.stages.task import Task, resolve_task
+from shrink.stages.task import Task, keras_interface, resolve_task
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class StageContext:
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""
-        return resolve_task(self.task_config, self.dataset, model)
+        return resolve_task(self.task_config, self.dataset, keras_interface(model))
 
     def train(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import tf_keras as keras
@@ -10,8 +11,10 @@ import tf_keras as keras
 from shrink.data.dataset import Dataset
 from shrink.errors import DataError, ModelError
 from shrink.recipe.task import TaskConfig
+from shrink.tflite.interpreter import load
 
 _PROBABILITIES = {"softmax", "sigmoid"}
+_EXAMPLES = 16
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,52 @@ class Task:
     from_logits: bool
 
 
-def resolve_task(config: TaskConfig, dataset: Dataset, model: keras.Model) -> Task:
+@dataclass(frozen=True)
+class Interface:
+    """What a model takes and gives; shapes without the batch, None for an unknown side.
+
+    Attributes:
+        name: for messages.
+        inputs: shape of each input.
+        outputs: shape of each output.
+        probabilities: whether the output is probabilities, not logits.
+    """
+
+    name: str
+    inputs: tuple[tuple[int | None, ...], ...]
+    outputs: tuple[tuple[int | None, ...], ...]
+    probabilities: bool
+
+
+def keras_interface(model: keras.Model) -> Interface:
+    """Return what a Keras model takes and gives."""
+    return Interface(
+        model.name,
+        tuple(tuple(t.shape[1:]) for t in model.inputs),
+        tuple(tuple(t.shape[1:]) for t in model.outputs),
+        ends_in_probabilities(model),
+    )
+
+
+def artifact_interface(tflite: Path, dataset: Dataset) -> Interface:
+    """Return what a TFLite artifact takes and gives.
+
+    Whether it gives probabilities is told from its outputs on a few training examples: all in
+    [0, 1] and, but for a single output, adding up to 1 (to the precision of int8).
+    """
+    runner = load(tflite)
+    inputs = tuple(tuple(detail.shape[1:]) for detail in runner.input_details)
+    outputs = tuple(tuple(detail.shape[1:]) for detail in runner.output_details)
+    shapes = Interface(tflite.name, inputs, outputs, probabilities=False)
+    check_shapes(dataset, shapes)
+    x, _ = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
+    first = runner.predict(np.asarray(x, np.float32))[0]
+    bounded = bool(np.all((first >= 0) & (first <= 1)))
+    sums = first.shape[-1] == 1 or bool(np.allclose(first.sum(-1), 1, atol=0.05))
+    return Interface(tflite.name, inputs, outputs, probabilities=bounded and sums)
+
+
+def resolve_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task:
     """Fill in what the recipe leaves out, and check that model and data belong together.
 
     Raises:
@@ -40,7 +88,7 @@ def resolve_task(config: TaskConfig, dataset: Dataset, model: keras.Model) -> Ta
     if loss == "sparse_categorical_crossentropy":
         _check_labels(dataset, model)
     monitor = config.monitor or (metrics[0] if metrics else "loss")
-    return Task(loss, tuple(metrics), monitor, not ends_in_probabilities(model))
+    return Task(loss, tuple(metrics), monitor, from_logits=not model.probabilities)
 
 
 def ends_in_probabilities(model: keras.Model) -> bool:
@@ -54,11 +102,11 @@ def ends_in_probabilities(model: keras.Model) -> bool:
     return getattr(activation, "__name__", "") in _PROBABILITIES
 
 
-def check_shapes(dataset: Dataset, model: keras.Model) -> None:
+def check_shapes(dataset: Dataset, model: Interface) -> None:
     """Raise `DataError` where the examples' shape is not that of the model's input."""
     if len(model.inputs) != 1 or not hasattr(dataset.train.input_spec, "shape"):
         return
-    wanted, given = tuple(model.inputs[0].shape[1:]), tuple(dataset.train.input_spec.shape)
+    wanted, given = model.inputs[0], tuple(dataset.train.input_spec.shape)
     fits = len(wanted) == len(given) and all(
         w is None or g is None or w == g for w, g in zip(wanted, given, strict=True)
     )
@@ -70,9 +118,9 @@ def check_shapes(dataset: Dataset, model: keras.Model) -> None:
         )
 
 
-def _check_labels(dataset: Dataset, model: keras.Model) -> None:
+def _check_labels(dataset: Dataset, model: Interface) -> None:
     labels = dataset.train.labels
-    if len(model.outputs) != 1 or model.outputs[0].shape[-1] is None:
+    if len(model.outputs) != 1 or not model.outputs[0] or model.outputs[0][-1] is None:
         raise ModelError("integer labels need a model with one output of known size")
     if labels is None:
         raise DataError(
@@ -80,7 +128,7 @@ def _check_labels(dataset: Dataset, model: keras.Model) -> None:
             subject="data",
             hint="set task.loss to mean_squared_error, or store integer labels",
         )
-    classes = int(model.outputs[0].shape[-1])
+    classes = model.outputs[0][-1]
     for name in ("train", "validation", "test"):
         found = getattr(dataset, name).labels
         if found is not None and len(found) and int(np.max(found)) >= classes:
@@ -88,4 +136,5 @@ def _check_labels(dataset: Dataset, model: keras.Model) -> None:
                 f"a label of the {name} split is {int(np.max(found))}, and the model has "
                 f"{classes} outputs (labels 0 to {classes - 1})",
                 subject="data",
+                hint="name the model for these classes, or correct the labels",
             )

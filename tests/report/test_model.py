@@ -28,6 +28,7 @@ STAGE_KEYS = [
     "size",
     "memory",
     "metrics",
+    "intervals",
     "examples",
     "delta",
     "delta_previous",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from shrink.report.intervals import wilson_limits
 from shrink.report.terminal import fitting, printable, render_report
 from tests.report.toys import outcomes, report, with_result
 
@@ -50,7 +51,8 @@ def test_render_report_names_the_columns_that_do_not_fit() -> None:
 def test_render_report_shows_points_against_the_baseline_with_their_interval() -> None:
     train, _, quantize = shown(report()).splitlines()[3:6]
     assert "98.00 %" in train
-    assert "baseline" in train
+    low, high = wilson_limits(98, 100, 1.959964)
+    assert f"within [{100 * low:.1f}, {100 * high:.1f}]" in train
     assert "-2.00 [-7.2, +2.3]" in quantize
     assert "14.0 KB 0.14x" in quantize
 

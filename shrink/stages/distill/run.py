@@ -13,7 +13,7 @@ from shrink.model.logits import logits_of
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.losses import softened_kl
-from shrink.stages.task import check_shapes
+from shrink.stages.task import check_shapes, keras_interface
 
 
 class DistillationObjective:
@@ -58,7 +58,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
     """Train the student beside its teacher."""
     teacher, student = context.load("teacher"), context.load("model")
     task = context.task(student)
-    check_shapes(context.dataset, teacher)
+    check_shapes(context.dataset, keras_interface(teacher))
     _check_outputs(teacher, student, task.loss)
     with context.devices.scope(), logits_of(teacher) as taught, logits_of(student) as learning:
         hard = SupervisedObjective(task.loss, from_logits=True)

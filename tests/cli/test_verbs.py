@@ -1,0 +1,198 @@
+"""The single verbs: each is a recipe of one stage, and they chain through run folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.recipe.load import load_recipe
+from tests.cli.conftest import FinishedRun
+from tests.cli.shell import read_report, shrink, stage
+
+
+def emitted(finished: FinishedRun, folder: Path, *arguments: str) -> Any:
+    """Return the recipe that a verb prints, read back."""
+    done = shrink(*arguments, "--emit-recipe", cwd=finished.cwd, store=finished.store)
+    path = folder / "emitted.yaml"
+    path.write_text(done.stdout, encoding="utf-8")
+    return load_recipe(path).recipe
+
+
+def test_every_key_is_a_flag(finished: FinishedRun, tmp_path: Path) -> None:
+    recipe = emitted(
+        finished, tmp_path,
+        "prune", "out/artifacts/00-train.keras", "--data", "digits", "--sparsity", "0.25",
+        "--schedule", "constant", "--exclude", "[logits]", "--epochs", "3",
+        "--global-batch-size", "32", "--optimizer-learning-rate", "1e-4", "--optimizer-name", "sgd",
+        "--optimizer-momentum", "0.9", "--memory-limit", "1GB", "--seed", "5",
+    )  # fmt: skip
+    (prune,) = recipe.stages
+    assert prune.model_dump(include={"sparsity", "schedule", "exclude", "epochs"}) == {
+        "sparsity": 0.25, "schedule": "constant", "exclude": ("logits",), "epochs": 3,
+    }  # fmt: skip
+    assert recipe.training.global_batch_size == 32
+    assert recipe.training.memory_limit == 1_000_000_000
+    assert recipe.training.seed == 5
+    assert recipe.training.optimizer.model_dump(exclude_none=True) == {
+        "name": "sgd", "learning_rate": 1e-4, "schedule": "constant", "warmup": 0.0,
+        "momentum": 0.9,
+    }  # fmt: skip
+
+
+def test_distill_takes_models_or_a_width(finished: FinishedRun, tmp_path: Path) -> None:
+    recipe = emitted(
+        finished, tmp_path, "distill", "--teacher", "out/artifacts/00-train.keras",
+        "--student", "out/artifacts/01-distill.keras", "--data", "digits", "--temperature", "2",
+    )  # fmt: skip
+    assert recipe.model.endswith("00-train.keras")
+    assert recipe.stages[0].student.endswith("01-distill.keras")
+    done = shrink(
+        "distill", "--teacher", "out/artifacts/00-train.keras", "--student", "width=0.5",
+        "--data", "digits", cwd=finished.cwd, store=finished.store, expect=2,
+    )  # fmt: skip
+    assert "a function builds" in done.stderr
+
+
+def test_verbs_chain_through_run_folders(finished: FinishedRun, tmp_path: Path) -> None:
+    # `out` ends in a .tflite file, which cannot be pruned; its Keras artifacts can.
+    done = shrink("prune", "out", cwd=finished.cwd, store=finished.store, expect=3)
+    assert "cannot start from a .tflite" in done.stderr
+    pruned = tmp_path / "pruned"
+    shrink(
+        "prune", "out/artifacts/01-distill.keras", "--data", "digits", "--epochs", "0",
+        "--sparsity", "0.3", "--output", pruned, cwd=finished.cwd, store=finished.store,
+    )  # fmt: skip
+    quantized = tmp_path / "quantized"
+    shrink(
+        "quantize", pruned, "--scheme", "float16", "--output", quantized,
+        cwd=finished.cwd, store=finished.store,
+    )  # fmt: skip
+    report = read_report(quantized)
+    assert [s["name"] for s in report["stages"]] == ["baseline", "quantize"]
+    before, after = report["stages"][0]["size"], report["stages"][1]["size"]
+    assert 0.45 < after["tflite_bytes"] / before["tflite_bytes"] < 0.65
+    kernels = 9 * 24 + 9 * 24 * 32 + 9 * 32 * 64 + 64 * 10
+    assert before["parameters"] - before["nonzero_parameters"] >= round(0.3 * kernels) - 4
+
+
+def test_evaluate_repeats_the_figures_of_the_run(finished: FinishedRun, tmp_path: Path) -> None:
+    done = shrink(
+        "evaluate", "out", "--data", "digits", "--output", tmp_path / "e", "--json",
+        cwd=finished.cwd, store=finished.store,
+    )  # fmt: skip
+    evaluated = json.loads(done.stdout)["stages"][0]
+    last = stage(read_report(finished.folder), "quantize")
+    assert evaluated["metrics"]["accuracy"] == last["metrics"]["accuracy"]
+    assert evaluated["size"]["file_bytes"] == last["size"]["file_bytes"]
+
+
+def test_profile_measures_one_batch_size(finished: FinishedRun) -> None:
+    done = shrink(
+        "profile", "out/artifacts/00-train.keras", "--batch-size", "128", "--json",
+        cwd=finished.cwd, store=finished.store,
+    )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert result["batch_size"] == 128
+    layers = {row["name"]: row for row in result["layers"]}
+    assert layers["conv2_conv"]["activation_bytes"] == 128 * 8 * 8 * 64 * 4
+    assert layers["conv2_conv"]["parameter_bytes"] == 9 * 48 * 64 * 4
+    # The backward pass needs the outputs of the two large convolutions at the same time.
+    assert result["training_peak_bytes"] > 128 * 8 * 8 * (48 + 64) * 4
+    assert "training_peak_predicted_bytes" in result
+    assert "largest_batch_size" in result
+
+
+def test_inspect_lists_operators_with_their_types(finished: FinishedRun) -> None:
+    done = shrink("inspect", "out", "--json", cwd=finished.cwd, store=finished.store)
+    found = json.loads(done.stdout)
+    assert found["inputs"][0]["dtype"] == "int8"
+    assert found["float_operators"] == []
+    names = [operator["name"] for operator in found["operators"]]
+    assert names.count("CONV_2D") == 3
+    assert (
+        found["arena_bytes"]
+        == stage(read_report(finished.folder), "quantize")["memory"]["arena_bytes"]
+    )
+    table = shrink("inspect", "out", cwd=finished.cwd, store=finished.store).stdout
+    assert "FULLY_CONNECTED" in table
+
+
+def test_export_writes_a_saved_model_with_the_same_outputs(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    source = finished.folder / "artifacts" / "01-distill.keras"
+    shrink(
+        "export", source, "--format", "savedmodel", "--output", tmp_path / "saved",
+        cwd=finished.cwd, store=finished.store,
+    )  # fmt: skip
+    x = np.random.default_rng(0).uniform(0, 16, size=(5, 8, 8, 1)).astype(np.float32)
+    expected = keras.models.load_model(source, compile=False)(x)
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.serve(x), expected, rtol=1e-5, atol=1e-5)
+    again = shrink(
+        "export", source, "--format", "savedmodel", "--output", tmp_path / "saved",
+        cwd=finished.cwd, store=finished.store, expect=2,
+    )  # fmt: skip
+    assert "--force" in again.stderr
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
+def test_export_writes_a_c_array_that_compiles_to_the_same_bytes(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    done = shrink(
+        "export", "out", "--format", "cc-array", "--output", tmp_path,
+        cwd=finished.cwd, store=finished.store,
+    )  # fmt: skip
+    source = next(Path(line) for line in done.stdout.splitlines() if line.endswith(".cc"))
+    symbol = f"g_{source.stem}"
+    main = tmp_path / "main.cc"
+    main.write_text(
+        f'#include <cstdint>\n#include <cstdio>\n#include "{source.stem}.h"\n'
+        f"int main() {{ if (reinterpret_cast<std::uintptr_t>({symbol}) % 16) return 1;\n"
+        f"  std::fwrite({symbol}, 1, {symbol}_len, stdout); }}\n",
+        encoding="utf-8",
+    )
+    program = tmp_path / "program"
+    subprocess.run(["g++", "-Wall", "-Werror", main, source, "-o", program], check=True)
+    printed = subprocess.run([program], capture_output=True, check=True).stdout
+    assert printed == (finished.folder / "artifacts" / "03-quantize.tflite").read_bytes()
+
+
+def test_report_and_diff_read_what_runs_left(finished: FinishedRun, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.folder, copy)
+    (copy / "report.md").unlink()
+    shown = shrink("report", copy, cwd=finished.cwd, store=finished.store)
+    assert "quantize" in shown.stdout
+    assert (copy / "report.md").read_text(encoding="utf-8") == (
+        finished.folder / "report.md"
+    ).read_text(encoding="utf-8")
+    same = shrink("diff", "out", copy, cwd=finished.cwd, store=finished.store)
+    assert "no figure, stage or gate changed" in same.stdout
+    report = read_report(copy)
+    stage(report, "quantize")["size"]["tflite_bytes"] += 1000
+    (copy / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    changed = json.loads(
+        shrink("diff", "out", copy, "--json", cwd=finished.cwd, store=finished.store).stdout
+    )
+    assert "tflite_bytes" in json.dumps(changed)
+
+
+def test_data_check_counts_every_class(finished: FinishedRun) -> None:
+    done = shrink("data", "check", "digits", "--json", cwd=finished.cwd, store=finished.store)
+    found = json.loads(done.stdout)
+    assert {name: s["examples"] for name, s in found["splits"].items()} == {
+        "train": 1257, "validation": 180, "test": 360,
+    }  # fmt: skip
+    assert sum(found["splits"]["test"]["classes"].values()) == 360
+    assert len(found["splits"]["train"]["classes"]) == 10
+    assert found["bad"] == []
