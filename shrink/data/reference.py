@@ -8,6 +8,7 @@ from typing import Any, get_args
 from shrink.data.config import SourceName
 from shrink.errors import DataError
 from shrink.recipe import yaml
+from shrink.recipe.reference import expand_user
 from shrink.recipe.suggest import did_you_mean
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
@@ -29,7 +30,7 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
     """
     if text == "digits":
         return {"source": "digits"}
-    path = (cwd / Path(text).expanduser()).absolute()
+    path = (cwd / expand_user(text)).absolute()
     if text in get_args(SourceName) and not path.exists():
         raise DataError(
             f"the source {text} needs a path",
@@ -87,6 +88,6 @@ def _merged_section(path: Path, extends_left: int) -> dict[str, Any] | None:
             hint="such as data: {source: digits}",
         )
     if isinstance(section.get("path"), str):
-        place = path.parent / Path(section["path"]).expanduser()
+        place = path.parent / expand_user(section["path"])
         section = {**section, "path": str(place.absolute())}
     return {**(inherited or {}), **section}

@@ -47,7 +47,7 @@ def _keras_config(path: Path) -> Any:
             metadata = json.loads(_member(archive, "metadata.json"))
             config = json.loads(_member(archive, "config.json"))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, RuntimeError) as error:
-        raise ModelError(f"not a readable .keras file: {error}", subject=path) from error
+        raise _unreadable("a .keras file", error, path) from error
     version = str(metadata.get("keras_version", "")) if isinstance(metadata, dict) else ""
     if version.startswith("3"):
         raise ModelError(
@@ -76,7 +76,26 @@ def _h5_config(path: Path) -> Any:
                 )
             return json.loads(text if isinstance(text, str) else text.decode())
     except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"not a readable HDF5 model: {error}", subject=path) from error
+        raise _unreadable("an HDF5 model", error, path) from error
+
+
+_PLAIN_WORDS = {
+    "file is not a zip file": "it is no zip archive, or cut short",
+    "file signature not found": "it has no HDF5 signature",
+    "truncated file": "it is cut short",
+    "no item named": "a part of it is missing",
+}
+"""Plain words for what zipfile and h5py say."""
+
+
+def _unreadable(kind: str, error: Exception, path: Path) -> ModelError:
+    text = str(error).strip("'\"")
+    plain = next((words for part, words in _PLAIN_WORDS.items() if part in text.lower()), text)
+    return ModelError(
+        f"not {kind} that can be read: {plain}",
+        subject=path,
+        hint="copy the file again, or save the model again with model.save",
+    )
 
 
 def _objects(value: Any, where: str, depth: int) -> Iterator[tuple[dict[str, Any], str]]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from shrink.errors import Position, RecipeError
 from shrink.recipe import yaml
 from shrink.recipe.overrides import Override, apply_override
+from shrink.recipe.reference import exists
 from shrink.recipe.schema import Recipe
 from shrink.recipe.suggest import hint_for
 from shrink.recipe.validation import errors_of
@@ -102,7 +103,7 @@ def _read(path: Path, depth: int) -> _Raw:
     if depth >= _EXTENDS_DEPTH:
         raise RecipeError("extends goes too deep; does a recipe extend itself?", position=where)
     target = (path.parent / parent).resolve()
-    if not target.is_file():
+    if not exists(target):
         raise RecipeError(f"extends: no such recipe: {target}", position=where)
     return _merged(_read(target, depth + 1), raw)
 

@@ -80,7 +80,11 @@ def apply_override(
     else:
         target, folder = _stage_settings(override, value)
     if not keys:
-        raise RecipeError("name a key of the stage", position=override.position)
+        raise RecipeError(
+            "this names a stage; name a key of the stage",
+            position=override.position,
+            hint=f"write --set {section}.KEY=VALUE",
+        )
     for key in keys[:-1]:
         inner = target.get(key)
         target[key] = dict(inner) if isinstance(inner, dict) else {}
@@ -97,11 +101,17 @@ def _stage_settings(
 ) -> tuple[dict[str, Any], tuple[str | int, ...]]:
     names = stage_names(value.get("stages"))
     name = override.path[0]
+    if name == "stages":
+        raise RecipeError(
+            "a stage's key is set by the stage's name",
+            position=override.position,
+            hint=f"for example --set {names[0]}.KEY=VALUE" if names else None,
+        )
     if name not in names:
         raise RecipeError(
             f"no section or stage is called {name!r}",
             position=override.position,
-            hint=hint_for(name, [*SECTIONS, *names]),
+            hint=hint_for(name, [s for s in (*SECTIONS, *names) if s != "stages"]),
         )
     index = names.index(name)
     value["stages"] = list(value["stages"])

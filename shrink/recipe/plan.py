@@ -13,7 +13,13 @@ from shrink.engine.config import TrainingConfig
 from shrink.errors import ModelError, Position, RecipeError
 from shrink.recipe.load import LoadedRecipe
 from shrink.recipe.overrides import SECTIONS, numbered
-from shrink.recipe.reference import ModelReference, looks_like_model, parse_model_reference
+from shrink.recipe.reference import (
+    ModelReference,
+    exists,
+    expand_user,
+    looks_like_model,
+    parse_model_reference,
+)
 from shrink.recipe.schema import Recipe
 from shrink.recipe.suggest import hint_for
 from shrink.recipe.validation import errors_of
@@ -106,7 +112,7 @@ def _data_path(loaded: LoadedRecipe) -> Path | None:
     path = loaded.recipe.data.path
     if path is None:
         return None
-    return (loaded.folder("data", "path") / Path(path).expanduser()).resolve()
+    return (loaded.folder("data", "path") / expand_user(path)).resolve()
 
 
 def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
@@ -140,7 +146,8 @@ class _Builder:
                 f"{self.recipe.model} builds a model without weights, so the first stage must "
                 "train it",
                 position=loaded.position("stages", 0),
-                hint="start stages with `- train: {epochs: 10}`, or name a trained model file",
+                hint="start stages with `- train: {epochs: 10}` (or `shrink train` before a single "
+                "verb), or name a trained model file",
             )
 
     def add(self, index: int, config: StageConfig) -> None:
@@ -222,7 +229,7 @@ class _Builder:
     def _named(self, name: str, path: tuple[str | int, ...]) -> Source:
         if (step := self._find(name)) is not None:
             return Source(step=step.name)
-        if looks_like_model(name) or (self.loaded.folder(*path) / name).exists():
+        if looks_like_model(name) or exists(self.loaded.folder(*path) / name):
             return Source(reference=parse_model_reference(name, self.loaded.folder(*path)))
         raise RecipeError(
             f"{name!r} is neither an earlier stage nor a model",

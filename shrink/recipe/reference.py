@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from shrink.errors import ModelError
+from shrink.recipe.suggest import did_you_mean
 from shrink.stages.base import Form
 
 ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
@@ -54,10 +55,10 @@ def parse_model_reference(text: str, folder: Path) -> ModelReference:
         ModelError: nothing is there, or it is nothing that shrink takes for a model.
     """
     path_text, function = _split_function(text)
-    path = Path(path_text).expanduser()
+    path = expand_user(path_text)
     path = path if path.is_absolute() else (folder / path).resolve()
-    if not path.exists():
-        raise ModelError("no such model file or folder", subject=path, hint=f"give {_FORMS}")
+    if not exists(path):
+        raise ModelError("no such model file or folder", subject=path, hint=_hint(path))
     if function or path.suffix == ".py":
         return ModelReference("builder", path, function or "build")
     if path.is_dir():
@@ -67,10 +68,35 @@ def parse_model_reference(text: str, folder: Path) -> ModelReference:
     raise ModelError("not a kind of model that shrink knows", subject=path, hint=f"give {_FORMS}")
 
 
+def expand_user(text: str) -> Path:
+    """Return a path whose leading `~` is a home folder, if there is such a user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # no such user, or nobody knows this one's home: a name like any other
+        return Path(text)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; no name that a system refuses is one."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
+
+
 def looks_like_model(text: str) -> bool:
     """Whether a name can only mean a model's place, not a stage."""
     path_text, function = _split_function(text)
     return bool(function) or "/" in text or Path(path_text).suffix.lower() in (*_SUFFIXES, ".py")
+
+
+def _hint(path: Path) -> str:
+    try:
+        beside = [entry.name for entry in path.parent.iterdir() if entry.name[0] != "."]
+    except (OSError, ValueError):
+        beside = []
+    near = did_you_mean(path.name, beside)
+    return f"did you mean {path.parent / near}?" if near else f"give {_FORMS}"
 
 
 def _split_function(text: str) -> tuple[str, str | None]:

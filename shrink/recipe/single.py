@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.data.reference import parse_data_reference
-from shrink.errors import DataError, RecipeError
+from shrink.errors import RecipeError
 from shrink.recipe import yaml
 from shrink.recipe.reference import looks_like_model, parse_model_reference
 from shrink.recipe.yaml import parse_scalar
@@ -67,7 +67,7 @@ def _data(text: str | None, model: str, folder: Path) -> dict[str, Any]:
         section = yaml.load(resolved).value.get("data")
         if isinstance(section, dict):
             return section
-    raise DataError(
+    raise RecipeError(
         "no data was named",
         subject="--data",
         hint="add --data with a source, a path or a YAML file, for example --data digits",

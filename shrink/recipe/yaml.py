@@ -140,9 +140,9 @@ def _recipe_hint(path: Path) -> str:
         names = [file.name for file in path.parent.glob("*.yaml")]
     except OSError:
         names = []
-    near = did_you_mean(path.name, names)
+    near = did_you_mean(path.stem, [Path(name).stem for name in names])  # every ending is alike
     listing = "`shrink recipes` lists those that come with shrink"
-    return f"did you mean {path.parent / near}? {listing}" if near else listing
+    return f"did you mean {path.parent / near}.yaml? {listing}" if near else listing
 
 
 def _decode(data: bytes, name: str) -> str:

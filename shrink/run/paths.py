@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from shrink.errors import ResourceError
+
 
 def cache_root() -> Path:
     """Return the cache folder, which need not exist.
@@ -13,6 +15,17 @@ def cache_root() -> Path:
     $XDG_CACHE_HOME is ignored, as the XDG base directory specification asks.
     """
     if own := os.environ.get("SHRINK_CACHE_DIR"):
-        return Path(own).expanduser().resolve()
+        return (Path(own).expanduser() if own.startswith("~/") else Path(own)).resolve()
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "shrink"
+    return (shared if shared.is_absolute() else _home() / ".cache") / "shrink"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ResourceError(
+            "there is no home folder to keep finished stages in: HOME is not set",
+            subject="~/.cache/shrink",
+            hint="name a folder with SHRINK_CACHE_DIR",
+        ) from error
