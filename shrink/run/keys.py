@@ -44,6 +44,7 @@ def describe_step(
         "claims": list(step.claims),
         "data": data,
         "data_fingerprint": data_fingerprint,
+        "split_seed": plan.recipe.training.seed,
         "task": plan.recipe.task.model_dump(mode="json"),
         "versions": versions(),
     }

@@ -188,6 +188,7 @@ class Runner:
                 "claims": list(step.claims),
             },
             "data": self.plan.data_config.model_dump(mode="json"),
+            "split_seed": self.plan.recipe.training.seed,
             "task": self.plan.recipe.task.model_dump(mode="json"),
         }
 

@@ -58,6 +58,7 @@ class StageContext:
         self.training = TrainingConfig.model_validate(step["training"])
         self.task_config = TaskConfig.model_validate(job["task"])
         self.data_config = DataConfig.model_validate(job["data"])
+        self.split_seed = int(job["split_seed"])
         self.work = work
         self._inputs: Mapping[str, Any] = step["inputs"]
         self._send = send
@@ -65,7 +66,9 @@ class StageContext:
     @functools.cached_property
     def dataset(self) -> Dataset:
         """The recipe's examples."""
-        return open_dataset(self.data_config, self.training.seed)
+        # A stage's own seed must not move examples between splits: what one stage trained on
+        # another would test on.
+        return open_dataset(self.data_config, self.split_seed)
 
     @functools.cached_property
     def devices(self) -> Devices:

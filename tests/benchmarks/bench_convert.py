@@ -47,7 +47,8 @@ model_path, folder = sys.argv[1], sys.argv[2]
 source = {"kind": "keras", "path": model_path, "function": None, "arguments": {}}
 step = {"name": "quantize", "kind": "quantize", "claims": [], "training": {},
         "inputs": {"model": source}}
-job = {"step": step, "data": {"source": "images", "path": folder}, "task": {}}
+job = {"step": step, "data": {"source": "images", "path": folder}, "task": {},
+       "split_seed": 0}
 context = StageContext(job, lambda *a, **k: None, Path("."))
 started = time.process_time()
 context.dataset
