@@ -36,11 +36,15 @@ def single_recipe(
     """
     reference = parse_model_reference(model, folder)
     stem = _NOT_IN_NAMES.sub("-", Path(model.partition(":")[0]).stem).strip("-.") or "model"
+    before = _resolved_recipe(folder / model)
     recipe: dict[str, Any] = {
         "name": f"{verb}-{stem}"[:100],
         "model": str(reference),
-        "data": _data(data, model, folder),
+        "data": _data(data, before, folder),
     }
+    if data is None and "seed" in before.get("training", {}):
+        # The same examples are held out again: what the run trained on is not tested on.
+        training = {"seed": before["training"]["seed"], **training}
     if training:
         recipe["training"] = training
     return {**recipe, "stages": stages}
@@ -59,14 +63,18 @@ def student_value(text: str, folder: Path) -> str | dict[str, Any]:
     return scale
 
 
-def _data(text: str | None, model: str, folder: Path) -> dict[str, Any]:
+def _resolved_recipe(run: Path) -> dict[str, Any]:
+    """Return the recipe of a run folder, or nothing where it is none."""
+    path = run / RESOLVED_NAME
+    value = yaml.load(path).value if path.is_file() else {}
+    return value if isinstance(value, dict) else {}
+
+
+def _data(text: str | None, before: dict[str, Any], folder: Path) -> dict[str, Any]:
     if text is not None:
         return parse_data_reference(text, folder)
-    resolved = (folder / model) / RESOLVED_NAME
-    if resolved.is_file():
-        section = yaml.load(resolved).value.get("data")
-        if isinstance(section, dict):
-            return section
+    if isinstance(before.get("data"), dict):
+        return dict(before["data"])
     raise RecipeError(
         "no data was named",
         subject="--data",

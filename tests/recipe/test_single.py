@@ -1,0 +1,53 @@
+"""The recipe that a verb stands for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shrink.errors import DataError, RecipeError
+from shrink.recipe.single import single_recipe, student_value
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    (folder / "artifacts").mkdir(parents=True)
+    (folder / "artifacts" / "00-train.keras").write_bytes(b"x")
+    stages = {"stages": [{"artifact": "artifacts/00-train.keras"}]}
+    (folder / "report.json").write_text(json.dumps(stages), encoding="utf-8")
+    (folder / "recipe.resolved.yaml").write_text(
+        "data: {source: digits, test_split: 0.3}\ntraining: {seed: 5}\n", encoding="utf-8"
+    )
+    return folder
+
+
+def test_single_recipe_takes_data_and_seed_of_a_run_folder(run: Path) -> None:
+    recipe = single_recipe("prune", "run", None, [{"prune": {}}], {}, run.parent)
+    assert recipe == {
+        "name": "prune-run",
+        "model": str(run / "artifacts" / "00-train.keras"),
+        "data": {"source": "digits", "test_split": 0.3},
+        "training": {"seed": 5},
+        "stages": [{"prune": {}}],
+    }
+
+
+def test_single_recipe_lets_flags_win(run: Path) -> None:
+    recipe = single_recipe("train", "run", "digits", [], {"seed": 1}, run.parent)
+    assert recipe["data"] == {"source": "digits"}
+    assert recipe["training"] == {"seed": 1}
+
+
+def test_single_recipe_asks_for_data_where_a_model_brings_none(run: Path) -> None:
+    with pytest.raises(DataError, match="no data was named"):
+        single_recipe("prune", "run/artifacts/00-train.keras", None, [], {}, run.parent)
+
+
+def test_student_value_reads_scales_and_models(run: Path) -> None:
+    assert student_value("width=0.5,depth=2", run) == {"width": 0.5, "depth": 2}
+    assert student_value("artifacts/00-train.keras", run).endswith("00-train.keras")
+    with pytest.raises(RecipeError, match="width=F"):
+        student_value("width=0.5,half", run)
