@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.errors import RecipeError
+from shrink.recipe.reference import exists
 from shrink.recipe.suggest import hint_for
 
 _PACKAGE = Path(__file__).parent
@@ -39,7 +40,7 @@ def find_recipe(name: str) -> Path:
         RecipeError: there is neither.
     """
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.exists() or "/" in name:
+    if path.suffix in (".yaml", ".yml") or exists(path) or "/" in name:
         return path
     names = {recipe.name: recipe.path for recipe in bundled_recipes()}
     if name in names:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from shrink.cli.app import main
+import signal
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit with the documented code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback out of the imports that follow
+    from shrink.cli import app
+
+    app.main()

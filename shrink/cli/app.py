@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -23,6 +24,11 @@ from shrink.errors import (
 from shrink.streams import prepare_streams
 
 _USAGE_CODE = RecipeError.exit_code
+_ENVIRONMENT = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG),
+}
+"""What the system says where nothing that shrink does would help."""
 
 
 def _words() -> list[str]:
@@ -88,11 +94,9 @@ def as_shrink_error(error: Exception) -> ShrinkError:
         return error
     if isinstance(error, typer.TyperException):
         return _usage_error(error)
-    from shrink.run.files import FULL
-
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in _ENVIRONMENT:
         return ResourceError(
-            f"cannot write: {error.strerror}",
+            f"the system refuses: {error.strerror}",
             subject=error.filename,
             hint="free some space, or choose another place with --output or SHRINK_CACHE_DIR",
         )

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from shrink.data.config import SourceName
 from shrink.errors import DataError
 from shrink.recipe import yaml
-from shrink.recipe.reference import expand_user
+from shrink.recipe.reference import exists, expand_user
 from shrink.recipe.suggest import did_you_mean
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
@@ -31,13 +31,13 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
     if text == "digits":
         return {"source": "digits"}
     path = (cwd / expand_user(text)).absolute()
-    if text in get_args(SourceName) and not path.exists():
+    if text in get_args(SourceName) and not exists(path):
         raise DataError(
             f"the source {text} needs a path",
             subject="--data",
             hint="give the folder or file itself, such as --data ./pictures or --data arrays.npz",
         )
-    if not path.exists():
+    if not exists(path):
         raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
     if path.is_dir():
         return {"source": "images", "path": str(path)}

@@ -41,6 +41,7 @@ class RunFolder:
     def __init__(self, path: Path, plan: Plan, force: bool) -> None:
         self.path = path
         self._plan = plan
+        _check_folder(path)
         self._before = _read_report(path)
         self._ours = self._before is not None or not _holds_other_things(path)
         if not force:
@@ -114,6 +115,15 @@ class RunFolder:
         )
 
 
+def _check_folder(path: Path) -> None:
+    if path.is_file():
+        raise RecipeError(
+            "the output folder is a file, which --force does not overwrite",
+            subject=path,
+            hint="choose another folder with --output",
+        )
+
+
 def _gates_of(plan: Plan, outcomes: Sequence[StageOutcome]) -> dict[str, Gate]:
     """Return the gates; one on a stage that `--until` left out is reported and fails nothing."""
     names = {outcome.name for outcome in outcomes}
@@ -142,7 +152,12 @@ def _read_report(path: Path) -> dict[str, Any] | None:
         report = json.loads((path / REPORT_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return report if isinstance(report, dict) and "stages" in report else None
+    is_ours = (
+        isinstance(report, dict)
+        and isinstance(report.get("stages"), list)
+        and isinstance(report.get("recipe"), dict)
+    )
+    return report if is_ours else None
 
 
 def _holds_other_things(path: Path) -> bool:
