@@ -21,18 +21,17 @@ def register(app: typer.Typer) -> None:
 
 
 def report(run: RunArgument, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """Show a run's report again, and write its report.md anew, from report.json alone."""
+    """Show a run's report again, and write its report.md and junit.xml, from report.json alone."""
     from shrink.console import Console
-    from shrink.report.markdown import render_markdown
     from shrink.report.model import read_report
     from shrink.report.terminal import render_report
     from shrink.run import files
-    from shrink.run.folder import MARKDOWN_NAME
+    from shrink.run.folder import render
 
     console = Console(as_json=json_, quiet=quiet)
     found = read_report(run)
     folder = run if run.is_dir() else run.parent
-    files.write_text(folder / MARKDOWN_NAME, render_markdown(found))
+    files.write_together(folder, render(found))
     if json_:
         console.document(found)
     elif not quiet:

@@ -13,6 +13,7 @@ from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.report.config import Gate
+from shrink.report.junit import render_junit
 from shrink.report.markdown import render_markdown
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
@@ -24,6 +25,9 @@ from shrink.run.preview import PLAN_NAME
 ARTIFACTS = "artifacts"
 RESOLVED_NAME = "recipe.resolved.yaml"
 MARKDOWN_NAME = "report.md"
+JUNIT_NAME = "junit.xml"
+RENDERED = (MARKDOWN_NAME, JUNIT_NAME)
+"""What is made from the report alone."""
 
 
 class RunFolder:
@@ -78,7 +82,7 @@ class RunFolder:
         contents = {
             RESOLVED_NAME: resolved_recipe_text(self._plan),
             PLAN_NAME: files.json_text(described),
-            MARKDOWN_NAME: render_markdown(report),
+            **render(report),
             REPORT_NAME: files.json_text(report),
         }
         files.write_together(self.path, contents, before=lambda: self._make_way(report))
@@ -87,7 +91,7 @@ class RunFolder:
     def _withdraw_report(self) -> None:
         """Remove the last report, before the files that it speaks of change."""
         reached("report-standing")
-        for name in (REPORT_NAME, MARKDOWN_NAME):
+        for name in (REPORT_NAME, *RENDERED):
             (self.path / name).unlink(missing_ok=True)
         reached("report-withdrawn")
 
@@ -113,6 +117,11 @@ class RunFolder:
             subject=self.path,
             hint="choose another folder with --output, or overwrite it with --force",
         )
+
+
+def render(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files that show a report, by name: each is made from it alone."""
+    return {MARKDOWN_NAME: render_markdown(report), JUNIT_NAME: render_junit(report)}
 
 
 def _check_folder(path: Path) -> None:
@@ -164,7 +173,7 @@ def _holds_other_things(path: Path) -> bool:
     """Whether there is anything but what a killed run of shrink leaves."""
     if not path.is_dir():
         return path.exists()
-    ours = {ARTIFACTS, RESOLVED_NAME, MARKDOWN_NAME, REPORT_NAME, PLAN_NAME}
+    ours = {ARTIFACTS, RESOLVED_NAME, REPORT_NAME, PLAN_NAME, *RENDERED}
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
     if (path / ARTIFACTS).is_dir():
         entries += [e for e in (path / ARTIFACTS).iterdir() if not _is_artifact(e)]
