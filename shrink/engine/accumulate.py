@@ -40,7 +40,11 @@ def unpack(data: Any) -> Batch:
 
 
 def micro_batches(
-    batch: Batch, micro_batch_size: Any, body: Callable[[Batch, list[Any]], list[Any]], start: Any
+    batch: Batch,
+    micro_batch_size: Any,
+    body: Callable[[Batch, list[Any]], list[Any]],
+    start: Any,
+    rows: Any = None,
 ) -> list[Any]:
     """Fold `body` over the micro-batches of a batch, one after the other.
 
@@ -49,11 +53,12 @@ def micro_batches(
         micro_batch_size: int64 (); the last micro-batch has what is left.
         body: (micro-batch, accumulators) to accumulators.
         start: the accumulators' first values.
+        rows: int64 (), how many of the examples to go through; by default all.
 
     Returns:
         The accumulators after the last micro-batch.
     """
-    rows = batch.rows
+    rows = batch.rows if rows is None else rows
 
     def step(index: Any, accumulators: list[Any]) -> tuple[Any, list[Any]]:
         first = index * micro_batch_size

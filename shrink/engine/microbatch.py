@@ -128,7 +128,8 @@ class MicroBatchTrainer(keras.Model):
 
         if self._looped:
             size = self._micro_batch_size.read_value()
-            gradients = micro_batches(batch, size, body, zeros_of(variables))
+            rows = self._rows(batch, size)
+            gradients = micro_batches(batch, size, body, zeros_of(variables), rows)
         else:
             gradients = self._gradients(batch, variables, global_rows)
         self._update(sum_over_replicas(gradients), variables)
@@ -149,6 +150,10 @@ class MicroBatchTrainer(keras.Model):
         else:
             body(batch, [])
         return {metric.name: metric.result() for metric in self.metrics}
+
+    def _rows(self, batch: Batch, micro_batch_size: Any) -> Any:
+        """Return how many examples of a batch to train on, int64 (): all of them."""
+        return batch.rows
 
     def _gradients(self, part: Batch, variables: Sequence[Any], global_rows: Any) -> list[Any]:
         """Return this micro-batch's part of the gradient, scaled where the optimizer scales."""

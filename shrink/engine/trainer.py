@@ -1,0 +1,55 @@
+"""A model under training: the trainer with its optimizer, ready for its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shrink.engine.batch_plan import BatchPlan
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices
+from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
+from shrink.engine.objective import Objective
+from shrink.engine.optimizer import build_optimizer
+
+
+def build_trainer(
+    model: Any,
+    objective: Objective,
+    config: TrainingConfig,
+    devices: Devices,
+    plan: BatchPlan,
+    *,
+    total_updates: int,
+    metrics: Sequence[str] = (),
+    after_update: Sequence[AfterUpdate] = (),
+    trainer_class: type[MicroBatchTrainer] = MicroBatchTrainer,
+) -> MicroBatchTrainer:
+    """Return a compiled trainer whose optimizer has its slots.
+
+    Args:
+        model: a Keras model that was built inside `devices.scope()`.
+        objective: what is minimised.
+        config: the optimizer.
+        devices: where it runs.
+        plan: how the global batch is split.
+        total_updates: updates of the whole stage, over which the schedule runs.
+        metrics: names of metrics to follow beside the loss.
+        after_update: called after every update, in graph.
+        trainer_class: what to build.
+    """
+    with devices.scope():
+        trainer = trainer_class(
+            model,
+            objective,
+            metrics,
+            micro_batch_size=plan.micro_batch_size,
+            most_rows=plan.most_rows,
+            never_empty=plan.never_empty,
+            after_update=after_update,
+        )
+        optimizer = build_optimizer(config.optimizer, total_updates=total_updates)
+        trainer.compile(optimizer=optimizer)
+        # Slots exist before the first step, which would else be the one with the highest peak.
+        optimizer.build(model.trainable_variables)
+    return trainer
