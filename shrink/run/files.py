@@ -57,7 +57,12 @@ def write_bytes(target: Path, content: bytes) -> None:
 
 def write_text(target: Path, content: str) -> None:
     """Write `content` to `target` as UTF-8, atomically."""
-    write_bytes(target, content.encode())
+    write_bytes(target, encoded(content))
+
+
+def encoded(text: str) -> bytes:
+    """Return text as UTF-8; names of files keep the bytes that the locale could not read."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def write_json(target: Path, value: Any) -> None:
@@ -86,7 +91,7 @@ def write_together(
     try:
         with _typed_errors(folder):
             for name, content in contents.items():
-                (staged / name).write_bytes(content.encode())
+                (staged / name).write_bytes(encoded(content))
             sync(staged)
             if before is not None:
                 before()

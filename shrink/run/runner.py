@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -87,7 +88,7 @@ class Runner:
             ShrinkError: the run could not begin. What goes wrong later is in the result.
         """
         self.store.sweep()
-        name = "run-" + hashlib.sha256(str(self.options.output.resolve()).encode()).hexdigest()
+        name = "run-" + hashlib.sha256(os.fsencode(self.options.output.resolve())).hexdigest()
         with self.store.in_use(), self.store.lock(name, self._waiting):
             reached("run-locked")
             digest = fingerprint(self.plan.data_config)
