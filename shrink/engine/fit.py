@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import tensorflow as tf
+
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
     evaluation_batches,
@@ -23,6 +25,8 @@ from shrink.engine.objective import Objective
 from shrink.engine.optimizer import build_optimizer
 from shrink.engine.progress import BestWeights, OnProgress, ProgressCallback
 from shrink.engine.record import TrainingRecord
+from shrink.engine.recovery import Watcher, evidence_of, is_out_of_memory, needs_fresh_process
+from shrink.engine.resume import Cadence, Checkpointing, Recovery
 from shrink.engine.sharding import distribute_batches
 from shrink.errors import DataError, RecipeError, StageError
 from shrink.measure.memory import AllocatorPeak
@@ -44,6 +48,8 @@ def train(
     after_update: Sequence[AfterUpdate] = (),
     on_progress: OnProgress | None = None,
     stage: str = "",
+    recovery: Recovery | None = None,
+    cadence: Cadence | None = None,
 ) -> TrainingRecord:
     """Train a model in place, inside what memory there is, and return how that went.
 
@@ -59,6 +65,8 @@ def train(
         after_update: called after every update, in graph; see `AfterUpdate`.
         on_progress: see `ProgressCallback`.
         stage: name of the stage, for errors.
+        recovery: where checkpoints are kept, and what happened in earlier attempts.
+        cadence: when a checkpoint is due.
 
     Raises:
         StageError: the loss became NaN or infinite, or a layer cannot be trained in micro-batches.
@@ -92,11 +100,25 @@ def train(
         global_batch_size=config.global_batch_size,
         every_step=not devices.on_gpu,
     )
-    callbacks = [progress, *_best_weights(model, config, monitor)]
+    best = _best_weights(model, config, monitor)
     memory = AllocatorPeak(devices.device_names)
+    recovery = recovery or Recovery()
+    trainer.watcher = recovery.watcher
+    checkpoints = Checkpointing(
+        trainer,
+        recovery,
+        steps=plan.steps,
+        progress=progress,
+        best=best,
+        memory=memory,
+        cadence=cadence or Cadence(),
+    )
+    checkpoints.resume()
     memory.reset()
-    history = _fit(trainer, dataset, config, devices, plan, epochs, callbacks)
-    return _record(trainer, config, devices, plan, epochs, progress, history, memory)
+    callbacks = [progress, *([best] if best else []), checkpoints]
+    with _telling(recovery.watcher):
+        _fit(trainer, dataset, config, devices, plan, epochs, callbacks, checkpoints.first_update)
+    return _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
 
 
 def _fit(
@@ -107,9 +129,10 @@ def _fit(
     plan: BatchPlan,
     epochs: int,
     callbacks: list[Any],
-) -> dict[str, list[float]]:
+    first_update: int,
+) -> None:
     if epochs == 0:
-        return {}
+        return
 
     def batches_from(step: int) -> Any:
         batches = training_batches(
@@ -122,19 +145,31 @@ def _fit(
         return distribute_batches(batches, devices)
 
     trainer.replay = lambda step: iter(batches_from(step))
+    trainer.first_place = divmod(first_update, plan.steps)
     with (
         _batch_norm(trainer.model, config),
         naming_bad_examples(dataset.train, dataset.validation),
     ):
-        history = trainer.fit(
-            batches_from(0),
+        trainer.fit(
+            batches_from(first_update),
             epochs=epochs,
             steps_per_epoch=plan.steps,
             callbacks=callbacks,
             verbose=0,
             **_validation(dataset, config, devices),
         )
-    return {name: [float(v) for v in values] for name, values in history.history.items()}
+
+
+@contextmanager
+def _telling(watcher: Watcher | None) -> Iterator[None]:
+    """Tell the watcher of an error that says: not in this process, but maybe in another."""
+    try:
+        yield
+    except (tf.errors.OpError, MemoryError) as error:
+        memory = is_out_of_memory(error)
+        if watcher is not None and (memory or needs_fresh_process(error)):
+            watcher.lost(evidence_of(error), memory=memory)
+        raise
 
 
 def _validation(dataset: Dataset, config: TrainingConfig, devices: Devices) -> dict[str, Any]:
@@ -157,12 +192,12 @@ def _batch_norm(model: Any, config: TrainingConfig) -> Iterator[None]:
         yield
 
 
-def _best_weights(model: Any, config: TrainingConfig, monitor: str) -> list[Any]:
+def _best_weights(model: Any, config: TrainingConfig, monitor: str) -> BestWeights | None:
     if not config.restore_best:
-        return []
+        return None
     name = monitor.removeprefix("val_")
     higher_is_better = name != "loss" and METRICS[name].higher_is_better
-    return [BestWeights(model, f"val_{name}", higher_is_better=higher_is_better)]
+    return BestWeights(model, f"val_{name}", higher_is_better=higher_is_better)
 
 
 def _record(
@@ -172,7 +207,7 @@ def _record(
     plan: BatchPlan,
     epochs: int,
     progress: ProgressCallback,
-    history: dict[str, list[float]],
+    checkpoints: Checkpointing,
     memory: AllocatorPeak,
 ) -> TrainingRecord:
     micro_batch_size = trainer.micro_batch_size
@@ -182,7 +217,7 @@ def _record(
         split=devices.replicas * accumulation_steps > 1,
         frozen_batch_norm=config.batch_norm == "frozen",
     )
-    step = trainer.recovering_step
+    peak = checkpoints.peak_bytes
     return TrainingRecord(
         replicas=devices.replicas,
         workers=1,
@@ -191,16 +226,16 @@ def _record(
         accumulation_steps=accumulation_steps,
         precision=config.precision,
         memory_limit_bytes=config.memory_limit,
-        oom_events=tuple(step.events) if step else (),
+        oom_events=checkpoints.events,
         exact=not reasons,
         inexact_because=reasons,
         epochs=epochs,
         updates=int(trainer.optimizer.iterations.numpy()),
         examples_per_s=progress.throughput.examples_per_s,
-        history=history,
-        # The allocator counts no small tensors; a figure of 0 would be none.
-        training_peak_bytes=memory.peak() or None,
-        note=memory.note or (None if memory.peak() else _TOO_SMALL),
+        history=checkpoints.history,
+        training_peak_bytes=peak,
+        note=memory.note or (None if peak else _TOO_SMALL),
+        notes=tuple(checkpoints.notes),
     )
 
 

@@ -17,12 +17,21 @@ REPORT_INTERVAL_S = 0.2
 
 
 class Throughput:
-    """Examples per second of training, without validation and without the first step."""
+    """Examples per second of training, without validation and without the first step.
+
+    Attributes:
+        examples: trained on while time counted.
+        seconds: that time.
+    """
 
     def __init__(self) -> None:
-        self._examples = 0
-        self._seconds = 0.0
+        self.examples = 0
+        self.seconds = 0.0
         self._since: float | None = None
+
+    def restore(self, examples: int, seconds: float) -> None:
+        """Go on from the counts of an earlier process."""
+        self.examples, self.seconds = examples, seconds
 
     def start(self) -> None:
         """Let time count from now."""
@@ -32,8 +41,8 @@ class Throughput:
         """Add examples trained on since the last call, and the time they took."""
         now = time.perf_counter()
         if self._since is not None:
-            self._examples += examples
-            self._seconds += now - self._since
+            self.examples += examples
+            self.seconds += now - self._since
         self._since = now
 
     def pause(self) -> None:
@@ -43,7 +52,7 @@ class Throughput:
     @property
     def examples_per_s(self) -> float | None:
         """The rate so far; None before the second step."""
-        return self._examples / self._seconds if self._seconds > 0 else None
+        return self.examples / self.seconds if self.seconds > 0 else None
 
 
 class ProgressCallback(keras.callbacks.Callback):
@@ -84,12 +93,13 @@ class ProgressCallback(keras.callbacks.Callback):
         self._steps = math.ceil(examples / global_batch_size)
         self._every_step = every_step
         self._epoch = 0
+        self._built = False
         self._reported_at = -math.inf
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Remember the epoch; let time count, from the second epoch on."""
+        """Remember the epoch; let time count, once the first step has built the graph."""
         self._epoch = epoch
-        if epoch > 0:
+        if self._built:
             self.throughput.start()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -98,8 +108,8 @@ class ProgressCallback(keras.callbacks.Callback):
         due = time.monotonic() - self._reported_at >= REPORT_INTERVAL_S or step == self._steps
         if self._every_step or due:
             self._check(float(logs["loss"]), step)
-        first = step == 1 and self._epoch == 0
-        if first:
+        if not self._built:
+            self._built = True
             self.throughput.start()
         else:
             last_rows = self._examples - (self._steps - 1) * self._batch_size
@@ -163,6 +173,10 @@ class BestWeights(keras.callbacks.Callback):
         weights_of: the model whose weights are kept.
         monitor: a metric's name in the epoch's logs, such as `val_loss`.
         higher_is_better: its direction.
+
+    Attributes:
+        score: of the best epoch so far, the higher the better.
+        weights: after that epoch; None before the first.
     """
 
     _supports_tf_logs = True
@@ -172,17 +186,21 @@ class BestWeights(keras.callbacks.Callback):
         self._weights_of = weights_of
         self._monitor = monitor
         self._sign = 1.0 if higher_is_better else -1.0
-        self._best = -math.inf
-        self._weights: list[Any] | None = None
+        self.score = -math.inf
+        self.weights: list[Any] | None = None
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Keep the weights if this epoch is the best so far; the earlier one of equals."""
         score = self._sign * float((logs or {})[self._monitor])
-        if score > self._best:
-            self._best = score
-            self._weights = self._weights_of.get_weights()
+        if score > self.score:
+            self.score = score
+            self.weights = self._weights_of.get_weights()
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Put the best weights back."""
-        if self._weights is not None:
-            self._weights_of.set_weights(self._weights)
+        if self.weights is not None:
+            self._weights_of.set_weights(self.weights)
+
+    def restore(self, score: float, weights: list[Any] | None) -> None:
+        """Go on from what an earlier process kept."""
+        self.score, self.weights = score, weights

@@ -30,6 +30,7 @@ class TrainingRecord:
         history: loss, val_loss and metrics, one number per epoch.
         training_peak_bytes: the most that any one device's allocator held; None if unknown.
         note: how the peak was measured, or why it is unknown.
+        notes: sentences for the report, such as where training was continued.
     """
 
     replicas: int
@@ -48,6 +49,7 @@ class TrainingRecord:
     history: Mapping[str, Sequence[float]]
     training_peak_bytes: int | None
     note: str | None
+    notes: tuple[str, ...] = ()
 
     @property
     def oom_retries(self) -> int:
@@ -57,7 +59,7 @@ class TrainingRecord:
     def to_dict(self) -> dict[str, Any]:
         """Return the report's `training` object; the peak belongs to its `memory` object."""
         record = asdict(self)
-        del record["training_peak_bytes"], record["note"]
+        del record["training_peak_bytes"], record["note"], record["notes"]
         record["oom_events"] = [asdict(event) for event in self.oom_events]
         record["inexact_because"] = list(self.inexact_because)
         record["history"] = {name: list(values) for name, values in self.history.items()}

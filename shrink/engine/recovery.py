@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -20,6 +20,14 @@ _OUT_OF_MEMORY = (
     "could not allocate pinned host memory",
 )
 """What allocators say, within errors of other types too (tensorflow issues 60401, 64764)."""
+_BEYOND_RECOVERY = (
+    "CUDA_ERROR_",
+    "illegal memory access",
+    "unspecified launch failure",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "Collective ops is aborted",
+)
+"""What a device says that works no more in this process, or a process whose peer is gone."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -27,6 +35,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         return True
     return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def needs_fresh_process(error: BaseException) -> bool:
+    """Whether an error means that this process can train no more, but another one could."""
+    if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
+        return True
+    return any(words in str(error) for words in _BEYOND_RECOVERY)
 
 
 def evidence_of(error: BaseException) -> str:
@@ -56,6 +71,19 @@ class OutOfMemoryEvent:
     step: int
     micro_batch_size: int
     evidence: str
+
+
+class Watcher(Protocol):
+    """Told what happens to the steps of a training run, by the process that makes them."""
+
+    def begins(self, step: int, micro_batch_size: int) -> None:
+        """Learn that this update begins; called in every step."""
+
+    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
+        """Learn that a step ran out of memory."""
+
+    def lost(self, evidence: str, *, memory: bool) -> None:
+        """Learn that this process can train no more, and whether for want of memory."""
 
 
 class RecoveringStep:
@@ -102,6 +130,9 @@ class RecoveringStep:
     def _attempt(self, iterator: Any) -> dict[str, Any] | None:
         """Return the metrics of a step, or None where it is to be made again."""
         saved = self._save()
+        if self._trainer.watcher is not None:
+            update = self._first_update + self._updates
+            self._trainer.watcher.begins(update, self._trainer.micro_batch_size)
         try:
             logs: dict[str, Any] = self._step(iterator)
         except (tf.errors.OpError, MemoryError) as error:
@@ -145,10 +176,13 @@ class RecoveringStep:
 
     def _back_off(self, evidence: str) -> None:
         size, update = self._trainer.micro_batch_size, self._first_update + self._updates
-        self.events.append(OutOfMemoryEvent(update, size, evidence))
+        event = OutOfMemoryEvent(update, size, evidence)
+        watcher = self._trainer.watcher
         # Dropped graphs and tensors of the failed step are in reference cycles.
         gc.collect()
         if self._trainer.updates_begun - self._first_begun > self._updates:
+            if watcher is not None:
+                watcher.lost(evidence, memory=True)
             raise ResourceError(
                 f"out of memory while update {update} changed the weights: {evidence}",
                 subject="training",
@@ -160,6 +194,9 @@ class RecoveringStep:
                 subject="training.micro_batch_size",
                 hint="use smaller inputs, precision: mixed_bfloat16, or a device with more memory",
             )
+        self.events.append(event)
+        if watcher is not None:
+            watcher.out_of_memory(event)
         self._trainer.set_micro_batch_size(size // 2)
 
 

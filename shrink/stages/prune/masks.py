@@ -100,6 +100,11 @@ class Masks:
             (kernel, tf.Variable(tf.ones_like(kernel), trainable=False)) for kernel in kernels
         ]
 
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The masks, part of a training run's state."""
+        return [mask for _, mask in self._pairs]
+
     def prune_now(self, sparsity: float) -> None:
         """Choose and apply the masks at once."""
         for kernel, mask in self._pairs:

@@ -1,0 +1,215 @@
+"""Training that continues where an earlier process left it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.engine.checkpoint import Checkpoint, CheckpointFolder
+from shrink.engine.progress import BestWeights, ProgressCallback
+from shrink.engine.recovery import OutOfMemoryEvent, Watcher
+from shrink.engine.training_state import TrainingState
+from shrink.measure.memory import AllocatorPeak
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a training run knows of the attempts before it.
+
+    Attributes:
+        folder: where its checkpoints are; without it there are none.
+        micro_batch_size: the largest that may be tried, if a larger one was too large.
+        events: why.
+        watcher: told of every step, and of what goes wrong.
+    """
+
+    folder: Path | None = None
+    micro_batch_size: int | None = None
+    events: tuple[OutOfMemoryEvent, ...] = ()
+    watcher: Watcher | None = None
+
+
+@dataclass
+class Cadence:
+    """When a checkpoint is due: after so much time, and never for more than a share of it.
+
+    Args:
+        interval_s: seconds between two checkpoints within an epoch.
+        share: at most this fraction of the time is spent on checkpoints.
+        clock: seconds from some moment on.
+    """
+
+    interval_s: float = 30.0
+    share: float = 0.02
+    clock: Callable[[], float] = time.monotonic
+    _cost_s: float = 0.0
+    _saved_at: float | None = None
+
+    def due(self, *, epoch_ends: bool) -> bool:
+        """Whether a checkpoint is due after this step; the first step starts the clock."""
+        now = self.clock()
+        if self._saved_at is None:
+            self._saved_at = now
+        least = self._cost_s / self.share
+        return now - self._saved_at >= (least if epoch_ends else max(least, self.interval_s))
+
+    def saving(self, save: Callable[[], None]) -> None:
+        """Save, and remember what it cost."""
+        began = self.clock()
+        save()
+        self._saved_at = self.clock()
+        self._cost_s = self._saved_at - began
+
+
+class Checkpointing(keras.callbacks.Callback):
+    """Saves the state of a training run now and then; the last callback of all.
+
+    Args:
+        trainer: compiled, with a built optimizer.
+        recovery: where checkpoints are, and what happened before.
+        steps: updates per epoch.
+        progress: its throughput is continued.
+        best: its weights are part of the state.
+        memory: its peak is continued.
+        cadence: when a checkpoint is due.
+
+    Attributes:
+        history: metrics by name, one number per epoch, of earlier processes too.
+        first_update: index of the first update that this process makes.
+        notes: sentences for the report.
+    """
+
+    _supports_tf_logs = True
+
+    def __init__(
+        self,
+        trainer: Any,
+        recovery: Recovery,
+        *,
+        steps: int,
+        progress: ProgressCallback,
+        best: BestWeights | None,
+        memory: AllocatorPeak,
+        cadence: Cadence,
+    ) -> None:
+        super().__init__()
+        self.history: dict[str, list[float]] = {}
+        self.first_update = 0
+        self.notes: list[str] = []
+        self._trainer = trainer
+        self._folder = CheckpointFolder(recovery.folder) if recovery.folder else None
+        self._earlier_events = list(recovery.events)
+        self._earlier_peak = 0
+        self._steps = steps
+        self._progress = progress
+        self._best = best
+        self._memory = memory
+        self._cadence = cadence
+        self._state = TrainingState(trainer)
+        self._epoch = 0
+        self._resumed: Checkpoint | None = None
+        self._lower_micro_batch(recovery.micro_batch_size)
+
+    @property
+    def events(self) -> tuple[OutOfMemoryEvent, ...]:
+        """Every time that memory ran out, in this process and before."""
+        step = self._trainer.recovering_step
+        return (*self._earlier_events, *(step.events if step else ()))
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most that any one device's allocator held; None if unknown."""
+        # The allocator counts no small tensors; a figure of 0 would be none.
+        return max(self._memory.peak() or 0, self._earlier_peak) or None
+
+    def resume(self) -> None:
+        """Bring the trainer to the state of the last checkpoint, if there is one that fits."""
+        if self._folder is None:
+            return
+        checkpoint = self._folder.read()
+        if checkpoint is None:
+            self.notes += [self._folder.note] if self._folder.note else []
+            return
+        problem = self._state.mismatch(checkpoint.arrays)
+        if problem:
+            self.notes.append(f"a checkpoint that does not fit was ignored ({problem})")
+            return
+        self._take(checkpoint)
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Put the metrics of an epoch that was begun back, which Keras has just reset."""
+        self._epoch = epoch
+        if self._resumed is not None:
+            if self.first_update % self._steps:
+                self._state.restore_metrics(self._resumed.arrays)
+            self._resumed = None
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Save if it is time; an epoch's last step is left to its end, after the validation."""
+        due = self._folder is not None and self._cadence.due(epoch_ends=False)
+        if due and batch + 1 < self._steps:
+            self._cadence.saving(self._save)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keep the epoch's metrics, and save if that is cheap."""
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(float(value))
+        if self._folder is not None and self._cadence.due(epoch_ends=True):
+            self._cadence.saving(self._save)
+
+    def _save(self) -> None:
+        if self._folder is not None:
+            self._folder.write(self._arrays(), self._content())
+
+    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        yield from self._state.arrays()
+        if self._best is not None and self._best.weights is not None:
+            yield from ((f"best/{n}", weights) for n, weights in enumerate(self._best.weights))
+
+    def _content(self) -> dict[str, Any]:
+        throughput = self._progress.throughput
+        return {
+            "update": int(self._trainer.optimizer.iterations.numpy()),
+            "micro_batch_size": self._trainer.micro_batch_size,
+            "oom_events": [asdict(event) for event in self.events],
+            "history": self.history,
+            "best_score": None if self._best is None else self._best.score,
+            "training_peak_bytes": self.peak_bytes,
+            "throughput": [throughput.examples, throughput.seconds],
+        }
+
+    def _take(self, checkpoint: Checkpoint) -> None:
+        content = checkpoint.content
+        self._state.restore(checkpoint.arrays)
+        self._resumed = checkpoint
+        self.first_update = content["update"]
+        self.history = {name: list(values) for name, values in content["history"].items()}
+        self._earlier_events = _merged(content["oom_events"], self._earlier_events)
+        self._earlier_peak = content["training_peak_bytes"] or 0
+        self._progress.throughput.restore(*content["throughput"])
+        self._lower_micro_batch(content["micro_batch_size"])
+        if self._best is not None:
+            count = sum(name.startswith("best/") for name in checkpoint.arrays)
+            weights = [checkpoint.arrays[f"best/{index}"] for index in range(count)]
+            self._best.restore(content["best_score"], weights or None)
+        self.notes.append(f"training was continued from a checkpoint after {self._made()}")
+
+    def _made(self) -> str:
+        return f"{self.first_update} update{'' if self.first_update == 1 else 's'}"
+
+    def _lower_micro_batch(self, size: float | None) -> None:
+        if (size or math.inf) < self._trainer.micro_batch_size:
+            self._trainer.set_micro_batch_size(size)
+
+
+def _merged(saved: list[dict[str, Any]], told: list[OutOfMemoryEvent]) -> list[OutOfMemoryEvent]:
+    """Return the events of the checkpoint, then those that happened after it."""
+    events = [OutOfMemoryEvent(**event) for event in saved]
+    return events + [event for event in told if event not in events]

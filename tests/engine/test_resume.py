@@ -1,0 +1,215 @@
+"""Training that was cut short and is started again ends where it would have ended."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.engine.checkpoint import CheckpointFolder
+from shrink.engine.config import OptimizerConfig, TrainingConfig
+from shrink.engine.devices import open_devices
+from shrink.engine.fit import train
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.record import TrainingRecord
+from shrink.engine.recovery import OutOfMemoryEvent
+from shrink.engine.resume import Cadence, Recovery
+from shrink.stages.prune.masks import Masks
+from shrink.stages.prune.schedule import polynomial
+from tests.engine._scenarios import dataset
+
+EPOCHS, STEPS = 3, 3
+CONFIG = TrainingConfig(
+    global_batch_size=24,
+    micro_batch_size=10,
+    restore_best=True,
+    optimizer=OptimizerConfig(name="adam", learning_rate=0.02, schedule="cosine"),
+)
+
+
+class Cut(BaseException):
+    """What ends a training run in the middle, in place of a signal."""
+
+
+class CutBefore:
+    """Ends the run before a given update."""
+
+    def __init__(self, step: int | None) -> None:
+        self.steps: list[int] = []
+        self._step = step
+
+    def begins(self, step: int, micro_batch_size: int) -> None:
+        if step == self._step:
+            raise Cut
+        self.steps.append(step)
+
+    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
+        """Ignore it."""
+
+    def lost(self, evidence: str, *, memory: bool) -> None:
+        """Ignore it."""
+
+
+def model_and_masks() -> tuple[Any, Masks]:
+    keras.utils.set_random_seed(1)
+    layers = keras.layers
+    inputs = layers.Input((6, 6, 2))
+    hidden = layers.BatchNormalization()(layers.Dense(16)(layers.Flatten()(inputs)))
+    model = keras.Model(inputs, layers.Dense(5)(layers.ReLU()(hidden)))
+    return model, Masks([model.layers[2].kernel], polynomial(0.6, 7), last_update=7, frequency=2)
+
+
+def run(
+    folder: Path | None,
+    cut_before: int | None = None,
+    *,
+    config: TrainingConfig = CONFIG,
+    cadence: Cadence | None = None,
+    **known: Any,
+) -> tuple[Any, TrainingRecord, list[int]]:
+    """Train, and return the model, the record and the updates that were made."""
+    model, masks = model_and_masks()
+    watcher = CutBefore(cut_before)
+    record = train(
+        model,
+        dataset(),
+        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+        config=config,
+        devices=open_devices(config),
+        epochs=EPOCHS,
+        metrics=("accuracy",),
+        monitor="loss",
+        after_update=[masks],
+        recovery=Recovery(folder, watcher=watcher, **known),
+        cadence=cadence or Cadence(interval_s=0.0, share=math.inf),
+    )
+    return model, record, watcher.steps
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> tuple[Any, TrainingRecord]:
+    model, record, steps = run(None)
+    assert steps == list(range(EPOCHS * STEPS))
+    return model, record
+
+
+def check_equal(
+    model: Any, record: TrainingRecord, undisturbed: tuple[Any, TrainingRecord]
+) -> None:
+    wanted, wanted_record = undisturbed
+    for one, other in zip(model.get_weights(), wanted.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert record.history == wanted_record.history
+    assert record.updates == wanted_record.updates
+
+
+@pytest.mark.parametrize("step", [1, 4, 6])
+def test_train_ends_bitwise_the_same_when_cut_short(
+    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path, step: int
+) -> None:
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=step)
+    model, record, steps = run(tmp_path)
+    # An epoch's last step is saved at its end, so that nothing but that is ever repeated.
+    assert steps == list(range(step, EPOCHS * STEPS))
+    check_equal(model, record, undisturbed)
+    plural = "" if step == 1 else "s"
+    assert record.notes == (
+        f"training was continued from a checkpoint after {step} update{plural}",
+    )
+
+
+def test_train_makes_no_step_when_it_had_finished(
+    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
+) -> None:
+    run(tmp_path)
+    model, record, steps = run(tmp_path)
+    assert steps == []
+    check_equal(model, record, undisturbed)
+
+
+def test_train_starts_anew_when_its_checkpoint_is_damaged(
+    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
+) -> None:
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=4)
+    (arrays,) = tmp_path.glob("*.zip")
+    content = bytearray(arrays.read_bytes())
+    content[len(content) // 2] ^= 1
+    arrays.write_bytes(content)
+    model, record, steps = run(tmp_path)
+    assert steps[0] == 0
+    check_equal(model, record, undisturbed)
+    assert record.notes[0].startswith("a damaged checkpoint was ignored")
+
+
+def test_train_starts_anew_when_a_checkpoint_is_of_another_model(tmp_path: Path) -> None:
+    CheckpointFolder(tmp_path).write([("model/0", np.zeros(3))], {})
+    _, record, steps = run(tmp_path)
+    assert steps[0] == 0
+    assert record.notes[0].startswith("a checkpoint that does not fit was ignored")
+
+
+def test_train_keeps_the_smaller_micro_batch_and_every_event(tmp_path: Path) -> None:
+    first = OutOfMemoryEvent(2, 10, "killed")
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=4, micro_batch_size=5, events=(first,))
+    second = OutOfMemoryEvent(4, 5, "killed again")
+    _, record, _ = run(tmp_path, micro_batch_size=2, events=(first, second))
+    assert record.micro_batch_size == 2
+    assert record.oom_events == (first, second)
+    assert record.global_batch_size == 24
+    _, record, _ = run(tmp_path)
+    assert record.micro_batch_size == 2
+    assert record.oom_events == (first, second)
+
+
+def test_train_leaves_one_checkpoint_and_no_temporaries(tmp_path: Path) -> None:
+    run(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    entry = json.loads((tmp_path / "checkpoint.json").read_text(encoding="utf-8"))
+    assert names == sorted(["checkpoint.json", f"{entry['sha256']}.zip"])
+    assert entry["content"]["update"] == EPOCHS * STEPS
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_cadence_waits_for_its_interval_within_an_epoch() -> None:
+    clock = Clock()
+    cadence = Cadence(interval_s=30.0, share=0.02, clock=clock)
+    assert not cadence.due(epoch_ends=False)
+    clock.advance(29)
+    assert not cadence.due(epoch_ends=False)
+    assert cadence.due(epoch_ends=True)
+    clock.advance(1)
+    assert cadence.due(epoch_ends=False)
+
+
+def test_cadence_never_spends_more_than_its_share() -> None:
+    clock = Clock()
+    cadence = Cadence(interval_s=30.0, share=0.02, clock=clock)
+    cadence.due(epoch_ends=False)
+    cadence.saving(lambda: clock.advance(2.0))
+    for epoch_ends in (True, False):
+        clock.advance(49)
+        assert not cadence.due(epoch_ends=epoch_ends)
+        clock.advance(-49)
+        clock.advance(100)
+        assert cadence.due(epoch_ends=epoch_ends)
+        clock.advance(-100)
