@@ -1,0 +1,140 @@
+"""Model files and data that cannot be used, and training that is lost: named, and nothing run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tf_keras as keras
+from PIL import Image
+
+from shrink.errors import ModelError
+from shrink.model.load import load_model
+from tests.cli.shell import read_report, shrink
+from tests.cli.toy import RECIPE, write_toy
+
+layers = keras.layers
+KERAS_3 = """
+import keras, sys
+inputs = keras.layers.Input((4,))
+keras.Model(inputs, keras.layers.Dense(3)(inputs)).save(sys.argv[1])
+"""
+
+
+def refusal(path: Path) -> str:
+    """Load a model file in this process; return the error."""
+    with pytest.raises(ModelError) as caught:
+        load_model(path)
+    assert caught.value.exit_code == 3
+    assert caught.value.hint
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def small_model() -> keras.Model:
+    inputs = layers.Input((4,))
+    return keras.Model(inputs, layers.Dense(3)(inputs))
+
+
+@pytest.mark.parametrize("ending", [".keras", ".h5"])
+@pytest.mark.filterwarnings("ignore:.*HDF5 file:UserWarning")
+def test_a_damaged_model_is_named(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"model{ending}"
+    small_model().save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "cut short" in refusal(path)
+    path.write_bytes(b"garbage" * 100)
+    assert "that can be read: it " in refusal(path)
+    path.write_bytes(b"")
+    refusal(path)
+
+
+def test_weights_alone_are_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "weights.h5"
+    small_model().save_weights(path)
+    assert "weights without the model" in refusal(path)
+
+
+def test_a_model_of_keras_3_is_told_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "three.keras"
+    env = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    subprocess.run([sys.executable, "-c", KERAS_3, str(path)], env=env, check=True)
+    assert "saved by Keras 3" in refusal(path)
+
+
+@pytest.mark.parametrize("ending", [".keras", ".h5"])
+@pytest.mark.filterwarnings("ignore:.*HDF5 file:UserWarning")
+def test_a_lambda_layer_is_refused_before_it_runs(tmp_path: Path, ending: str) -> None:
+    canary = str(tmp_path / "canary")
+    inputs = layers.Input((4,))
+    hidden = layers.Lambda(lambda x: (Path(canary).write_bytes(b""), x)[1])(inputs)
+    path = tmp_path / f"model{ending}"
+    keras.Model(inputs, layers.Dense(3)(hidden)).save(path)
+    assert Path(canary).exists()  # building it has run the layer
+    Path(canary).unlink()
+    message = refusal(path)
+    assert "refused" in message
+    assert "Lambda" in message
+    assert not Path(canary).exists()
+    if ending == ".h5":
+        write_toy(tmp_path)
+        arguments = ("evaluate", path.name, "--data", "toy.npz", "--output", "out")
+        done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3)
+        assert "model.h5: refused: a Lambda layer carries code" in done.stderr
+        assert not Path(canary).exists()
+        assert read_report(tmp_path / "out")["passed"] is False
+
+
+def test_a_lost_loss_fails_its_stage_and_skips_the_rest(tmp_path: Path) -> None:
+    optimizer = "training: {optimizer: {name: sgd, learning_rate: 1e20}, "
+    write_toy(tmp_path, RECIPE.replace("training: {", optimizer) + "  - quantize\n")
+    arguments = ("run", "toy.yaml", "--output", "out")
+    done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=4)
+    assert "error: train: the loss is " in done.stderr
+    assert "epoch 1" in done.stderr
+    assert "learning_rate" in done.stderr
+    report = read_report(tmp_path / "out")
+    assert report["passed"] is False
+    assert [stage["status"] for stage in report["stages"]] == ["failed", "skipped"]
+    assert report["stages"][0]["error"]["exit_code"] == 4
+
+
+def test_a_corrupt_picture_is_named(tmp_path: Path) -> None:
+    write_toy(tmp_path)
+    random = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / "pictures" / label).mkdir(parents=True)
+        for index in range(8):
+            picture = Image.fromarray(random.integers(0, 256, (8, 8), np.uint8))
+            picture.save(tmp_path / "pictures" / label / f"{index}.jpg")
+    broken = tmp_path / "pictures" / "dog" / "5.jpg"
+    broken.write_bytes(broken.read_bytes()[:200])
+    arguments = ("data", "check", "pictures")
+    done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3)
+    assert "5.jpg" in done.stdout
+    assert "1 unreadable" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shape", "labels", "words"),
+    [
+        ((5,), 3, ["takes inputs of shape (4,)", "(5,)"]),
+        ((4,), 7, ["a label of the train split is 6", "3 outputs (labels 0 to 2)"]),
+    ],
+    ids=["shape", "labels"],
+)
+def test_data_that_do_not_fit_the_model_are_refused(
+    tmp_path: Path, shape: tuple[int, ...], labels: int, words: list[str]
+) -> None:
+    write_toy(tmp_path)
+    x = np.random.default_rng(0).normal(size=(70, *shape)).astype(np.float32)
+    np.savez(tmp_path / "toy.npz", x=x, y=np.arange(70) % labels)
+    arguments = ("run", "toy.yaml", "--output", "out")
+    done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3)
+    assert all(word in done.stderr for word in words), done.stderr
+    assert read_report(tmp_path / "out")["passed"] is False
