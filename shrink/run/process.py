@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shrink.engine.heartbeat import Beat, Heartbeat
 from shrink.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.run import files
+from shrink.run.host_memory import HostMemory
 from shrink.run.points import reached
 
 LOG_NAME = "worker.log"
@@ -33,6 +35,58 @@ class _Outcome:
     host_peak_bytes: int = 0
 
 
+class WorkerDied(Exception):
+    """A worker ended without a result.
+
+    Args:
+        name: what it was working on.
+        code: its exit code, negative for a signal.
+        beat: the update that it was making; None where it was not training.
+        host_peak_bytes: the most resident memory that was seen.
+        memory_evidence: what speaks for memory as the cause; empty if nothing does.
+        log: the last lines that it printed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        code: int | None,
+        *,
+        beat: Beat | None = None,
+        host_peak_bytes: int = 0,
+        memory_evidence: str = "",
+        log: str = "",
+    ) -> None:
+        super().__init__(name, code)
+        self.name = name
+        self.code = code
+        self.beat = beat
+        self.host_peak_bytes = host_peak_bytes
+        self.memory_evidence = memory_evidence
+        self.log = log
+
+    @property
+    def signal(self) -> signal.Signals | None:
+        """The signal that ended it, if one did."""
+        return signal.Signals(-self.code) if self.code is not None and self.code < 0 else None
+
+    def as_error(self) -> ShrinkError:
+        """Return what the death means to a user."""
+        if self.signal is None:
+            message = f"the worker ended without a result (exit {self.code})\n{self.log}"
+            return InternalError(message, subject=self.name)
+        peak = f"its resident memory had reached {self.host_peak_bytes / 1e6:.0f} MB"
+        message = f"the worker was killed by {self.signal.name}; {peak}"
+        if self.memory_evidence:
+            return ResourceError(
+                f"{message}, and it was memory: {self.memory_evidence}\n{self.log}",
+                subject=self.name,
+                hint="set a smaller training.micro_batch_size",
+            )
+        hint = "if the kernel ended it for want of memory, set a smaller training.micro_batch_size"
+        return StageError(f"{message}\n{self.log}".rstrip(), subject=self.name, hint=hint)
+
+
 def run_worker(
     job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
 ) -> dict[str, Any]:
@@ -47,8 +101,33 @@ def run_worker(
     Raises:
         ShrinkError: whatever the worker raised, or what its death means.
     """
+    try:
+        return attempt(job, work, on_event)
+    except WorkerDied as death:
+        raise death.as_error() from death
+
+
+def attempt(job: dict[str, Any], work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
+    """Do what `run_worker` does, but leave it to the caller what a death means.
+
+    Raises:
+        WorkerDied: the worker ended without a result.
+        ShrinkError: whatever the worker raised.
+    """
+    heartbeat = Heartbeat.create()
+    try:
+        return _attempt({**job, "heartbeat": heartbeat.descriptor}, work, on_event, heartbeat)
+    finally:
+        heartbeat.close()
+
+
+def _attempt(
+    job: dict[str, Any], work: Path, on_event: Callable[[Event], None], heartbeat: Heartbeat
+) -> dict[str, Any]:
     job_file = work / "job.json"
-    files.write_json(job_file, job)
+    # Not escaped: a path that an ASCII locale could not read reaches the worker as UTF-8.
+    files.write_text(job_file, json.dumps(job, allow_nan=False, ensure_ascii=False))
+    memory = HostMemory()
     reader, writer = os.pipe()
     with (work / LOG_NAME).open("wb") as log:
         arguments = [str(job_file), str(writer), str(os.getpid())]
@@ -58,7 +137,7 @@ def run_worker(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            pass_fds=(writer,),
+            pass_fds=(writer, heartbeat.descriptor),
             env=_environment(work),
             start_new_session=True,  # a Ctrl-C reaches the parent alone, which then ends the group
         )
@@ -78,7 +157,15 @@ def run_worker(
             outcome.error.message += f"\n{log_tail(work)}"
         raise outcome.error
     if outcome.result is None or process.returncode != 0:
-        raise _death(job["name"], process.returncode, work, outcome.host_peak_bytes)
+        tail = log_tail(work)
+        raise WorkerDied(
+            job["name"],
+            process.returncode,
+            beat=heartbeat.read(),
+            host_peak_bytes=outcome.host_peak_bytes,
+            memory_evidence=memory.evidence(outcome.host_peak_bytes) or _memory_words(tail),
+            log=tail,
+        )
     return outcome.result
 
 
@@ -132,6 +219,7 @@ def _environment(work: Path) -> dict[str, str]:
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
         "PYTHONUNBUFFERED": "1",
+        "PYTHONUTF8": "1",  # TensorFlow takes no source file whose name the locale cannot read
         "PYTHONWARNINGS": "ignore",
     }
 
@@ -142,23 +230,10 @@ def _prefer_as_victim(pid: int) -> None:
         Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
 
 
-def _death(name: str, code: int | None, work: Path, host_peak_bytes: int) -> ShrinkError:
-    tail = log_tail(work)
-    if code is None or code >= 0:
-        return InternalError(
-            f"the worker ended without a result (exit {code})\n{tail}", subject=name
-        )
-    how = signal.Signals(-code).name
-    peak = f"its resident memory had reached {host_peak_bytes / 1e6:.0f} MB"
-    message = f"the worker was killed by {how}; {peak}"
-    if any(word in tail for word in _MEMORY_WORDS):
-        return ResourceError(
-            f"{message}, and its log speaks of memory\n{tail}",
-            subject=name,
-            hint="set a smaller training.micro_batch_size",
-        )
-    hint = "if the kernel ended it for want of memory, set a smaller training.micro_batch_size"
-    return StageError(f"{message}\n{tail}".rstrip(), subject=name, hint=hint)
+def _memory_words(log: str) -> str:
+    """Return the last line of a log that speaks of memory; empty if there is none."""
+    lines = [line for line in log.splitlines() if any(word in line for word in _MEMORY_WORDS)]
+    return lines[-1].removeprefix("  | ").strip()[:300] if lines else ""
 
 
 def log_tail(work: Path) -> str:

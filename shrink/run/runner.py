@@ -19,10 +19,11 @@ from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
 from shrink.run.folder import RunFolder
 from shrink.run.keys import step_keys
+from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
-from shrink.run.process import run_worker
 from shrink.run.store import Store, StoredStep
+from shrink.run.supervisor import run_recovering
 
 ARTIFACT, SCORES = "artifact", "scores"
 
@@ -166,11 +167,16 @@ class Runner:
     def _compute(self, step: Step, state: _State) -> StoredStep:
         with self.store.work_folder() as work:
             started = time.perf_counter()
-            result = run_worker(self._job(step, state, work), work, self.console.event)
+            if not self._may_reuse(step):
+                self.store.remove_checkpoints(state.keys[step.name])
+            job = with_plan(self._job(step, state, work), work, self.console.event)
+            result = run_recovering(job, work, self.console.event, self.console.warn)
             reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started
             produced = {role: work / name for role, name in result.pop("files").items()}
-            return self.store.add(state.keys[step.name], result, produced)
+            stored = self.store.add(state.keys[step.name], result, produced)
+            self.store.remove_checkpoints(stored.key)
+            return stored
 
     def _job(self, step: Step, state: _State, work: Path) -> dict[str, Any]:
         """Return all that a worker needs to know, as plain data."""
@@ -180,6 +186,7 @@ class Runner:
             "action": "step",
             "name": step.name,
             "work": str(work),
+            "checkpoints": str(self.store.checkpoints(state.keys[step.name])),
             "step": {
                 "name": step.name,
                 "kind": step.kind,

@@ -6,6 +6,7 @@ Layout under the root:
     steps/<key>.json                one manifest per finished step: its result and its files
     locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
     work/<random>/                  a worker's folder, locked while it is in use
+    checkpoints/<key>/              of a step that is being computed, or was when its run died
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ from shrink.run import files
 from shrink.run.points import reached
 
 _MANIFEST_VERSION = 1
+_CHECKPOINTS_KEPT_S = 7 * 24 * 3600
 _WORK, _WRITERS = "work", "writers"
 """Locks that are never removed."""
 
@@ -51,7 +54,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("objects", "steps", "locks", "work"):
+        for name in ("objects", "steps", "locks", "work", "checkpoints"):
             self._make(root / name)
 
     def find(self, key: str) -> StoredStep | None:
@@ -74,6 +77,14 @@ class Store:
     def contains(self, key: str) -> bool:
         """Whether a manifest for `key` is there; its files are not verified."""
         return (self.root / "steps" / f"{key}.json").is_file()
+
+    def checkpoints(self, key: str) -> Path:
+        """Return the folder for the checkpoints of a step; hold its lock. It need not exist."""
+        return self.root / "checkpoints" / key
+
+    def remove_checkpoints(self, key: str) -> None:
+        """Forget how far a step had come; hold its lock."""
+        shutil.rmtree(self.checkpoints(key), ignore_errors=True)
 
     def add(self, key: str, result: Mapping[str, Any], produced: Mapping[str, Path]) -> StoredStep:
         """Take a step's files into the store, then write its manifest.
@@ -137,6 +148,9 @@ class Store:
         with contextlib.suppress(OSError), self._exclusive():
             for place in (self.root / "steps", *(self.root / "objects").iterdir()):
                 files.sweep(place)
+            for checkpoints in (self.root / "checkpoints").iterdir():
+                if self.contains(checkpoints.name) or _age_s(checkpoints) > _CHECKPOINTS_KEPT_S:
+                    shutil.rmtree(checkpoints, ignore_errors=True)
             for lock in (self.root / "locks").iterdir():
                 if lock.stem not in (_WORK, _WRITERS):
                     lock.unlink()
@@ -183,6 +197,11 @@ class Store:
                 subject=folder,
                 hint="choose another place with SHRINK_CACHE_DIR",
             ) from error
+
+
+def _age_s(folder: Path) -> float:
+    """Return the seconds since anything in a folder was last written."""
+    return time.time() - max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
 
 
 def _digest(entry: Mapping[str, Any]) -> str:

@@ -15,12 +15,18 @@ from shrink.data.dataset import Dataset, open_dataset
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
+from shrink.engine.heartbeat import Heartbeat
 from shrink.engine.objective import Objective
+from shrink.engine.planner import Plan
+from shrink.engine.probe import plan_training
 from shrink.engine.record import TrainingRecord
+from shrink.engine.recovery import OutOfMemoryEvent
+from shrink.engine.resume import Recovery
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
 from shrink.stages.prune.masks import frozen_masks
 from shrink.stages.task import Task, keras_interface, resolve_task
+from shrink.stages.watch import ParentWatcher
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,18 @@ class StageResult:
     notes: Sequence[str] = ()
 
 
+class Planned(Exception):
+    """Ends a stage that was to be planned, at the place where it would train.
+
+    Args:
+        plan: the micro-batch to train with.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.plan = plan
+
+
 class StageContext:
     """Everything around a stage; models are loaded inside the devices' scope.
 
@@ -56,12 +74,21 @@ class StageContext:
         self.name: str = step["name"]
         self.claims: tuple[str, ...] = tuple(step["claims"])
         self.training = TrainingConfig.model_validate(step["training"])
+        if job.get("plan"):
+            size = {"micro_batch_size": job["plan"]["micro_batch_size"]}
+            self.training = self.training.model_copy(update=size)
         self.task_config = TaskConfig.model_validate(job["task"])
         self.data_config = DataConfig.model_validate(job["data"])
         self.split_seed = int(job["split_seed"])
         self.work = work
         self._inputs: Mapping[str, Any] = step["inputs"]
         self._send = send
+        descriptor = job.get("heartbeat")
+        heartbeat = None if descriptor is None else Heartbeat(descriptor)
+        self._watcher = ParentWatcher(heartbeat, send)
+        self._checkpoints: str | None = job.get("checkpoints")
+        self._earlier: Mapping[str, Any] = job.get("recovery", {})
+        self._trainings = 0
 
     @functools.cached_property
     def dataset(self) -> Dataset:
@@ -101,7 +128,7 @@ class StageContext:
         if "sparsity" in self.claims:
             with self.devices.scope():
                 hooks.append(frozen_masks(model))
-        return train(
+        record = train(
             model,
             self.dataset,
             objective=objective,
@@ -110,10 +137,33 @@ class StageContext:
             epochs=epochs,
             metrics=task.metrics,
             monitor=task.monitor,
-            after_update=tuple(hooks),
+            after_update=hooks,
             on_progress=self._progress,
             stage=self.name,
+            recovery=self._recovery(),
         )
+        self._watcher.rest()
+        return record
+
+    def _recovery(self) -> Recovery:
+        """Return what is known of earlier attempts; a folder for each training of the stage."""
+        self._trainings += 1
+        folder = None
+        if self._checkpoints is not None:
+            folder = Path(self._checkpoints) / str(self._trainings)
+        return Recovery(
+            folder,
+            micro_batch_size=self._earlier.get("micro_batch_size"),
+            events=tuple(OutOfMemoryEvent(**e) for e in self._earlier.get("oom_events", ())),
+            watcher=self._watcher,
+        )
+
+    def _hooks(self, model: keras.Model, after_update: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what follows every update, with what keeps the zeros of earlier stages."""
+        if "sparsity" not in self.claims:
+            return tuple(after_update)
+        with self.devices.scope():
+            return (*after_update, frozen_masks(model))
 
     def phase(self, name: str) -> None:
         """Tell the user what happens now, in a word or two."""
@@ -121,3 +171,26 @@ class StageContext:
 
     def _progress(self, fields: Mapping[str, Any]) -> None:
         self._send("progress", **fields)
+
+
+class PlanningContext(StageContext):
+    """Has a stage planned in place of trained: its `train` raises `Planned`."""
+
+    def train(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        epochs: int,
+        after_update: Sequence[Any] = (),
+    ) -> TrainingRecord:
+        """Plan what training would do, and raise `Planned`."""
+        plan = plan_training(
+            model,
+            self.dataset,
+            objective=objective,
+            config=self.training,
+            devices=self.devices,
+            metrics=self.task(model).metrics,
+            after_update=self._hooks(model, after_update),
+        )
+        raise Planned(plan)

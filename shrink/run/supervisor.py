@@ -1,0 +1,121 @@
+"""Keeps a step going past the death of its workers: a fresh one, half the micro-batch."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import ResourceError, ShrinkError, StageError
+from shrink.run.process import Event, WorkerDied, attempt
+
+MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
+"""How a process ends that was refused memory: by the kernel, or by what it did without it."""
+
+Attempt = Callable[[dict[str, Any], Path, Callable[[Event], None]], dict[str, Any]]
+
+
+@dataclass
+class _Attempts:
+    """What is known after the attempts so far."""
+
+    events: list[Event] = field(default_factory=list)
+    micro_batch_size: int | None = None
+    proven: bool = False
+    lost: Event | None = None
+
+
+def run_recovering(
+    job: dict[str, Any],
+    work: Path,
+    on_event: Callable[[Event], None],
+    say: Callable[[str], None],
+    run: Attempt = attempt,
+) -> dict[str, Any]:
+    """Run a step's job, again in fresh processes where a worker dies while it trains.
+
+    Every new process has half the micro-batch and continues from the last checkpoint, so that
+    there are at most log2(B) + 1 of them for a global batch of B.
+
+    Args:
+        job: see `shrink.run.process.run_worker`.
+        work: the worker's folder.
+        on_event: called with each progress event.
+        say: told when a worker is started again.
+        run: runs a worker once; raises `WorkerDied` where it ended without a result.
+
+    Raises:
+        ResourceError: a micro-batch of one example does not fit.
+        StageError: a worker dies at a micro-batch of one, and nothing speaks for memory.
+        ShrinkError: whatever the worker raised, or what its death means.
+    """
+    attempts = _Attempts()
+
+    def listen(event: Event) -> None:
+        if event["event"] == "out_of_memory":
+            attempts.events.append({k: v for k, v in event.items() if k != "event"})
+            attempts.proven = True
+        elif event["event"] == "lost":
+            attempts.lost = event
+        else:
+            on_event(event)
+
+    while True:
+        attempts.lost = None
+        recovery = {
+            "micro_batch_size": attempts.micro_batch_size,
+            "oom_events": list(attempts.events),
+        }
+        try:
+            return run({**job, "recovery": recovery}, work, listen)
+        except WorkerDied as death:
+            _after_death(death, attempts)
+            how = f"the worker was killed by {death.signal.name if death.signal else death.code}"
+        except ShrinkError as error:
+            _after_error(error, attempts)
+            how = f"the worker gave up ({attempts.events[-1]['evidence']})"
+        say(
+            f"{how} in update {attempts.events[-1]['step']};"
+            f" trying again with a micro-batch of {attempts.micro_batch_size}"
+        )
+
+
+def _after_death(death: WorkerDied, attempts: _Attempts) -> None:
+    """Halve the micro-batch, or raise what the death means."""
+    beat = death.beat
+    if beat is None or death.signal not in MEMORY_SIGNALS:
+        raise death.as_error() from death
+    attempts.proven = attempts.proven or bool(death.memory_evidence)
+    by = f"killed by {death.signal.name}"
+    evidence = f"{by}: {death.memory_evidence}" if death.memory_evidence else f"suspected: {by}"
+    attempts.events.append(
+        {"step": beat.step, "micro_batch_size": beat.micro_batch_size, "evidence": evidence}
+    )
+    if beat.micro_batch_size == 1:
+        raise _at_the_end(death.as_error().message, death.name, attempts) from death
+    attempts.micro_batch_size = beat.micro_batch_size // 2
+
+
+def _after_error(error: ShrinkError, attempts: _Attempts) -> None:
+    """Halve the micro-batch where the worker said that another process could go on."""
+    lost = attempts.lost
+    if lost is None:
+        raise error
+    attempts.proven = attempts.proven or lost["memory"]
+    attempts.events.append({k: lost[k] for k in ("step", "micro_batch_size", "evidence")})
+    if lost["micro_batch_size"] == 1:
+        raise _at_the_end(error.message, error.subject, attempts) from error
+    attempts.micro_batch_size = lost["micro_batch_size"] // 2
+
+
+def _at_the_end(message: str, name: str | None, attempts: _Attempts) -> ShrinkError:
+    tries = len(attempts.events)
+    again = "" if tries == 1 else f" ({tries} attempts ended so)"
+    message = f"at a micro-batch of 1: {message}{again}"
+    if attempts.proven:
+        hint = "use smaller inputs, training.precision: mixed_bfloat16, or more memory"
+        return ResourceError(message, subject=name, hint=hint)
+    hint = "nothing says that it was memory: look at the log above and into the model's own code"
+    return StageError(message, subject=name, hint=hint)
