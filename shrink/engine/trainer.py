@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from shrink.engine.batch_plan import BatchPlan
 from shrink.engine.config import TrainingConfig
@@ -11,6 +11,8 @@ from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.optimizer import build_optimizer
+
+Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
 
 
 def build_trainer(
@@ -20,11 +22,11 @@ def build_trainer(
     devices: Devices,
     plan: BatchPlan,
     *,
+    trainer_class: type[Trainer],
     total_updates: int,
     metrics: Sequence[str] = (),
     after_update: Sequence[AfterUpdate] = (),
-    trainer_class: type[MicroBatchTrainer] = MicroBatchTrainer,
-) -> MicroBatchTrainer:
+) -> Trainer:
     """Return a compiled trainer whose optimizer has its slots.
 
     Args:
@@ -33,10 +35,10 @@ def build_trainer(
         config: the optimizer.
         devices: where it runs.
         plan: how the global batch is split.
+        trainer_class: what to build.
         total_updates: updates of the whole stage, over which the schedule runs.
         metrics: names of metrics to follow beside the loss.
         after_update: called after every update, in graph.
-        trainer_class: what to build.
     """
     with devices.scope():
         trainer = trainer_class(

@@ -36,14 +36,21 @@ class AllocatorPeak:
             for device in self._devices:
                 tf.config.experimental.reset_memory_stats(device)
 
+    def held(self) -> int | None:
+        """Return what the fullest device's allocator holds now, in bytes; None as with `peak`."""
+        return self._most("current")
+
     def peak(self) -> int | None:
         """Return the largest device's peak since `reset`, in bytes; None where `note` says why."""
+        return self._most("peak")
+
+    def _most(self, figure: str) -> int | None:
         import tensorflow as tf
 
         if self.note:
             return None
         info = tf.config.experimental.get_memory_info
-        return max(int(info(device)["peak"]) for device in self._devices)
+        return max(int(info(device)[figure]) for device in self._devices)
 
 
 def _counts(device: str) -> bool:

@@ -21,6 +21,7 @@ from shrink.run.points import reached
 
 ACTIONS = {
     "step": "shrink.run.execute:execute",
+    "probe": "shrink.run.execute:probe",
     "profile": "shrink.tools.profile:profile",
     "inspect": "shrink.tools.inspect:inspect",
     "export": "shrink.tools.export:export",
@@ -48,7 +49,7 @@ class Channel:
 def main(arguments: list[str]) -> int:
     """Run the job and return the exit code; every failure reaches the parent as an error event."""
     die_with_parent(int(arguments[2]))
-    job = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    job = json.loads(Path(arguments[0]).read_text("utf-8", "surrogateescape"))
     reached(f"job-read:{job['name']}")
     channel = Channel(int(arguments[1]))
     try:

@@ -1,0 +1,190 @@
+"""Which micro-batch fits a memory limit: arithmetic on the peaks of a few probed steps.
+
+The peak of a training step follows max(a, b + s·m) in the micro-batch m: `a` is the update of
+the weights, `b` what is held whatever m is, `s` the activations of one example. A size is
+predicted from probes of at most half of it: lines through smaller ones err by half, for the
+allocator does not count small tensors, and rounds the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shrink.errors import ResourceError
+
+MARGIN = 0.05
+"""Part of the limit that stays free: peaks differ between runs, with the order of operations."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Bounds, in bytes, on what a step holds beside activations: `b` of the peak's model.
+
+    Attributes:
+        low: weights, optimizer slots, resident batches, and the sum of gradients, if there is one.
+        high: the same with all gradients of a micro-batch.
+    """
+
+    low: float = 0.0
+    high: float = math.inf
+
+
+class Probe(Protocol):
+    """Measures the peak of a training step."""
+
+    @property
+    def floor(self) -> Floor:
+        """What a step holds beside activations; known once `peak` was called."""
+
+    def peak(self, size: int) -> int:
+        """Return the peak, in bytes, of a step in micro-batches of `size`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the planner chose.
+
+    Attributes:
+        micro_batch_size: examples per forward pass and replica.
+        predicted_bytes: the peak to expect, from probes of at most half that size; None where
+            there are none, at a micro-batch of 1.
+        verified_bytes: the peak of real steps at that size.
+        probed: every measured micro-batch with its peak, in bytes.
+    """
+
+    micro_batch_size: int
+    predicted_bytes: int | None
+    verified_bytes: int
+    probed: Mapping[int, int] = field(default_factory=dict)
+
+
+def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) -> int | None:
+    """Return the peak to expect at a size, in bytes, from the last two probes up to half of it.
+
+    The line through them is kept where its constant lies within `floor`; else the constant is
+    moved there. Of the two slopes that this leaves, the mean is taken where they fall (which is
+    noise), the larger where they rise (which is how the curve bends).
+
+    Args:
+        probed: measured peaks, in bytes, by size.
+        size: what to predict.
+        floor: bounds on the constant; none by default.
+
+    Returns:
+        The peak; None without a probe of at most half of `size`.
+    """
+    floor = floor or Floor()
+    sizes = sorted(s for s in probed if 2 * s <= size)[-2:]
+    if not sizes:
+        return None
+    last, held = sizes[-1], _constant(probed, sizes, floor)
+    slopes = [max(0.0, probed[s] - held) / s for s in sizes]
+    slope = max(slopes[-1], sum(slopes) / len(slopes))
+    return round(max(probed[last], held + slope * size))
+
+
+def _constant(probed: Mapping[int, int], sizes: list[int], floor: Floor) -> float:
+    """Return the constant of the line through the probes, moved to within the floor."""
+    if len(sizes) == 1:
+        bound = floor.high if math.isfinite(floor.high) else floor.low
+        return min(bound, probed[sizes[0]])
+    first, last = sizes
+    slope = max(0.0, (probed[last] - probed[first]) / (last - first))
+    if slope == 0.0:
+        return probed[last]
+    return min(max(probed[last] - slope * last, floor.low), max(floor.high, floor.low))
+
+
+def usable(limit: int) -> int:
+    """Return what of a limit a plan may use, in bytes."""
+    return int(limit * (1 - MARGIN))
+
+
+def search(probe: Probe, largest: int, limit: int | None) -> dict[int, int]:
+    """Measure sizes 1, 2, 4, ... and `largest`, as long as the next is expected to fit.
+
+    Args:
+        probe: what measures.
+        largest: where to end.
+        limit: bytes; None for none.
+
+    Returns:
+        Peaks in bytes by size. The last one may turn out not to fit.
+    """
+    probed: dict[int, int] = {}
+    size = 1
+    while True:
+        expected = predict(probed, size, probe.floor) if probed else None
+        if limit is not None and expected is not None and expected > limit:
+            return probed
+        probed[size] = probe.peak(size)
+        if size == largest or (limit is not None and probed[size] > usable(limit)):
+            return probed
+        size = min(2 * size, largest)
+
+
+def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> Plan | None:
+    """Return the plan with the largest size that was measured to fit; None if there is none.
+
+    Args:
+        probed: peaks in bytes by size.
+        floor: see `predict`.
+        limit: bytes; None for none.
+    """
+    sizes = [size for size, peak in probed.items() if limit is None or peak <= usable(limit)]
+    if not sizes:
+        return None
+    size = max(sizes)
+    return Plan(size, predict(probed, size, floor), probed[size], dict(probed))
+
+
+def largest_that_fits(probed: Mapping[int, int], floor: Floor, limit: int) -> int:
+    """Return the largest size expected to stay within a limit; 0 if none does.
+
+    Up to the largest probe, sizes are judged by the probes; beyond, by what these predict.
+    """
+    fitting = [size for size, peak in probed.items() if peak <= usable(limit)]
+    best = max(fitting, default=0)
+    if best != max(probed, default=0):
+        return best
+    low, high = best, 2 * best
+    while (predict(probed, high, floor) or 0) <= usable(limit) and high < 1 << 30:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        inside = (_between(probed, middle, floor)) <= usable(limit)
+        low, high = (middle, high) if inside else (low, middle)
+    return low
+
+
+def _between(probed: Mapping[int, int], size: int, floor: Floor) -> float:
+    """Return the peak expected at a size above the largest probe, from that one and its half."""
+    last = max(probed)
+    twice = predict(probed, 2 * last, floor) or 0
+    return probed[last] + (twice - probed[last]) * (size - last) / last
+
+
+def cannot_fit(limit: int, needed: int, levers: Mapping[str, int]) -> ResourceError:
+    """Return the error for a limit that no micro-batch fits.
+
+    Args:
+        limit: bytes.
+        needed: bytes that a micro-batch of one example takes, at least.
+        levers: what could be done, with the bytes that it would save, about.
+    """
+    saves = [
+        f"{name} (saves about {saved / 1e6:.1f} MB)"
+        for name, saved in sorted(levers.items(), key=lambda item: -item[1])
+        if saved > 0
+    ]
+    enough = -(-needed // (1 - MARGIN)) / 1e6
+    hints = [*saves, f"training.memory_limit: {enough + 0.1:.1f}MB"]
+    return ResourceError(
+        f"even a micro-batch of one example needs {needed / 1e6:.1f} MB, and the limit is "
+        f"{limit / 1e6:.1f} MB, of which {MARGIN:.0%} stays free",
+        subject="training.memory_limit",
+        hint="; ".join(hints),
+    )
