@@ -12,7 +12,14 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.errors import ModelError, RecipeError, ShrinkError
+from shrink.model.keras3 import import_keras3
 from shrink.model.scan import check_model_file
+
+_LOAD_HINTS = {
+    "file": "save it again with tf-keras 2 (model.save('model.keras'))",
+    "folder": "a SavedModel without Keras' own description has no layers to train: save the Keras "
+    "model (model.save('model.keras')), or give the function that builds it",
+}
 
 
 def load_source(source: Mapping[str, Any]) -> keras.Model:
@@ -34,17 +41,21 @@ def load_source(source: Mapping[str, Any]) -> keras.Model:
 def load_model(path: Path) -> keras.Model:
     """Return the model saved in a `.keras` or `.h5` file, or in a SavedModel folder.
 
+    A file of Keras 3 is rebuilt from tf-keras' layers.
+
     Raises:
         ModelError: it cannot be read, or holds what shrink refuses to load.
     """
-    check_model_file(path)
+    content = check_model_file(path)
+    if content.from_keras3:
+        return import_keras3(path, content.config)
     try:
         model = keras.models.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its layers raise
         raise ModelError(
             f"Keras cannot load this model: {_first_line(error)}",
             subject=path,
-            hint="save it again with tf-keras 2 (model.save('model.keras'))",
+            hint=_LOAD_HINTS["folder" if path.is_dir() else "file"],
         ) from error
     return _checked(model, path)
 

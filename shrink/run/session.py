@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shrink.console import Console
+from shrink.model.guard import guard_model_file
+from shrink.model.scan import SCANNED
 from shrink.recipe.plan import Plan
 from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions, RunResult
@@ -22,9 +24,22 @@ def run_plan(plan: Plan, options: RunOptions, console: Console, *, dry_run: bool
     if dry_run:
         show_preview(runner.preview(), console)
         return 0
+    guard_models(plan)
     result = runner.run()
     show_result(result, options, console)
     return result.exit_code
+
+
+def guard_models(plan: Plan) -> None:
+    """Look into every model file that a plan names, before anything loads it.
+
+    Raises:
+        ModelError: a file is damaged, or holds what could do harm.
+    """
+    sources = [source for step in plan.steps for source in step.inputs.values()]
+    references = [source.reference for source in sources if source.reference is not None]
+    for path in dict.fromkeys(r.path for r in references if r.kind in SCANNED):
+        guard_model_file(path)
 
 
 def show_result(result: RunResult, options: RunOptions, console: Console) -> None:

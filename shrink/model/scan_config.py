@@ -1,0 +1,173 @@
+"""Walks a model's configuration and lets only Keras' own layers, objects and functions pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shrink.model.allowed_functions import KERAS_OPS, TENSOR_FUNCTIONS
+from shrink.model.allowlist import (
+    ACTIVATIONS,
+    FUNCTIONS,
+    LAYERS,
+    LOOKUPS,
+    MODEL_MODULES,
+    MODELS,
+    OBJECTS,
+    PUBLIC_MODULES,
+    TENSOR_FUNCTION_LAYERS,
+    TENSOR_FUNCTION_MODULES,
+    VALUES,
+)
+from shrink.model.refusal import refused
+
+_NEVER_LOADED = frozenset({"compile_config", "training_config"})
+"""Optimizer, loss and metrics of the model itself: shrink has its own."""
+
+_DEPTH_CAP = 200
+_SIZE_KEYS = ("units", "filters", "input_dim", "output_dim", "key_dim", "value_dim")
+_LARGE = 1 << 16
+_COUNT_CAP = 1 << 31
+
+
+@dataclass(frozen=True)
+class DeclaredSize:
+    """A width that a layer's configuration asks for, too large to be believed unseen."""
+
+    where: str
+    key: str
+    value: int
+
+
+def check_config(config: Any, path: Path) -> list[DeclaredSize]:
+    """Raise `ModelError` unless a configuration holds nothing but what Keras itself provides.
+
+    Args:
+        config: the parsed JSON of a model, as `.keras`, `.h5` and SavedModel files carry it.
+        path: the file, for messages.
+
+    Returns:
+        Sizes above 65,536, to be compared with the weights.
+    """
+    if isinstance(config, dict):
+        config = {key: value for key, value in config.items() if key not in _NEVER_LOADED}
+    sizes: list[DeclaredSize] = []
+    for key, value, where in _items(config, "", "model", 0, path):
+        if isinstance(value, dict):
+            _check_object(value, where, path)
+        elif isinstance(value, str):
+            _check_text(key, value, where, path)
+        elif key in _SIZE_KEYS and isinstance(value, int | float) and value > _LARGE:
+            sizes.append(_size(key, value, where, path))
+    return sizes
+
+
+def _size(key: str, value: float, where: str, path: Path) -> DeclaredSize:
+    if value > _COUNT_CAP or int(value) != value:
+        raise refused(f"{key} of {value:g} asks for more memory than there is", where, path)
+    return DeclaredSize(where, key, int(value))
+
+
+def _items(
+    value: Any, key: str, where: str, depth: int, path: Path
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield every value below with its key and the names of what is around it."""
+    if depth > _DEPTH_CAP:
+        raise refused("its configuration is nested too deep", where[:100], path)
+    if isinstance(value, dict):
+        where = _deeper(where, value)
+        yield key, value, where
+        for name, item in value.items():
+            yield from _items(item, name, where, depth + 1, path)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _items(item, key, where, depth + 1, path)
+    else:
+        yield key, value, where
+
+
+def _deeper(where: str, value: Mapping[str, Any]) -> str:
+    config = value.get("config")
+    name = config.get("name") if isinstance(config, dict) and "class_name" in value else None
+    return f"{where}/{name}"[:300] if isinstance(name, str) else where
+
+
+def _check_object(value: Mapping[str, Any], where: str, path: Path) -> None:
+    if "class_name" not in value:
+        return
+    name, module = value["class_name"], value.get("module")
+    if not isinstance(name, str) or not isinstance(module, str | None):
+        raise refused("an object's class or module is no text", where, path)
+    if name in ("Lambda", "__lambda__"):
+        raise refused("a Lambda carries code", where, path)
+    if name in VALUES:
+        return
+    _check_registered(value, where, path)
+    if name == "function":
+        _check_function(value, where, path)
+    elif name in TENSOR_FUNCTION_LAYERS:
+        _check_tensor_function(value, where, path)
+    else:
+        _check_class(name, module, where, path)
+    if name in LOOKUPS:
+        _check_lookup(value, where, path)
+
+
+def _check_registered(value: Mapping[str, Any], where: str, path: Path) -> None:
+    registered = value.get("registered_name")
+    if registered is not None and (not isinstance(registered, str) or ">" in registered):
+        raise refused(f"{registered} is a custom object", where, path)
+
+
+def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
+    if module in KERAS_OPS:
+        if name not in KERAS_OPS[module]:
+            raise refused(f"{name} is not an operation of {module} that is known", where, path)
+        return
+    in_models = name in MODELS and (module is None or module in MODEL_MODULES)
+    public = module is None or module in PUBLIC_MODULES
+    if module == "builtins":
+        raise refused(f"{name} is a Python builtin", where, path)
+    if not in_models and not public:
+        raise refused(f"{name} comes from the module {module!r}", where, path)
+    if not in_models and name not in LAYERS and name not in OBJECTS:
+        raise refused(f"{name} is not a layer or object of Keras that is known", where, path)
+
+
+def _check_function(value: Mapping[str, Any], where: str, path: Path) -> None:
+    module, name = value.get("module"), value.get("config")
+    if module is not None and module not in PUBLIC_MODULES:
+        raise refused(f"a function comes from the module {module!r}", where, path)
+    if not isinstance(name, str) or name not in FUNCTIONS:
+        raise refused(f"{str(name)[:80]!r} is not a function of Keras", where, path)
+
+
+def _check_tensor_function(value: Mapping[str, Any], where: str, path: Path) -> None:
+    module = value.get("module")
+    if module is not None and module not in TENSOR_FUNCTION_MODULES | PUBLIC_MODULES:
+        raise refused(f"{value['class_name']} comes from the module {module!r}", where, path)
+    config = value.get("config")
+    function = config.get("function") if isinstance(config, dict) else None
+    if function is None and value["class_name"] == "SlicingOpLambda":
+        return
+    if not isinstance(function, str) or function not in TENSOR_FUNCTIONS:
+        raise refused(f"it calls the TensorFlow function {str(function)[:80]!r}", where, path)
+
+
+def _check_lookup(value: Mapping[str, Any], where: str, path: Path) -> None:
+    config = value.get("config")
+    for key in ("vocabulary", "idf_weights"):
+        if isinstance(config, dict) and isinstance(config.get(key), str):
+            raise refused(
+                f"{value['class_name']} reads its {key} from {config[key][:80]!r}",
+                where,
+                path,
+                hint="save the layer with its vocabulary inside: vocabulary=[...]",
+            )
+
+
+def _check_text(key: str, value: str, where: str, path: Path) -> None:
+    if (key == "activation" or key.endswith("_activation")) and value not in ACTIVATIONS:
+        raise refused(f"{value[:80]!r} is not an activation of Keras", where, path)
