@@ -68,12 +68,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _stage_table(report: Report) -> str:
-    found = [*columns(report), *_more_columns(report)]
+    found = [*columns(report), *more_columns(report)]
     rows = [[column.cell(stage) for column in found] for stage in report["stages"]]
     return table([column.head for column in found], rows)
 
 
-def _more_columns(report: Report) -> list[Column]:
+def more_columns(report: Report) -> list[Column]:
     """Return what a terminal has no room for."""
     found = []
     for name in metrics_of(report):

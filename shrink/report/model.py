@@ -29,6 +29,8 @@ def build_report(
     outcomes: Sequence[StageOutcome],
     gates: Mapping[str, Gate],
     finals: Sequence[str],
+    resolved_recipe: str | None = None,
+    command: str | None = None,
 ) -> dict[str, Any]:
     """Return the report as plain data that strict JSON can hold.
 
@@ -45,6 +47,8 @@ def build_report(
         outcomes: the stages in the order of the plan.
         gates: the recipe's gates.
         finals: names of the last stage of each branch, of the artifacts that are the result.
+        resolved_recipe: the resolved recipe as YAML.
+        command: the command line that ran it.
     """
     stages = [_stage(outcome) for outcome in outcomes]
     by_name = {stage["name"]: stage for stage in stages}
@@ -57,6 +61,8 @@ def build_report(
         "schema_version": SCHEMA_VERSION,
         "passed": all_passed(stages, results),
         "recipe": {"name": recipe_name, "sha256": recipe_sha256},
+        "resolved_recipe": resolved_recipe,
+        "command": command,
         "baseline": baseline,
         "finals": list(finals),
         "environment": _plain(environment),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,9 @@ from shrink.run.preview import PLAN_NAME
 ARTIFACTS = "artifacts"
 RESOLVED_NAME = "recipe.resolved.yaml"
 MARKDOWN_NAME = "report.md"
+HTML_NAME = "report.html"
 JUNIT_NAME = "junit.xml"
-RENDERED = (MARKDOWN_NAME, JUNIT_NAME)
+RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME)
 """What is made from the report alone."""
 
 
@@ -70,6 +73,7 @@ class RunFolder:
         described: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Write the recipe, what each step depends on, and the report; return the report."""
+        resolved = resolved_recipe_text(self._plan)
         report = build_report(
             recipe_name=self._plan.recipe.name,
             recipe_sha256=recipe_sha256(self._plan),
@@ -78,9 +82,11 @@ class RunFolder:
             outcomes=outcomes,
             gates=_gates_of(self._plan, outcomes),
             finals=finals,
+            resolved_recipe=resolved,
+            command=command_line(),
         )
         contents = {
-            RESOLVED_NAME: resolved_recipe_text(self._plan),
+            RESOLVED_NAME: resolved,
             PLAN_NAME: files.json_text(described),
             **render(report),
             REPORT_NAME: files.json_text(report),
@@ -121,7 +127,20 @@ class RunFolder:
 
 def render(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the files that show a report, by name: each is made from it alone."""
-    return {MARKDOWN_NAME: render_markdown(report), JUNIT_NAME: render_junit(report)}
+    from shrink.report.html import render_html  # jinja2: only a run that ends needs it
+
+    return {
+        MARKDOWN_NAME: render_markdown(report),
+        HTML_NAME: render_html(report),
+        JUNIT_NAME: render_junit(report),
+    }
+
+
+def command_line() -> str | None:
+    """Return the command that this process is, or None where something else calls shrink."""
+    program = Path(sys.argv[0])
+    named = program.stem if program.stem != "__main__" else program.parent.name
+    return shlex.join(["shrink", *sys.argv[1:]]) if named == "shrink" else None
 
 
 def _check_folder(path: Path) -> None:

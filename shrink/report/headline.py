@@ -1,0 +1,125 @@
+"""What a report says first: what got smaller, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shrink.report.content import Report, Stage, main_metric
+from shrink.report.figures import (
+    Figure,
+    figure_of,
+    format_change,
+    format_ratio,
+    format_value,
+    metric_figure,
+)
+
+_MOST_RESULTS = 4
+_TILES = (
+    ("tflite_bytes", "TFLite file"),
+    ("arena_bytes", "Tensor arena"),
+    ("p50_ms", "Latency, median"),
+    ("macs", "Multiply-accumulates"),
+)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of a result, large, with what it was before."""
+
+    label: str
+    value: str
+    before: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A result of the run in one sentence and a few figures."""
+
+    stage: str
+    sentence: str
+    tiles: tuple[Tile, ...]
+
+
+def headlines(report: Report) -> list[Headline]:
+    """Return a headline per final stage that is complete, at most four."""
+    by_name = {stage["name"]: stage for stage in report["stages"]}
+    names = report.get("finals") or list(by_name)[-1:]
+    found = [by_name[name] for name in names if name in by_name]
+    complete = [stage for stage in found if stage["size"] is not None]
+    return [_headline(report, stage) for stage in complete[:_MOST_RESULTS]]
+
+
+def _headline(report: Report, stage: Stage) -> Headline:
+    base = next((s for s in report["stages"] if s["name"] == report["baseline"]), stage)
+    metric = main_metric(report)
+    sentences = [_smaller(report, stage, base), _cost(report, stage, metric) if metric else ""]
+    tiles = [*_metric_tile(stage, base, metric), *_figure_tiles(stage, base), *_training(report)]
+    return Headline(stage["name"], " ".join(filter(None, sentences)), tuple(tiles))
+
+
+def _smaller(report: Report, stage: Stage, base: Stage) -> str:
+    after, before = stage["size"].get("tflite_bytes"), (base["size"] or {}).get("tflite_bytes")
+    if not after or not before or stage is base:
+        return ""
+    texts = [format_value(size, "bytes") for size in (after, before)]
+    if after == before:
+        return f"{stage['name']} is as large as {base['name']}: {texts[0]}."
+    factor, word = (before / after, "smaller") if after < before else (after / before, "larger")
+    return (
+        f"{stage['name']} is {factor:.3g} times {word} than {base['name']}: "
+        f"{texts[0]} instead of {texts[1]}."
+    )
+
+
+def _cost(report: Report, stage: Stage, metric: str) -> str:
+    """Return the change of the metric, and whether chance alone could explain it."""
+    delta = stage["delta"].get(metric)
+    if not delta or stage["name"] == report["baseline"]:
+        return ""
+    figure = metric_figure(metric)
+    unit = " points" if figure.unit == "fraction" else ""
+    change = format_change(delta["value"], figure.unit)
+    low, high = delta.get("low"), delta.get("high")
+    if low is None or high is None:
+        return f"{metric} changed by {change}{unit}; there is no interval."
+    text = "is unchanged" if delta["value"] == 0 else f"changed by {change}{unit}"
+    limits = f"{format_change(low, figure.unit)} to {format_change(high, figure.unit)}"
+    told = f"{metric} {text} (95 % interval of the difference {limits})"
+    if low <= 0 <= high:
+        return f"{told}: with these test examples, no proven change."
+    better = (low > 0) == figure.larger_is_better
+    return f"{told}: a proven {'gain' if better else 'loss'}."
+
+
+def _metric_tile(stage: Stage, base: Stage, metric: str | None) -> Iterator[Tile]:
+    if metric is not None:
+        figure = metric_figure(metric)
+        value = (stage["metrics"] or {}).get(metric)
+        before = (base["metrics"] or {}).get(metric)
+        yield Tile(metric, figure.text(value), _was(figure, before, stage is base))
+
+
+def _figure_tiles(stage: Stage, base: Stage) -> Iterator[Tile]:
+    for name, label in _TILES:
+        figure = figure_of(name)
+        value, before = ((s[figure.group] or {}).get(name) for s in (stage, base))
+        if value is not None:
+            was = _was(figure, before, stage is base)
+            ratio = f", {format_ratio(value / before)}" if before and stage is not base else ""
+            yield Tile(label, figure.text(value), was + ratio)
+
+
+def _training(report: Report) -> Iterator[Tile]:
+    figure = figure_of("training_peak_bytes")
+    peaks = [(s["memory"] or {}).get(figure.name) for s in report["stages"]]
+    known = [peak for peak in peaks if peak is not None]
+    if known:
+        yield Tile("Training memory", figure.text(max(known)), "largest of all stages")
+
+
+def _was(figure: Figure, before: float | None, is_base: bool) -> str:
+    if is_base:
+        return "the baseline"
+    return "baseline: unknown" if before is None else f"baseline: {figure.text(before)}"

@@ -1,0 +1,134 @@
+"""The report as one HTML file: no script, no network, any width, light, dark and paper."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shrink.report.content import (
+    Column,
+    Report,
+    artifact_paths,
+    cached_lines,
+    caption,
+    columns,
+    errors_of,
+    gate_lines,
+    grouped_notes,
+    grouped_skips,
+    verdict,
+)
+from shrink.report.curves import loss_plots
+from shrink.report.headline import headlines
+from shrink.report.markdown import more_columns
+from shrink.report.memory import memory_groups
+from shrink.report.tradeoff import tradeoff_plot
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TEMPLATES = Path(__file__).parent / "templates"
+_MOST_ITEMS = 200
+_HEADS = {
+    "tflite": "TFLite file",
+    "training": "training peak",
+    "p50": "latency",
+    "inference": "inference peak",
+}
+"""Heads in full, where a terminal has no room for them."""
+_LONGEST_TEXT = 2_000
+_LONGEST_RECIPE = 200_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """Heads and rows of finished cells; the first cell of a row names it."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def render_html(report: Report) -> str:
+    """Return a report as a self-contained HTML page of at most about 1 MB.
+
+    Every text of the report is escaped: by the template, and by `svg` inside the plots. Long lists
+    and texts are cut, and say so.
+    """
+    found = columns(report)
+    return _template().render(
+        report=report,
+        name=str(report["recipe"].get("name", "")),
+        verdict=verdict(report),
+        headlines=headlines(report),
+        errors=errors_of(report),
+        gates=gate_lines(report),
+        stages=_table(found, report),
+        figures=_table([found[0], *more_columns(report)], report),
+        caption=caption(report),
+        tradeoff=tradeoff_plot(report),
+        memory=memory_groups(report),
+        losses=loss_plots(report),
+        skipped=_cut(grouped_skips(report)),
+        notes=_cut(grouped_notes(report)),
+        cached=cached_lines(report),
+        artifacts=artifact_paths(report),
+        environment=_environment(report),
+        command=report.get("command"),
+        recipe=str(report.get("resolved_recipe") or "")[:_LONGEST_RECIPE],
+    )
+
+
+@functools.cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.finalize = _printable
+    return environment.get_template("report.html")
+
+
+def _printable(value: Any) -> Any:
+    """Return text without the characters that no HTML document may hold; markup stays as it is."""
+    if type(value) is not str:
+        return value
+    return "".join(
+        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value
+    )
+
+
+def _table(found: Sequence[Column], report: Report) -> Table:
+    rows = (tuple(column.cell(stage) for column in found) for stage in report["stages"])
+    return Table(tuple(_HEADS.get(c.head, c.head) for c in found), tuple(rows))
+
+
+def _cut(items: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return no more items, and no longer ones, than a reader would look through."""
+    shown = [(name, _short(text)) for name, text in items[:_MOST_ITEMS]]
+    rest = len(items) - len(shown)
+    return [*shown, ("and", f"{rest} more in report.json")] if rest else shown
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… (cut)"
+
+
+def _environment(report: Report) -> list[tuple[str, str]]:
+    known = {"baseline": report["baseline"], "recipe sha256": report["recipe"].get("sha256")}
+    return [(str(key), _text(value)) for key, value in (known | report["environment"]).items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ", ".join(map(str, value)) or "none"
+    return "unknown" if value is None else str(value)

@@ -1,0 +1,148 @@
+"""Inline SVG that keeps its text size at any width: percentages across, pixels down.
+
+A plot has no viewBox, so nothing scales but the positions: marks and texts sit at percentages of
+the width, and a nested stretched picture holds the lines, whose stroke does not stretch. Colours
+come from the page's style sheet by class, which is how one plot serves light, dark and paper.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Point = tuple[float, float]
+_LOG_FROM = 20
+_MOST_POINTS = 400
+_LARGEST = 1e100
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture with its heading and the sentence below; `markup` is finished, escaped HTML."""
+
+    title: str
+    caption: str
+    markup: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps values to 0..100; `low` < `high`, both above 0 where it is logarithmic."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Return where a value lies, in percent of the axis; what is off it lies at its end."""
+        inside = min(max(value, self.low), self.high)
+        low, high, at = ((math.log(v) if self.log else v) for v in (self.low, self.high, inside))
+        return 100 * (at - low) / (high - low)
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """Return round values on the axis, lowest first."""
+        if self.log:
+            return self._log_ticks(about)
+        step = _round_step((self.high - self.low) / about)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(index * step, 12) for index in range(first, last + 1)]
+
+    def _log_ticks(self, about: int) -> list[float]:
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        for digits in ((1, 2, 5), (1, 3), (1,)):
+            found = [digit * 10.0**decade for decade in decades for digit in digits]
+            inside = [tick for tick in found if self.low <= tick <= self.high]
+            if len(inside) <= about + 1:
+                break
+        return inside[:: math.ceil(len(inside) / (about + 1)) or 1]
+
+
+def scale_of(values: Sequence[float], log: bool | None = None, margin: float = 0.08) -> Scale:
+    """Return a scale that holds all values with some room around them.
+
+    Args:
+        values: at least one, all finite.
+        log: by default where all are above 0 and they span a factor of 20.
+        margin: room at either end, as a share of the span.
+    """
+    # Beyond these a span or a ratio would leave the range of floats.
+    kept = [min(max(value, -_LARGEST), _LARGEST) for value in values]
+    kept = [0.0 if abs(value) < 1 / _LARGEST else value for value in kept]
+    low, high = min(kept), max(kept)
+    use_log = low > 0 and high / low > _LOG_FROM if log is None else log and low > 0
+    if use_log:
+        room = (high / low) ** margin if high > low else 2.0
+        return Scale(low / room, high * room, log=True)
+    room = (high - low) * margin or abs(high) * margin or 1.0
+    return Scale(low - room, high + room)
+
+
+def line(points: Sequence[Point], kind: str) -> str:
+    """Return a line through points in percent from the lower left, for `stretched`."""
+    step = math.ceil(len(points) / _MOST_POINTS) or 1
+    kept = [*points[:-1:step], *points[-1:]]
+    path = " ".join(f"{x:.2f},{100 - y:.2f}" for x, y in kept)
+    return f'<polyline class="{kind}" points="{path}" vector-effect="non-scaling-stroke"/>'
+
+
+def stretched(lines: Sequence[str]) -> str:
+    """Return lines as a picture that stretches over the whole plot."""
+    box = 'viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="100%"'
+    return f'<svg {box} overflow="visible" aria-hidden="true">{"".join(lines)}</svg>'
+
+
+def text(x: float, y: float, content: str, kind: str, dx: float = 0, dy: float = 0) -> str:
+    """Return text at a point in percent, moved by pixels; `kind` is its class."""
+    # Long words are marked by their ends, which the style sheet cannot do inside an SVG.
+    moved = f'dx="{dx:.0f}" dy="{dy:.0f}"'
+    return f'<text class="{kind}" x="{x:.2f}%" y="{100 - y:.2f}%" {moved}>{escaped(content)}</text>'
+
+
+def dot(x: float, y: float, kind: str, tooltip: str) -> str:
+    """Return a mark at a point in percent."""
+    title = f"<title>{escaped(tooltip)}</title>"
+    return f'<circle class="{kind}" cx="{x:.2f}%" cy="{100 - y:.2f}%" r="5">{title}</circle>'
+
+
+def rule(start: Point, end: Point, kind: str) -> str:
+    """Return a straight line between points in percent."""
+    (x1, y1), (x2, y2) = start, end
+    ends = f'x1="{x1:.2f}%" y1="{100 - y1:.2f}%" x2="{x2:.2f}%" y2="{100 - y2:.2f}%"'
+    return f'<line class="{kind}" {ends}/>'
+
+
+def axes(
+    x: Scale, y: Scale, x_ticks: Sequence[tuple[float, str]], y_ticks: Sequence[tuple[float, str]]
+) -> str:
+    """Return grid lines and the ticks' texts, below and to the left of the plot."""
+    parts = []
+    for value, label in y_ticks:
+        at = y(value)
+        parts += [rule((0, at), (100, at), "grid"), text(0, at, label, "tick end", -8, 4)]
+    for value, label in x_ticks:
+        at = x(value)
+        parts += [rule((at, 0), (at, 100), "grid"), text(at, 0, label, "tick middle", 0, 18)]
+    return "".join([*parts, rule((0, 0), (100, 0), "axis")])
+
+
+def picture(identifier: str, height: int, title: str, description: str, parts: str) -> str:
+    """Return the whole plot, which a screen reader reads as its title and description."""
+    names = f'aria-labelledby="{identifier}-title {identifier}-text"'
+    return (
+        f'<svg class="plot" role="img" {names} width="100%" height="{height}">'
+        f'<title id="{identifier}-title">{escaped(title)}</title>'
+        f'<desc id="{identifier}-text">{escaped(description)}</desc>{parts}</svg>'
+    )
+
+
+def escaped(content: str) -> str:
+    """Return text safe in HTML, without the control characters that no document may hold."""
+    clean = "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in content)
+    return html.escape(clean)
+
+
+def _round_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= step * 0.999)

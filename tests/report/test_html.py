@@ -1,0 +1,170 @@
+"""report.html: whole, self-contained, accessible, and safe with any text in the report."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shrink.report.html import render_html
+from tests.report.page import Page
+from tests.report.toys import outcome, outcomes, report, with_result
+
+HOSTILE = "</title></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}&amp;\x00\x1b\ud800"
+HOSTILE_SHOWN = "</title></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}&amp;\ufffd\ufffd\ufffd"
+AA_TEXT, AA_GRAPHIC = 4.5, 3.0
+
+
+def page(*arguments: Any, **settings: Any) -> Page:
+    built = report(*arguments, **settings)
+    built["command"] = "shrink run digits"
+    built["resolved_recipe"] = "name: digits\n"
+    return Page(render_html(built))
+
+
+@pytest.fixture(scope="module")
+def full() -> Page:
+    limits = {"tflite_bytes": 10, "accuracy_drop": 0.5, "loss": {"limit": 0.01, "level": "warn"}}
+    return page(gates=limits)
+
+
+def test_render_html_closes_every_tag(full: Page) -> None:
+    assert full.open == []
+
+
+def test_render_html_says_what_got_smaller_and_what_it_cost(full: Page) -> None:
+    assert "digits FAILED: 1 of 3 gates missed" in full.text
+    assert "quantize is 7.14 times smaller than train: 14.0 KB instead of 100 KB." in full.text
+    assert "accuracy changed by -2.00 points (95 % interval of the difference " in full.text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("train", "prune", "quantize", "PASS accuracy_drop", "FAIL tflite_bytes", "WARN loss"),
+        *("14.0 KB <= 10 B", "shrink run digits", "name: digits", "CPU:0", "40.0 MB", "700 MB"),
+        *("Loss by epoch", "Accuracy against the size of the TFLite file", "Tensor arena"),
+    ],
+)
+def test_render_html_shows(full: Page, words: str) -> None:
+    assert words in full.text
+
+
+def test_render_html_needs_no_network_and_no_script(full: Page) -> None:
+    assert "script" not in full.tags()
+    assert not full.values("src")
+    assert set(full.values("href")) == {"data:,", "#stages"}
+    assert "url(" not in full.source
+    assert "@import" not in full.source
+    assert "://" not in full.source
+    assert not [name for _, a in full.elements for name in a if name.startswith("on")]
+
+
+def test_render_html_has_unique_ids_and_names_every_picture(full: Page) -> None:
+    ids = full.values("id")
+    assert len(ids) == len(set(ids))
+    named = " ".join(full.values("aria-labelledby")).split()
+    assert set(named) <= set(ids)
+    assert "stages" in ids
+    pictures = [a for tag, a in full.elements if tag == "svg"]
+    assert [a for a in pictures if a.get("role") == "img"]
+    # Every picture is read out by its title, or hidden because the text beside it says the same.
+    inner = [a for a in pictures if a.get("role") != "img" and a.get("aria-hidden") != "true"]
+    assert len(inner) == sum(1 for line in full.source.splitlines() if 'class="strip"' in line)
+
+
+def test_render_html_lets_a_keyboard_reach_what_scrolls(full: Page) -> None:
+    scrolling = [a for tag, a in full.elements if tag == "pre"]
+    assert len(scrolling) == 2
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolling)
+    assert full.elements[0] == ("html", {"lang": "en"})
+
+
+def test_render_html_escapes_every_text() -> None:
+    stage = replace(outcome(HOSTILE, 98, 100, None), status="done")
+    stage = with_result(stage, notes=[HOSTILE], skipped=[{"layer": HOSTILE, "reason": HOSTILE}])
+    error = {"type": "StageError", "message": HOSTILE, "hint": HOSTILE, "subject": HOSTILE}
+    failed = replace(outcome("b", 9, 9, HOSTILE), status="failed", result={}, error=error)
+    built = report(
+        [stage, outcome("c", 97, 50, HOSTILE), failed],
+        {"tflite_bytes": 1, "loss": {"limit": 1, "stage": HOSTILE}},
+        finals=(HOSTILE, "c"),
+        baseline=HOSTILE,
+        devices=[HOSTILE],
+        **{HOSTILE: HOSTILE},
+    )
+    built["recipe"]["name"] = built["command"] = built["resolved_recipe"] = HOSTILE
+    found = Page(render_html(built))
+    assert found.open == []
+    assert found.tags().isdisjoint({"img", "script"})
+    assert not re.search("[\x00\x1b\ud800]", found.source)
+    assert found.source.encode()
+    for place in ("h1", "p", "strong", "th", "title", "dt", "dd", "code", "li", "span", "desc"):
+        assert any(HOSTILE_SHOWN in data for tag, data in found.texts if tag == place), place
+
+
+def test_render_html_shows_a_run_that_failed_at_once() -> None:
+    error = {"type": "StageError", "message": "the loss is NaN", "hint": "lower the rate"}
+    failed = replace(outcomes()[0], status="failed", result={}, error=error, artifact=None)
+    found = page([failed], finals=())
+    assert "train failed. the loss is NaN Hint: lower the rate" in found.text
+    assert "polyline" not in found.tags()
+
+
+def test_render_html_shows_a_run_without_stages() -> None:
+    assert "No stage ran." in page([], finals=()).text
+
+
+def test_render_html_stays_below_a_megabyte_and_says_what_it_cut() -> None:
+    layers = [{"layer": f"layer_{i}" * 20, "reason": f"reason {i}" * 300} for i in range(200)]
+    history = {"loss": [1 / (i + 1) for i in range(5_000)], "val_loss": [0.5] * 5_000}
+    notes = [f"note {i}" * 100 for i in range(200)]
+    stages = [
+        with_result(
+            outcome(f"stage-{i}", 90 + i, 100 - i, None),
+            skipped=layers,
+            notes=notes,
+            training={"history": history, "memory_limit_bytes": 41_000_000},
+        )
+        for i in range(6)
+    ]
+    found = page(stages, finals=("stage-5",), baseline="stage-0")
+    assert len(found.source.encode()) < 1_000_000
+    assert "1000 more in report.json" in found.text
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _contrast(a: str, b: str) -> float:
+    low, high = sorted((_luminance(a), _luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+def test_style_has_the_contrast_of_aa(full: Page, theme: str) -> None:
+    before_dark, after = full.style.split("@media (prefers-color-scheme: dark)")
+    blocks = {
+        "light": before_dark,
+        "dark": after.split("\n}")[0],
+        "print": after.split("@media print")[1],
+    }
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
+    assert len(colours) == 14
+    texts = [("text", "bg"), ("muted", "bg"), ("text", "panel"), ("muted", "panel")]
+    texts += [(name, f"{name}-bg") for name in ("pass", "fail", "warn")]
+    texts += [("text", "fail-bg"), ("first", "bg")]
+    for front, back in texts:
+        assert _contrast(colours[front], colours[back]) >= AA_TEXT, (front, back)
+    for front in ("first", "second", "limit"):
+        assert _contrast(colours[front], colours["bg"]) >= AA_GRAPHIC, front
+
+
+def test_contrast_of_black_and_white_is_21() -> None:
+    assert _contrast("#000000", "#ffffff") == pytest.approx(21)

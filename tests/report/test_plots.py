@@ -1,0 +1,149 @@
+"""The Pareto front, memory bars, loss curves and the headline, each against figures by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from shrink.report.curves import loss_plots
+from shrink.report.headline import headlines
+from shrink.report.memory import memory_groups
+from shrink.report.tradeoff import Candidate, pareto_front, tradeoff_plot
+from tests.report.toys import outcome, outcomes, report, with_result
+
+
+def candidate(name: str, size: float, score: float) -> Candidate:
+    return Candidate(name, size, score, score, score)
+
+
+def front(points: list[Candidate], larger_is_better: bool = True) -> list[str]:
+    return [point.name for point in pareto_front(points, larger_is_better)]
+
+
+def test_pareto_front_leaves_out_what_another_beats() -> None:
+    points = [candidate("a", 10, 0.9), candidate("b", 5, 0.8), candidate("c", 7, 0.7)]
+    assert front(points) == ["b", "a"]
+
+
+def test_pareto_front_turns_round_when_smaller_is_better() -> None:
+    points = [candidate("a", 10, 0.9), candidate("b", 5, 0.8), candidate("c", 7, 0.7)]
+    assert front(points, larger_is_better=False) == ["b", "c"]
+
+
+def test_pareto_front_keeps_equals_and_drops_the_larger_of_equal_scores() -> None:
+    points = [candidate("a", 5, 0.9), candidate("b", 5, 0.9), candidate("c", 6, 0.9)]
+    assert front(points) == ["a", "b"]
+
+
+def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:
+    plot = tradeoff_plot(report())
+    assert plot is not None
+    root = ElementTree.fromstring(plot.markup)
+    marks = [c.attrib["class"] for c in root.iter("circle")]
+    # train is best, quantize smallest; prune has the accuracy of quantize and is larger.
+    assert marks == ["dot on-front", "dot beaten", "dot on-front"]
+    assert len([r for r in root.iter("line") if r.attrib["class"] == "whisker"]) == 3
+    assert "(quantize, train)" in plot.caption
+
+
+def test_tradeoff_plot_keeps_labels_apart() -> None:
+    stages = [outcome(f"s{i}", 90, 1000 + i, None) for i in range(6)]
+    plot = tradeoff_plot(report(stages, finals=("s5",), baseline="s0"))
+    assert plot is not None
+    texts = ElementTree.fromstring(plot.markup).iter("text")
+    heights = sorted(float(t.attrib["y"][:-1]) for t in texts if "label" in t.attrib["class"])
+    gaps = [b - a for a, b in pairwise(heights)]
+    # Three on either side of the plot, so each height is there twice at most.
+    assert len(heights) == 6
+    assert all(gap == 0 or gap >= 6.99 for gap in gaps)
+
+
+def test_tradeoff_plot_is_left_out_below_two_points() -> None:
+    assert tradeoff_plot(report(outcomes()[:1], finals=("train",))) is None
+
+
+def test_memory_groups_scale_to_the_longest_bar_and_place_a_near_limit() -> None:
+    train, prune, quantize = outcomes()
+    limited = with_result(train, training={"memory_limit_bytes": 50_000_000, "history": {}})
+    device = memory_groups(report([limited, prune, quantize]))[0]
+    found = [(bar.label, bar.percent, bar.limit_percent, bar.kind) for bar in device.bars]
+    assert found == [
+        ("train", 80, 100, "measured"),
+        ("train, predicted", 82, 100, "predicted"),
+        ("prune", 80, None, "measured"),
+        ("prune, predicted", 82, None, "predicted"),
+    ]
+    assert device.caption == "Limit 50.0 MB, the tick"
+
+
+def test_memory_groups_say_how_far_a_distant_limit_is() -> None:
+    limited = with_result(outcomes()[0], training={"memory_limit_bytes": 4_100_000_000})
+    device = memory_groups(report([limited]))[0]
+    assert device.caption == "Limit 4.10 GB, 100 times the longest bar"
+    assert [bar.limit_percent for bar in device.bars] == [None, None]
+
+
+def test_memory_groups_mark_what_is_over_its_limit() -> None:
+    limited = with_result(outcomes()[0], training={"memory_limit_bytes": 40_500_000})
+    kinds = [bar.kind for bar in memory_groups(report([limited]))[0].bars]
+    assert kinds == ["measured", "over"]
+
+
+def test_memory_groups_leave_out_what_nobody_measured() -> None:
+    memory: dict[str, Any] = {"arena_bytes": 1000}
+    groups = memory_groups(report([with_result(outcomes()[0], memory=memory)]))
+    assert [group.title for group in groups] == ["Tensor arena on a microcontroller"]
+
+
+def test_loss_plots_draw_a_curve_per_split() -> None:
+    history = {"loss": [3.0, 2.0, 1.0], "val_loss": [3.0, None, 2.5], "accuracy": [0, 0, 0]}
+    train, _, quantize = outcomes()
+    shown = loss_plots(report([with_result(train, training={"history": history}), quantize]))
+    assert [plot.title for plot in shown] == ["train"]
+    assert shown[0].caption == "After epoch 3: training 1, validation 2.5."
+    curves = list(ElementTree.fromstring(shown[0].markup).iter("polyline"))
+    assert [c.attrib["class"] for c in curves] == ["curve loss", "curve val_loss"]
+    assert [p.split(",")[0] for p in curves[1].attrib["points"].split()] == ["0.00", "100.00"]
+
+
+@pytest.mark.parametrize("history", [{}, {"loss": []}, {"loss": ["x", True]}, {"loss": 3}])
+def test_loss_plots_ignore_a_history_without_numbers(history: dict[str, Any]) -> None:
+    assert loss_plots(report([with_result(outcomes()[0], training={"history": history})])) == []
+
+
+def test_loss_plots_mark_a_single_epoch() -> None:
+    stage = with_result(outcomes()[0], training={"history": {"loss": [0.5]}})
+    assert "<circle" in loss_plots(report([stage]))[0].markup
+
+
+def test_headlines_say_when_a_loss_is_proven() -> None:
+    stages = [outcome("train", 98, 1000, None), outcome("q", 60, 500, "train")]
+    (headline,) = headlines(report(stages, finals=("q",)))
+    assert "q is 2 times smaller than train" in headline.sentence
+    assert headline.sentence.endswith("a proven loss.")
+
+
+def test_headlines_call_no_small_change_proven() -> None:
+    assert headlines(report())[0].sentence.endswith("no proven change.")
+
+
+def test_headlines_say_when_a_result_grew_or_stayed() -> None:
+    for size, words in ((2000, "2 times larger"), (1000, "as large as train")):
+        stages = [outcome("train", 98, 1000, None), outcome("q", 98, size, "train")]
+        assert words in headlines(report(stages, finals=("q",)))[0].sentence
+
+
+def test_headlines_compare_every_tile_with_the_baseline() -> None:
+    tiles = {tile.label: (tile.value, tile.before) for tile in headlines(report())[0].tiles}
+    assert tiles["TFLite file"] == ("14.0 KB", "baseline: 100 KB, 0.14x")
+    assert tiles["accuracy"] == ("96.00 %", "baseline: 98.00 %")
+    assert tiles["Training memory"] == ("40.0 MB", "largest of all stages")
+
+
+def test_headlines_of_a_baseline_alone_claim_no_change() -> None:
+    (headline,) = headlines(report(outcomes()[:1], finals=("train",)))
+    assert headline.sentence == ""
+    assert headline.tiles[0].before == "the baseline"
