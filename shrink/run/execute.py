@@ -7,6 +7,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from shrink.run import files
 from shrink.run.points import reached
 from shrink.stages import STAGES
 from shrink.stages.claims import Claims
-from shrink.stages.context import StageContext, StageResult
+from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.stages.task import Task, artifact_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
@@ -53,7 +54,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
-    notes += _add_training_memory(measured["memory"], outcome, host_peak)
+    notes += _add_training_memory(measured["memory"], outcome, host_peak, job.get("plan"))
     return {
         **measured,
         "training": outcome.training.to_dict() if outcome.training else None,
@@ -64,6 +65,25 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
         "devices": context.devices.device_names,
     }
+
+
+def probe(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Run one step up to its training, and return what to train it with.
+
+    Returns:
+        `plan`: the planner's `micro_batch_size`, `predicted_bytes`, `verified_bytes` and `probed`
+        (pairs of micro-batch and peak), or None where the step does not train.
+    """
+    context = PlanningContext(job, send, Path(job["work"]))
+    keras.utils.set_random_seed(context.training.seed)
+    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
+    context.phase("planning")
+    try:
+        _stage(job["step"]["kind"])(_config(job), context)
+    except Planned as planned:
+        plan = planned.plan
+        return {"plan": {**asdict(plan), "probed": sorted(plan.probed.items())}}
+    return {"plan": None}
 
 
 def machine() -> str:
@@ -138,18 +158,30 @@ def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:
     return context.task(outcome.model if outcome.model is not None else context.load())
 
 
-def _add_training_memory(memory: dict[str, Any], outcome: StageResult, host_peak: int) -> list[str]:
+def _add_training_memory(
+    memory: dict[str, Any],
+    outcome: StageResult,
+    host_peak: int,
+    plan: Mapping[str, Any] | None,
+) -> list[str]:
     """Fill in the training peaks; return the notes that explain what is missing."""
     record = outcome.training
-    memory["training_peak_predicted_bytes"] = None
+    predicted = plan["predicted_bytes"] if plan and record else None
+    memory["training_peak_predicted_bytes"] = predicted
     memory["training_peak_bytes"] = record.training_peak_bytes if record else None
     memory["training_host_peak_bytes"] = host_peak if record else None
     if record is None:
         return []  # the report itself says that a stage without training has no training figures
-    notes = ["training_peak_predicted_bytes: nothing predicted it, the micro-batch was not planned"]
+    notes = [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(plan)}"]
     if record.training_peak_bytes is None:
         notes.append(f"training_peak_bytes: {record.note}")
     return [*notes, *record.notes]
+
+
+def _why_not(plan: Mapping[str, Any] | None) -> str:
+    if plan is None:
+        return "nothing predicted it, the micro-batch was not planned"
+    return "a micro-batch of 1 was measured, there is nothing smaller to predict it from"
 
 
 def _check_finite(metrics: Mapping[str, float], stage: str) -> None:

@@ -19,6 +19,7 @@ from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
 from shrink.run.folder import RunFolder
 from shrink.run.keys import step_keys
+from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
 from shrink.run.store import Store, StoredStep
@@ -168,7 +169,7 @@ class Runner:
             started = time.perf_counter()
             if not self._may_reuse(step):
                 self.store.remove_checkpoints(state.keys[step.name])
-            job = self._job(step, state, work)
+            job = with_plan(self._job(step, state, work), work, self.console.event)
             result = run_recovering(job, work, self.console.event, self.console.warn)
             reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started

@@ -17,6 +17,8 @@ from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
 from shrink.engine.heartbeat import Heartbeat
 from shrink.engine.objective import Objective
+from shrink.engine.planner import Plan
+from shrink.engine.probe import plan_training
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
@@ -46,6 +48,18 @@ class StageResult:
     notes: Sequence[str] = ()
 
 
+class Planned(Exception):
+    """Ends a stage that was to be planned, at the place where it would train.
+
+    Args:
+        plan: the micro-batch to train with.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.plan = plan
+
+
 class StageContext:
     """Everything around a stage; models are loaded inside the devices' scope.
 
@@ -60,6 +74,9 @@ class StageContext:
         self.name: str = step["name"]
         self.claims: tuple[str, ...] = tuple(step["claims"])
         self.training = TrainingConfig.model_validate(step["training"])
+        if job.get("plan"):
+            size = {"micro_batch_size": job["plan"]["micro_batch_size"]}
+            self.training = self.training.model_copy(update=size)
         self.task_config = TaskConfig.model_validate(job["task"])
         self.data_config = DataConfig.model_validate(job["data"])
         self.split_seed = int(job["split_seed"])
@@ -120,7 +137,7 @@ class StageContext:
             epochs=epochs,
             metrics=task.metrics,
             monitor=task.monitor,
-            after_update=tuple(hooks),
+            after_update=hooks,
             on_progress=self._progress,
             stage=self.name,
             recovery=self._recovery(),
@@ -141,9 +158,39 @@ class StageContext:
             watcher=self._watcher,
         )
 
+    def _hooks(self, model: keras.Model, after_update: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what follows every update, with what keeps the zeros of earlier stages."""
+        if "sparsity" not in self.claims:
+            return tuple(after_update)
+        with self.devices.scope():
+            return (*after_update, frozen_masks(model))
+
     def phase(self, name: str) -> None:
         """Tell the user what happens now, in a word or two."""
         self._send("phase", name=name)
 
     def _progress(self, fields: Mapping[str, Any]) -> None:
         self._send("progress", **fields)
+
+
+class PlanningContext(StageContext):
+    """Has a stage planned in place of trained: its `train` raises `Planned`."""
+
+    def train(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        epochs: int,
+        after_update: Sequence[Any] = (),
+    ) -> TrainingRecord:
+        """Plan what training would do, and raise `Planned`."""
+        plan = plan_training(
+            model,
+            self.dataset,
+            objective=objective,
+            config=self.training,
+            devices=self.devices,
+            metrics=self.task(model).metrics,
+            after_update=self._hooks(model, after_update),
+        )
+        raise Planned(plan)
