@@ -245,7 +245,10 @@ def _comparison(gate: Mapping[str, Any], unit: Unit, is_minimum: bool) -> str:
     if texts[0] == texts[1] and value != limit:
         texts = [f"{value:,}", f"{limit:,}"]
     if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
-        return f"{texts[0]} {'>=' if is_minimum else '<='} {texts[1]}"
+        # The sign is the true one, so that a missed gate does not read as a false statement.
+        kept, missed = (">=", "<") if is_minimum else ("<=", ">")
+        sign = missed if value is not None and not gate["passed"] else kept
+        return f"{texts[0]} {sign} {texts[1]}"
     # The interval decided, so a sign between value and limit could read as a false statement.
     verb = "reaches" if gate["passed"] else "lies beyond"
     interval = f"[{gate['low']:.3g}, {gate['high']:.3g}]"

@@ -82,8 +82,7 @@ def _gate_cases(report: Report) -> list[ElementTree.Element]:
 
 def _gate_case(line: GateLine) -> ElementTree.Element:
     case = _case(f"{line.name} ({line.stage})", None)
-    text = f"{line.comparison} does not hold" if "=" in line.comparison else line.comparison
-    text = f"{text}: {line.reason}" if line.reason else text
+    text = f"{line.comparison}: {line.reason}" if line.reason else line.comparison
     if line.mark == "FAIL":
         case.append(_element("failure", f"{line.name} of {line.stage}: {text}", message=text))
         case[0].set("type", "missed gate")

@@ -41,7 +41,7 @@ def test_table_escapes_cells() -> None:
 def test_render_markdown_has_the_terminals_content_and_the_environment() -> None:
     text = render_markdown(report(gates={"accuracy_drop": 0.02, "arena_bytes": "20KB"}))
     assert text.startswith("# digits: FAILED: 1 of 2 gates missed\n")
-    assert "| FAIL | arena\\_bytes | 24.0 KB &lt;= 20.0 KB | quantize |" in text
+    assert "| FAIL | arena\\_bytes | 24.0 KB &gt; 20.0 KB | quantize |" in text
     assert "-2.00 \\[-7.2, +2.3\\]" in text
     assert "- artifacts/02-quantize.tflite" in text
     assert "- tensorflow: 2.21" in text

@@ -72,7 +72,7 @@ def test_render_report_marks_gates_without_colour_the_missed_first() -> None:
 
 
 def test_render_report_prints_whole_numbers_when_rounded_ones_are_equal() -> None:
-    assert "14,000 <= 13,999" in shown(report(gates=GATES))
+    assert "14,000 > 13,999" in shown(report(gates=GATES))
 
 
 def test_render_report_says_that_the_interval_decided() -> None:
