@@ -1,0 +1,261 @@
+"""The groups of channels that a model's layers make, and what they cost.
+
+A channel here is a set of positions along axes of weights and tensors that go together (see
+`shrink.graph.channels`); a group is all channels that the same layers make (Torch-Pruning's
+Group). Channels of one group can stand in for each other; no set of whole channels, as long as
+one of each group stays, leaves a layer without any.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.graph.channels import Channels, ChannelSets, Labels
+from shrink.graph.effects import Edit, Effect, Role, Site, WeightAxis, WeightUse
+from shrink.graph.layers import apply_rule
+from shrink.graph.network import Call, Network, Ref, read_network
+
+
+@dataclass(frozen=True)
+class Member:
+    """An axis of a layer's weight that has channels of a group.
+
+    Attributes:
+        layer: its name in the flattened model.
+        weight: index in `layer.weights`.
+        positions: for each channel of the group, its positions on the axis; may be empty.
+    """
+
+    layer: str
+    weight: int
+    axis: int
+    role: Role
+    positions: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Channels made by the same layers.
+
+    Attributes:
+        layers: names of the layers that make them, in the order of their first call.
+        channels: representative label of each channel, ascending.
+        members: every axis of a weight that has some of them.
+    """
+
+    layers: tuple[str, ...]
+    channels: Labels
+    members: tuple[Member, ...]
+
+    @property
+    def name(self) -> str:
+        """The first layer's name."""
+        return self.layers[0]
+
+    def __len__(self) -> int:
+        return len(self.channels)
+
+
+@dataclass
+class LayerChannels:
+    """All that is known of one layer's channels, over all its calls."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    weights: dict[int, WeightUse] = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()
+    produces: Labels | None = None
+
+
+@dataclass(frozen=True)
+class ChannelGraph:
+    """A model's channels: its groups, its protected layers, and each layer's use of channels.
+
+    Attributes:
+        network: the flattened model.
+        layers: by name.
+        groups: what may be pruned.
+        protected: layers none of whose channels may go, each with the reason.
+        roots: representative of each label, indexed by label.
+    """
+
+    network: Network
+    layers: Mapping[str, LayerChannels]
+    groups: tuple[Group, ...]
+    protected: tuple[Mapping[str, str], ...]
+    roots: Labels
+
+    def keep(self, removed: Labels) -> np.ndarray:
+        """Return, for every label, whether it stays when these channels are removed."""
+        return ~np.isin(self.roots, removed)
+
+    def parameters(self, keep: np.ndarray) -> int:
+        """Return the number of weights that are left, as `count_params` counts them."""
+        return sum(
+            math.prod(shape) for layer in self.layers.values() for shape in kept_shapes(layer, keep)
+        )
+
+    def macs(self, keep: np.ndarray) -> int:
+        """Return the multiply-accumulates of one example in convolutions and dense layers."""
+        total = 0
+        for layer in self.layers.values():
+            shapes = kept_shapes(layer, keep)
+            total += sum(use.positions * math.prod(shapes[i]) for i, use in layer.weights.items())
+        return total
+
+
+def kept_shapes(layer: LayerChannels, keep: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the shape of each weight of a layer without the channels that go."""
+    shapes = [list(shape) for shape in layer.shapes]
+    for index, use in layer.weights.items():
+        for axis in use.axes:
+            shapes[index][axis.axis] = int(keep[axis.labels].sum())
+    return [tuple(shape) for shape in shapes]
+
+
+def find_groups(model: keras.Model, exclude: Sequence[str] = ()) -> ChannelGraph:
+    """Return the channel groups of a functional model, nested models flattened.
+
+    Inputs and outputs of the model keep their channels, and so does whatever meets a layer
+    without a rule.
+
+    Args:
+        exclude: shell patterns of layers whose channels stay.
+    """
+    return _Finder(read_network(model), exclude).graph()
+
+
+class _Finder:
+    """Applies each call's rule in turn and gathers what layers and groups there are."""
+
+    def __init__(self, network: Network, exclude: Sequence[str]) -> None:
+        self.network = network
+        self.exclude = exclude
+        self.sets = ChannelSets()
+        self.known: dict[int, Channels] = {}
+        self.layers: dict[str, LayerChannels] = {}
+        for layer, ref in network.inputs:
+            self._input(layer.name, ref)
+        for call in network.calls:
+            self._apply(call)
+        for ref in network.outputs:
+            self.sets.protect(self.known[ref.index].labels, "an output of the model")
+
+    def _input(self, name: str, ref: Ref) -> None:
+        labels = self.sets.new((ref.shape[-1] or 0) if len(ref.shape) > 1 else 0)
+        self.sets.protect(labels, f"{name}: an input of the model")
+        self.known[ref.index] = Channels(ref.shape, len(ref.shape) - 1, labels)
+
+    def _apply(self, call: Call) -> None:
+        name = self.network.name(call.layer)
+        record = self.layers.get(name)
+        produced = record.produces if record else None
+        inputs = tuple(self.known[ref.index] for ref in call.inputs)
+        effect = apply_rule(Site(call, inputs, self.sets, name, produced))
+        self.known.update(
+            {ref.index: c for ref, c in zip(call.outputs, effect.outputs, strict=True)}
+        )
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude):
+            for channels in effect.outputs:
+                self.sets.protect(channels.labels, "excluded by the recipe")
+        if record is None:
+            self.layers[name] = self._record(name, call, effect)
+        else:
+            self._again(record, effect)
+
+    def _record(self, name: str, call: Call, effect: Effect) -> LayerChannels:
+        shapes = tuple(tuple(int(side) for side in w.shape) for w in call.layer.weights)
+        weights = {use.index: use for use in effect.weights}
+        return LayerChannels(name, shapes, weights, effect.edits, effect.produces)
+
+    def _again(self, record: LayerChannels, effect: Effect) -> None:
+        """Unite the channels of a shared layer's calls: its weights are sliced once for all."""
+        if len(record.weights) != len(effect.weights) or len(record.edits) != len(effect.edits):
+            self._protect_shared(record, effect)
+            return
+        for use in effect.weights:
+            first = record.weights[use.index]
+            for a, b in zip(first.axes, use.axes, strict=True):
+                self.sets.unite(a.labels, b.labels)
+            count = first.positions + use.positions
+            record.weights[use.index] = WeightUse(use.index, first.axes, count)
+        for one, other in zip(record.edits, effect.edits, strict=True):
+            if len(one.labels) == len(other.labels) and one.item == other.item:
+                self.sets.unite(one.labels, other.labels)
+            else:
+                self._protect_shared(record, effect)
+
+    def _protect_shared(self, record: LayerChannels, effect: Effect) -> None:
+        reason = f"{record.name}: its calls see their channels differently"
+        for use in (*record.weights.values(), *effect.weights):
+            for axis in use.axes:
+                self.sets.protect(axis.labels, reason)
+        for edit in (*record.edits, *effect.edits):
+            self.sets.protect(edit.labels, reason)
+
+    def graph(self) -> ChannelGraph:
+        roots = self.sets.roots(np.arange(len(self.sets)))
+        groups = _partition(self.layers, roots, self.sets)
+        return ChannelGraph(
+            self.network, self.layers, groups, _protected(self.layers, self.sets), roots
+        )
+
+
+def _partition(
+    layers: Mapping[str, LayerChannels], roots: Labels, sets: ChannelSets
+) -> tuple[Group, ...]:
+    makers: dict[int, list[str]] = {}
+    for layer in layers.values():
+        if layer.produces is None:
+            continue
+        for root in np.unique(roots[layer.produces]):
+            if sets.reason(int(root)) is None:
+                makers.setdefault(int(root), []).append(layer.name)
+    cells: dict[tuple[str, ...], list[int]] = {}
+    for root, names in makers.items():
+        cells.setdefault(tuple(names), []).append(root)
+    uses = _uses(layers)
+    return tuple(_group(names, np.sort(found), uses, roots) for names, found in cells.items())
+
+
+def _uses(layers: Mapping[str, LayerChannels]) -> list[tuple[str, int, WeightAxis]]:
+    return [
+        (layer.name, use.index, axis)
+        for layer in layers.values()
+        for use in layer.weights.values()
+        for axis in use.axes
+    ]
+
+
+def _group(
+    names: tuple[str, ...],
+    channels: Labels,
+    uses: Sequence[tuple[str, int, WeightAxis]],
+    roots: Labels,
+) -> Group:
+    members = []
+    for layer, weight, axis in uses:
+        found = roots[axis.labels]
+        if np.isin(found, channels).any():
+            places = tuple(np.flatnonzero(found == channel) for channel in channels)
+            members.append(Member(layer, weight, axis.axis, axis.role, places))
+    return Group(names, channels, tuple(members))
+
+
+def _protected(
+    layers: Mapping[str, LayerChannels], sets: ChannelSets
+) -> tuple[Mapping[str, str], ...]:
+    found = []
+    for layer in layers.values():
+        if layer.produces is None:
+            continue
+        reasons = [sets.reason(int(label)) for label in layer.produces]
+        if all(reasons):
+            found.append({"layer": layer.name, "reason": str(reasons[0])})
+    return tuple(found)

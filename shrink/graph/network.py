@@ -1,0 +1,137 @@
+"""A functional Keras model as a list of layer calls, with nested models flattened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+
+@dataclass(frozen=True)
+class Ref:
+    """One tensor between layers: its number, and its shape with the batch (None) first."""
+
+    index: int
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer.
+
+    Attributes:
+        layer: the layer; a shared one has several calls.
+        arguments: `(args, kwargs)` of the call, with a `Ref` in place of each tensor.
+        inputs: the tensors among the arguments, in order.
+        outputs: what the call gives.
+    """
+
+    layer: keras.layers.Layer
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+@dataclass
+class Network:
+    """The calls of a model in an order in which they can be made.
+
+    Attributes:
+        model: the model itself.
+        calls: every call, those inside nested models included.
+        inputs: the model's inputs, each with its input layer.
+        outputs: the model's outputs.
+        names: a name for each layer, by `id`; unique, and the layer's own wherever that is free.
+    """
+
+    model: keras.Model
+    calls: list[Call] = field(default_factory=list)
+    inputs: list[tuple[keras.layers.Layer, Ref]] = field(default_factory=list)
+    outputs: list[Ref] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def name(self, layer: keras.layers.Layer) -> str:
+        """Return the layer's name in the flattened model."""
+        return self.names[id(layer)]
+
+    def layers(self) -> list[keras.layers.Layer]:
+        """Return each layer that is called, once, in the order of its first call."""
+        return list({id(call.layer): call.layer for call in self.calls}.values())
+
+
+def read_network(model: keras.Model) -> Network:
+    """Return the layer calls of a functional or built sequential model."""
+    return _Reader(model).network
+
+
+class _Reader:
+    """Walks a model's nodes by depth and gives every tensor a number."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self.network = Network(model)
+        self._count = 0
+        self._taken: set[str] = set()
+        refs = []
+        for tensor in model.inputs:
+            layer, ref = tensor._keras_history.layer, self._new(tensor)
+            self._name(layer, model)
+            self.network.inputs.append((layer, ref))
+            refs.append(ref)
+        self.network.outputs = self._walk(model, refs)
+
+    def _new(self, tensor: Any) -> Ref:
+        self._count += 1
+        return Ref(self._count - 1, tuple(tensor.shape))
+
+    def _name(self, layer: keras.layers.Layer, owner: keras.Model) -> None:
+        if id(layer) in self.network.names:
+            return
+        name = layer.name if layer.name not in self._taken else f"{owner.name}_{layer.name}"
+        number, base = 1, name
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        self.network.names[id(layer)] = name
+
+    def _walk(self, model: keras.Model, inputs: Sequence[Ref]) -> list[Ref]:
+        """Add a model's calls, given the tensors that it is called with; return its outputs."""
+        known = {id(t): ref for t, ref in zip(model.inputs, inputs, strict=True)}
+        for depth in sorted(model._nodes_by_depth, reverse=True):
+            for node in model._nodes_by_depth[depth]:
+                if not node.is_input:
+                    self._add(node, known, model)
+        return [known[id(t)] for t in model.outputs]
+
+    def _add(self, node: Any, known: dict[int, Ref], owner: keras.Model) -> None:
+        arguments = map_tensors(lambda t: known[id(t)], (node.call_args, node.call_kwargs))
+        inputs = tuple(known[id(t)] for t in node.keras_inputs)
+        outputs = tf.nest.flatten(node.outputs)
+        if getattr(node.layer, "_is_graph_network", False):
+            refs: Sequence[Ref] = self._walk(node.layer, inputs)
+        else:
+            self._name(node.layer, owner)
+            refs = [self._new(t) for t in outputs]
+            self.network.calls.append(Call(node.layer, arguments, inputs, tuple(refs)))
+        known.update({id(t): ref for t, ref in zip(outputs, refs, strict=True)})
+
+
+def map_tensors(change: Callable[[Any], Any], structure: Any) -> Any:
+    """Return the structure with every Keras tensor or `Ref` in it replaced by `change` of it."""
+
+    def leaf(value: Any) -> Any:
+        is_tensor = isinstance(value, Ref) or hasattr(value, "_keras_history")
+        return change(value) if is_tensor else value
+
+    return _map(leaf, structure)
+
+
+def _map(leaf: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(_map(leaf, item) for item in value)
+    if isinstance(value, dict):
+        return {key: _map(leaf, item) for key, item in value.items()}
+    return leaf(value)

@@ -1,0 +1,124 @@
+"""The smaller model: plain Keras layers with fewer channels, or the same ones masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.graph.groups import ChannelGraph, LayerChannels
+from shrink.graph.network import Network, map_tensors
+
+Weights = dict[str, list[np.ndarray]]
+"""Each layer's weights by its name in the flattened model, in the order of `layer.weights`."""
+
+
+def weights_of(graph: ChannelGraph) -> Weights:
+    """Return copies of all weights of a model."""
+    layers = graph.network.layers()
+    return {graph.network.name(layer): layer.get_weights() for layer in layers}
+
+
+def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> keras.Model:
+    """Return the model with only the channels that stay, as a plain functional model.
+
+    Call it inside the devices' scope. The new model shares nothing with the old one; layers keep
+    their names, and nested models are flattened.
+
+    Args:
+        graph: the model's channels.
+        keep: for every label, whether it stays; see `ChannelGraph.keep`.
+        weights: all weights at their full size.
+    """
+    network = graph.network
+    built = {
+        id(layer): _smaller(layer, graph.layers[network.name(layer)], keep)
+        for layer in network.layers()
+    }
+    model = _connect(network, built)
+    for layer in network.layers():
+        record = graph.layers[network.name(layer)]
+        if record.shapes:
+            built[id(layer)].set_weights(_sliced(weights[record.name], record, keep))
+    return model
+
+
+def masked(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> Weights:
+    """Return the weights at full size with everything that belongs to removed channels at zero.
+
+    Both the weights that make a channel and those that read it become zero, so that the model
+    computes what the rebuilt one does whatever lies between. Moving variances become 1.
+    """
+    return {
+        name: [
+            np.where(mask, array, 1).astype(array.dtype) if is_variance else array * mask
+            for array, mask, is_variance in zip(
+                arrays, masks[name], _variances(graph, name), strict=True
+            )
+        ]
+        for masks in [weight_masks(graph, keep)]
+        for name, arrays in weights.items()
+    }
+
+
+def weight_masks(graph: ChannelGraph, keep: np.ndarray) -> Weights:
+    """Return, for each weight, 1 where it belongs to channels that stay and 0 elsewhere."""
+    masks: Weights = {}
+    for name, record in graph.layers.items():
+        masks[name] = [np.ones(shape, np.float32) for shape in record.shapes]
+        for index, use in record.weights.items():
+            for axis in use.axes:
+                sides = [1] * len(record.shapes[index])
+                sides[axis.axis] = -1
+                masks[name][index] *= keep[axis.labels].reshape(sides)
+    return masks
+
+
+def _variances(graph: ChannelGraph, name: str) -> list[bool]:
+    layer = next(x for x in graph.network.layers() if graph.network.name(x) == name)
+    return [weight is getattr(layer, "moving_variance", None) for weight in layer.weights]
+
+
+def _sliced(arrays: list[np.ndarray], record: LayerChannels, keep: np.ndarray) -> list[np.ndarray]:
+    arrays = list(arrays)
+    for index, use in record.weights.items():
+        for axis in use.axes:
+            arrays[index] = np.compress(keep[axis.labels], arrays[index], axis=axis.axis)
+    return arrays
+
+
+def _smaller(
+    layer: keras.layers.Layer, record: LayerChannels, keep: np.ndarray
+) -> keras.layers.Layer:
+    config = {**layer.get_config(), "name": record.name}
+    for edit in record.edits:
+        count = int(keep[edit.labels].sum())
+        if edit.item is None:
+            config[edit.key] = count
+        else:
+            sides = list(config[edit.key])
+            sides[edit.item] = count
+            config[edit.key] = tuple(sides)
+    return type(layer).from_config(config)
+
+
+def _connect(network: Network, built: Mapping[int, keras.layers.Layer]) -> keras.Model:
+    tensors: dict[int, Any] = {}
+    for layer, ref in network.inputs:
+        config = {**layer.get_config(), "name": network.name(layer)}
+        tensors[ref.index] = type(layer).from_config(config).output
+    for call in network.calls:
+        args, kwargs = map_tensors(lambda ref: tensors[ref.index], call.arguments)
+        outputs = tf.nest.flatten(built[id(call.layer)](*args, **kwargs))
+        tensors.update({r.index: t for r, t in zip(call.outputs, outputs, strict=True)})
+    inputs = [tensors[ref.index] for _, ref in network.inputs]
+    outputs = [tensors[ref.index] for ref in network.outputs]
+    model = network.model
+    return keras.Model(
+        tf.nest.pack_sequence_as(model._nested_inputs, inputs),
+        tf.nest.pack_sequence_as(model._nested_outputs, outputs),
+        name=model.name,
+    )

@@ -1,0 +1,473 @@
+"""One hard topology per test: the list of tests is the list of hard topologies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from tests.graph.equivalence import check
+
+L = keras.layers
+
+
+def picture(channels: int = 3, side: int = 8) -> Any:
+    return L.Input((side, side, channels), name="picture")
+
+
+def conv(x: Any, name: str, filters: int = 8, kernel: int = 3, **settings: Any) -> Any:
+    return L.Conv2D(filters, kernel, padding="same", name=name, **settings)(x)
+
+
+def head(x: Any, units: int = 5, name: str = "head") -> Any:
+    return L.Dense(units, name=name)(L.GlobalAveragePooling2D()(x))
+
+
+def test_chain_with_batch_norm_and_activation() -> None:
+    i = picture()
+    x = L.ReLU()(L.BatchNormalization()(conv(i, "a", use_bias=False)))
+    x = L.LeakyReLU()(L.BatchNormalization(scale=False)(conv(x, "b", 6)))
+    check(keras.Model(i, head(x)), {"a": 8, "b": 6})
+
+
+def test_residual_add() -> None:
+    i = picture()
+    stem = conv(i, "stem")
+    x = L.ReLU()(conv(L.ReLU()(conv(stem, "a", 10)), "b"))
+    check(keras.Model(i, head(L.Add()([stem, x]))), {"stem+b": 8, "a": 10})
+
+
+def test_two_residual_adds_share_one_stream() -> None:
+    i = picture()
+    x = conv(i, "stem")
+    for name in ("a", "b"):
+        x = L.Add()([x, conv(L.ReLU()(x), name)])
+    check(keras.Model(i, head(x)), {"stem+a+b": 8})
+
+
+def test_add_with_model_input_is_protected() -> None:
+    i = picture(8)
+    x = L.Add()([i, conv(i, "a")])
+    check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
+
+
+def test_subtract_multiply_average_maximum_minimum() -> None:
+    i = picture()
+    a, b, c, d, e, f = (conv(i, name) for name in "abcdef")
+    x = L.Subtract()([a, b])
+    x = L.Multiply()([x, c])
+    x = L.Average()([x, d])
+    x = L.Maximum()([x, e])
+    x = L.Minimum()([x, f])
+    check(keras.Model(i, head(x)), {"a+b+c+d+e+f": 8})
+
+
+def test_concatenate() -> None:
+    i = picture()
+    x = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
+    x = L.ReLU()(L.BatchNormalization()(x))
+    check(keras.Model(i, head(conv(x, "c"))), {"a": 6, "b": 10, "c": 8})
+
+
+def test_concatenate_of_itself() -> None:
+    i = picture()
+    x = conv(i, "a", 6)
+    x = L.Concatenate()([x, L.ReLU()(x), x])
+    check(keras.Model(i, head(x)), {"a": 6})
+
+
+def test_concatenate_with_model_input() -> None:
+    i = picture()
+    check(keras.Model(i, head(L.Concatenate()([i, conv(i, "a")]))), {"a": 8})
+
+
+def test_concatenate_along_height_unites() -> None:
+    i = picture()
+    x = L.Concatenate(axis=1)([conv(i, "a"), conv(i, "b")])
+    check(keras.Model(i, head(x)), {"a+b": 8})
+
+
+def test_add_of_concatenations_cut_at_different_places() -> None:
+    i = picture()
+    left = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
+    right = L.Concatenate()([conv(i, "c", 9), conv(i, "d", 7)])
+    expected = {"a+c": 6, "b+c": 3, "b+d": 7}
+    check(keras.Model(i, head(L.Add()([left, right]))), expected)
+
+
+def test_concatenation_added_to_one_convolution() -> None:
+    i = picture()
+    joined = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
+    check(keras.Model(i, head(L.Add()([joined, conv(i, "c", 16)]))), {"a+c": 6, "b+c": 10})
+
+
+def test_dense_block() -> None:
+    i = picture()
+    x = conv(i, "stem")
+    for name in ("a", "b", "c"):
+        y = conv(L.ReLU()(L.BatchNormalization()(x)), name, 4)
+        x = L.Concatenate()([x, y])
+    check(keras.Model(i, head(x)), {"stem": 8, "a": 4, "b": 4, "c": 4})
+
+
+def test_depthwise() -> None:
+    i = picture()
+    x = L.DepthwiseConv2D(3, name="depthwise")(conv(i, "a"))
+    x = L.ReLU()(L.BatchNormalization()(x))
+    check(keras.Model(i, head(conv(x, "b", 6, 1))), {"a": 8, "b": 6})
+
+
+def test_depthwise_with_multiplier() -> None:
+    i = picture()
+    x = L.DepthwiseConv2D(3, depth_multiplier=3)(conv(i, "a", 6))
+    check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
+
+
+def test_depthwise_on_model_input_is_protected() -> None:
+    i = picture()
+    x = L.DepthwiseConv2D(3, depth_multiplier=4)(i)
+    check(keras.Model(i, head(conv(x, "a"))), {"a": 8})
+
+
+def test_inverted_residual() -> None:
+    i = picture()
+    x = conv(i, "stem", 6)
+    y = L.ReLU(6.0)(L.BatchNormalization()(conv(x, "expand", 18, 1)))
+    y = L.ReLU(6.0)(L.BatchNormalization()(L.DepthwiseConv2D(3, padding="same")(y)))
+    y = L.BatchNormalization()(conv(y, "project", 6, 1))
+    check(keras.Model(i, head(L.Add()([x, y]))), {"stem+project": 6, "expand": 18})
+
+
+def test_separable() -> None:
+    i = picture()
+    x = L.SeparableConv2D(6, 3, depth_multiplier=2, name="b")(conv(i, "a"))
+    check(keras.Model(i, head(x)), {"a": 8, "b": 6})
+
+
+def test_grouped_convolution_prunes_the_same_place_of_each_group() -> None:
+    i = picture()
+    x = conv(conv(i, "a", 12), "b", 16, groups=2)
+    check(keras.Model(i, head(x)), {"a": 6, "b": 8})
+
+
+def test_grouped_convolution_with_one_input_each_prunes_whole_groups() -> None:
+    i = picture()
+    x = conv(conv(i, "a", 6), "b", 12, groups=6)
+    check(keras.Model(i, head(x)), {"a+b": 6})
+
+
+def test_channel_shuffle_between_grouped_convolutions() -> None:
+    i = picture()
+    x = conv(conv(i, "a", 12), "b", 12, groups=2)
+    x = L.Reshape((8, 8, 2, 6))(x)
+    x = L.Permute((1, 2, 4, 3))(x)
+    x = L.Reshape((8, 8, 12))(x)
+    check(keras.Model(i, head(conv(x, "c"))), {"a": 6, "b": 6, "c": 8})
+
+
+def test_transposed_convolution() -> None:
+    i = picture()
+    x = L.Conv2DTranspose(6, 3, strides=2, name="b")(conv(i, "a"))
+    check(keras.Model(i, head(x)), {"a": 8, "b": 6})
+
+
+def test_u_net() -> None:
+    i = picture()
+    high = L.ReLU()(conv(i, "high"))
+    low = L.ReLU()(conv(L.MaxPooling2D()(high), "low", 10))
+    x = L.Concatenate()([L.Conv2DTranspose(6, 2, strides=2, name="up")(low), high])
+    check(keras.Model(i, conv(x, "out", 2)), {"high": 8, "low": 10, "up": 6})
+
+
+def test_flatten_to_dense() -> None:
+    i = picture()
+    x = L.Flatten()(L.MaxPooling2D()(conv(i, "a")))
+    x = L.Dense(7, activation="relu", name="b")(x)
+    check(keras.Model(i, L.Dense(5)(x)), {"a": 8, "b": 7})
+
+
+def test_dense_reshaped_to_a_picture() -> None:
+    i = L.Input((6,))
+    x = L.Reshape((4, 4, 5))(L.Dense(80, name="a")(i))
+    check(keras.Model(i, head(conv(x, "b"))), {"a": 5, "b": 8})
+
+
+def test_flatten_and_reshape_back() -> None:
+    i = picture()
+    x = L.Reshape((8, 8, 6))(L.Flatten()(conv(i, "a", 6)))
+    check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
+
+
+def test_reshape_that_merges_height_and_width() -> None:
+    i = picture()
+    x = L.Conv1D(6, 3, name="b")(L.Reshape((-1, 8))(conv(i, "a")))
+    check(keras.Model(i, L.Dense(5)(L.GlobalMaxPooling1D()(x))), {"a": 8, "b": 6})
+
+
+def test_reshape_that_splits_channels_over_positions() -> None:
+    i = picture()
+    x = L.Reshape((8, 16, 4))(conv(i, "a", 8))
+    check(keras.Model(i, head(conv(x, "b"))), {"a": 4, "b": 8})
+
+
+def test_permute() -> None:
+    i = picture()
+    x = L.Permute((3, 1, 2))(conv(i, "a"))
+    x = L.Flatten(data_format="channels_last")(L.Permute((2, 3, 1))(x))
+    check(keras.Model(i, L.Dense(5)(x)), {"a": 8})
+
+
+def test_convolution_over_permuted_axes_is_protected() -> None:
+    i = picture()
+    x = L.Permute((3, 1, 2))(conv(i, "a"))
+    check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
+
+
+def test_squeeze_and_excite_with_reshape() -> None:
+    i = picture()
+    x = conv(i, "a")
+    s = L.Reshape((1, 1, 8))(L.GlobalAveragePooling2D()(x))
+    s = conv(L.ReLU()(conv(s, "squeeze", 4, 1)), "excite", 8, 1, activation="sigmoid")
+    check(keras.Model(i, head(L.Multiply()([x, s]))), {"a+excite": 8, "squeeze": 4})
+
+
+def test_squeeze_and_excite_with_dense_of_lower_rank() -> None:
+    i = picture()
+    x = conv(i, "a")
+    s = L.Dense(4, activation="relu", name="squeeze")(L.GlobalAveragePooling2D()(x))
+    s = L.Dense(8, activation="sigmoid", name="excite")(s)
+    check(keras.Model(i, head(L.Multiply()([x, s]))), {"a+excite": 8, "squeeze": 4})
+
+
+def test_spatial_attention_with_one_channel() -> None:
+    i = picture()
+    x = conv(i, "a")
+    gate = conv(x, "gate", 1, activation="sigmoid")
+    check(keras.Model(i, head(L.Multiply()([x, gate]))), {"a": 8})
+
+
+def test_single_channel_is_never_removed() -> None:
+    i = picture()
+    x = conv(L.ReLU()(conv(i, "narrow", 1)), "b", 6)
+    check(keras.Model(i, head(x)), {"narrow": 1, "b": 6})
+
+
+def test_prelu() -> None:
+    i = picture()
+    x = L.PReLU(shared_axes=[1, 2])(conv(i, "a"))
+    x = L.PReLU()(conv(x, "b", 6))
+    check(keras.Model(i, head(L.PReLU(shared_axes=[1, 2, 3])(x))), {"a": 8, "b": 6})
+
+
+def test_layer_norm_is_protected() -> None:
+    i = picture()
+    x = L.LayerNormalization()(conv(i, "a"))
+    graph = check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
+    reasons = {entry["layer"]: entry["reason"] for entry in graph.protected}
+    assert "LayerNormalization" in reasons["a"]
+    assert reasons["head"] == "an output of the model"
+
+
+def test_group_norm_is_protected() -> None:
+    i = picture()
+    x = L.GroupNormalization(groups=2)(conv(i, "a"))
+    check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
+
+
+def test_softmax_in_the_middle_is_protected() -> None:
+    i = picture()
+    x = conv(i, "a", activation="softmax")
+    x = conv(x, "b", 6)
+    x = conv(L.Softmax()(conv(x, "c", 6)), "d", 6)
+    check(keras.Model(i, head(x)), {"b": 6, "d": 6})
+
+
+def test_unknown_layer_is_protected() -> None:
+    class Mixing(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return tf.cumsum(x, axis=-1)
+
+    i = picture()
+    x = Mixing(name="mixing")(conv(i, "a"))
+    graph = check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
+    assert graph.protected[0]["layer"] == "a"
+    assert "mixing" in graph.protected[0]["reason"]
+
+
+def test_subclass_of_a_known_layer_is_protected() -> None:
+    class Flipped(keras.layers.Conv2D):
+        def call(self, x: Any) -> Any:
+            return super().call(x)[..., ::-1]
+
+    i = picture()
+    x = Flipped(6, 3, name="flipped")(conv(i, "a"))
+    check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
+
+
+def test_shared_convolution() -> None:
+    i = picture()
+    shared = L.Conv2D(8, 3, padding="same", name="shared")
+    x = shared(L.ReLU()(shared(conv(i, "a"))))
+    check(keras.Model(i, head(x)), {"a+shared": 8})
+
+
+def test_shared_layers_of_two_inputs() -> None:
+    left, right = L.Input((8, 8, 3), name="left"), L.Input((8, 8, 3), name="right")
+    shared, norm = L.Conv2D(8, 3, name="shared"), L.BatchNormalization()
+    x = L.Subtract()([norm(shared(left)), norm(shared(right))])
+    check(keras.Model([left, right], head(x)), {"shared": 8})
+
+
+def test_shared_layer_of_differently_joined_inputs() -> None:
+    i = picture()
+    a, b = conv(i, "a", 6), conv(i, "b", 6)
+    shared = L.Conv2D(5, 1, name="shared")
+    x = L.Add()([shared(L.Concatenate()([a, b])), shared(L.Concatenate()([b, a]))])
+    check(keras.Model(i, head(x)), {"a+b": 6, "shared": 5})
+
+
+def test_several_inputs_and_outputs() -> None:
+    image, numbers = picture(), L.Input((4,), name="numbers")
+    x = L.Flatten()(conv(image, "a"))
+    y = L.Dense(6, activation="relu", name="b")(numbers)
+    z = L.Dense(9, activation="tanh", name="c")(L.Concatenate()([x, y]))
+    model = keras.Model([image, numbers], [L.Dense(3)(z), L.Dense(2)(y)])
+    check(model, {"a": 8, "b": 6, "c": 9})
+
+
+def test_output_in_the_middle_is_protected() -> None:
+    i = picture()
+    x = conv(i, "a")
+    y = conv(x, "b", 6)
+    check(keras.Model(i, [head(y), x]), {"b": 6})
+
+
+def test_dictionary_of_inputs_and_outputs() -> None:
+    inputs = {"one": L.Input((5,), name="one"), "two": L.Input((5,), name="two")}
+    x = L.Dense(8, name="a")(inputs["one"])
+    y = L.Dense(8, name="b")(inputs["two"])
+    z = L.Add()([x, y])
+    model = keras.Model(inputs, {"sum": L.Dense(3)(z), "other": L.Dense(2)(x)})
+    check(model, {"a+b": 8})
+
+
+def test_nested_models() -> None:
+    inner_in = L.Input((8, 8, 3))
+    inner = keras.Model(inner_in, L.ReLU()(conv(inner_in, "a")), name="inner")
+    middle = keras.Sequential([inner, L.Conv2D(6, 3, name="b")], name="middle")
+    i = picture()
+    check(keras.Model(i, head(middle(i))), {"a": 8, "b": 6})
+
+
+def test_nested_model_called_twice() -> None:
+    inner_in = L.Input((8, 8, 3))
+    inner = keras.Model(inner_in, conv(conv(inner_in, "a"), "b", 3), name="inner")
+    i = picture()
+    check(keras.Model(i, head(inner(inner(i)))), {"a": 8})
+
+
+def test_nested_models_with_the_same_layer_names() -> None:
+    def branch(name: str) -> keras.Model:
+        inner_in = L.Input((8, 8, 3))
+        return keras.Model(inner_in, conv(inner_in, "a"), name=name)
+
+    i = picture()
+    x = L.Concatenate()([branch("left")(i), branch("right")(i)])
+    check(keras.Model(i, head(x)), {"a": 8, "right_a": 8})
+
+
+def test_sequential() -> None:
+    layers = [
+        L.Conv1D(8, 3, name="a"),
+        L.BatchNormalization(),
+        L.AveragePooling1D(),
+        L.Conv1D(6, 3, name="b"),
+        L.GlobalAveragePooling1D(),
+        L.Dense(5),
+    ]
+    model = keras.Sequential([L.Input((20, 3)), *layers])
+    check(model, {"a": 8, "b": 6})
+
+
+def test_three_dimensional_convolutions() -> None:
+    i = L.Input((6, 6, 6, 2))
+    x = L.MaxPooling3D()(L.Conv3D(6, 3, padding="same", name="a")(i))
+    x = L.Conv3DTranspose(5, 2, strides=2, name="b")(x)
+    check(keras.Model(i, L.Dense(3)(L.GlobalAveragePooling3D()(x))), {"a": 6, "b": 5})
+
+
+def test_embedding_and_one_dimensional_layers() -> None:
+    i = L.Input((12,), dtype="int32")
+    x = L.Embedding(5, 10, name="embedding")(i)
+    x = L.DepthwiseConv1D(3, name="depthwise")(x)
+    x = L.SeparableConv1D(6, 3, name="b")(x)
+    x = L.Conv1DTranspose(7, 2, strides=2, name="c")(x)
+    model = keras.Model(i, L.Dense(3)(L.GlobalMaxPooling1D()(x)))
+    check(model, {"embedding": 10, "b": 6, "c": 7})
+
+
+def test_padding_cropping_upsampling_dropout_and_rescaling() -> None:
+    i = picture()
+    x = L.ZeroPadding2D(2)(conv(L.Rescaling(0.5, offset=-1.0)(i), "a", activation="sigmoid"))
+    x = L.Rescaling(2.0, offset=1.0)(L.SpatialDropout2D(0.5)(L.UpSampling2D()(x)))
+    x = L.AveragePooling2D()(L.Cropping2D(1)(L.GaussianNoise(0.1)(L.Dropout(0.5)(x))))
+    check(keras.Model(i, head(conv(x, "b", 6))), {"a": 8, "b": 6})
+
+
+def test_activation_that_does_not_map_zero_to_zero() -> None:
+    i = picture()
+    x = L.Activation("softplus")(conv(i, "a", activation="exponential"))
+    check(keras.Model(i, head(conv(x + 1.0, "b", 6))), {"a": 8, "b": 6})
+
+
+def test_operators() -> None:
+    i = picture()
+    a, b = conv(i, "a"), conv(i, "b")
+    x = tf.nn.relu((a + b) * 0.5 - 1.0)
+    x = tf.concat([x, tf.sigmoid(conv(i, "c", 6))], axis=-1)
+    x = tf.reduce_mean(x, axis=[1, 2])
+    check(keras.Model(i, L.Dense(4)(x)), {"a+b": 8, "c": 6})
+
+
+def test_operator_with_a_constant_per_channel_is_protected() -> None:
+    i = picture()
+    x = conv(i, "a", 4) * tf.constant([1.0, 2.0, 3.0, 4.0])
+    check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
+
+
+def test_hard_swish_of_operators() -> None:
+    i = picture()
+    x = conv(i, "a")
+    x = L.Multiply()([x, L.ReLU(6.0)(x + 3.0) * (1.0 / 6.0)])
+    check(keras.Model(i, head(x)), {"a": 8})
+
+
+def test_unknown_picture_size() -> None:
+    i = L.Input((None, None, 3))
+    check(keras.Model(i, head(conv(L.ReLU()(conv(i, "a")), "b", 6))), {"a": 8, "b": 6})
+
+
+def test_recurrent_layer_is_protected_and_kept() -> None:
+    i = L.Input((6, 4))
+    x = L.LSTM(5, name="recurrent")(L.Dense(7, name="a")(i))
+    check(keras.Model(i, L.Dense(3)(L.Dense(6, name="b")(x))), {"b": 6})
+
+
+def test_batch_norm_over_another_axis_is_protected() -> None:
+    i = picture()
+    x = L.BatchNormalization(axis=1)(conv(i, "a"))
+    check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
+
+
+def test_layer_shared_by_known_and_unknown_channels() -> None:
+    i = L.Input((8, 8))
+    shared = L.Dense(8, name="shared")
+    x = shared(L.Dense(8, name="a")(i))
+    y = shared(L.LayerNormalization()(L.Dense(8, name="b")(i)))
+    check(keras.Model(i, L.Dense(3)(L.Add()([x, y]))), {"shared": 8})
+
+
+def test_constant_model_without_groups() -> None:
+    i = L.Input((4,))
+    check(keras.Model(i, L.Dense(3)(i)), {})
