@@ -123,8 +123,10 @@ def _verb(kind: str) -> Callable[..., None]:
 def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]:
     from shrink.cli.flags import flags_of, with_flags
     from shrink.engine.config import TrainingConfig
+    from shrink.recipe.describe import describe_fields
     from shrink.stages import STAGES
 
+    describe_fields()
     skip = ("teacher", "student") if kind == "distill" else ()
     return with_flags(function, [*flags_of(STAGES[kind], skip=skip), *flags_of(TrainingConfig)])
 

@@ -65,7 +65,10 @@ NonNegative = Annotated[int, Field(ge=0)]
 
 
 class Config(BaseModel):
-    """A section of a recipe: immutable, strict, and closed to keys that it does not know."""
+    """A section of a recipe: immutable, strict, and closed to keys that it does not know.
+
+    The docstring under a field is its description; see `describe_fields`.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -73,7 +76,6 @@ class Config(BaseModel):
         strict=True,
         allow_inf_nan=False,
         validate_default=True,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
         defer_build=True,
     )

@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny
 
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
+from shrink.recipe.describe import describe_fields
 from shrink.recipe.fields import Config
 from shrink.recipe.task import TaskConfig
 from shrink.report.config import Gate, gates_json_schema
@@ -52,6 +53,7 @@ def dump_recipe(recipe: Recipe) -> dict[str, Any]:
 
 def recipe_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a recipe file, for editors."""
+    describe_fields()
     definitions: dict[str, Any] = {}
     stages = {kind: _stage_schema(config, definitions) for kind, config in STAGES.items()}
     schema = Recipe.model_json_schema(ref_template="#/$defs/{model}")
@@ -69,7 +71,9 @@ def recipe_json_schema() -> dict[str, Any]:
             "properties": stages,
         },
     }
-    schema["properties"]["gates"] = gates_json_schema()
+    gates = gates_json_schema()
+    definitions.update(gates.pop("$defs"))
+    schema["properties"]["gates"] = gates
     schema["properties"]["extends"] = {
         "description": "Another recipe, whose keys hold where this one gives none.",
         "type": "string",
