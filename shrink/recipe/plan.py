@@ -253,7 +253,7 @@ class _Builder:
     ) -> None:
         before = self._find(source.step) if source.step else None
         if before is not None and before.kind != BASELINE:
-            if before.form not in config.accepts:
+            if before.form != "keras":  # a stage's artifact is an end; a file can be a start
                 raise RecipeError(
                     f"{name} cannot follow {before.name}, whose artifact is a .{before.form} file",
                     position=self.loaded.position(*path),

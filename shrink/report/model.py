@@ -124,6 +124,7 @@ def _stage(outcome: StageOutcome) -> dict[str, Any]:
         "latency": None,
         "skipped": _plain(outcome.result.get("skipped") or []),
         "notes": [str(note) for note in outcome.result.get("notes") or []],
+        "details": _plain(outcome.result.get("details")),
     }
     if outcome.complete:
         stage |= _groups(outcome.result)

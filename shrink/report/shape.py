@@ -42,6 +42,7 @@ _GATE: Mapping[str, Any] = {"name": str, "limit": (int, float), "value": _NUMBER
 
 _OPTIONAL: Mapping[str, Any] = {
     "finals": list,
+    "details": _GROUP,
     "command": _TEXT_OR_NULL,
     "resolved_recipe": _TEXT_OR_NULL,
     "error": _GROUP,

@@ -39,6 +39,7 @@ class StageResult:
         training: how it was trained, where it was.
         skipped: layers left alone, each with the reason.
         notes: sentences for the report.
+        details: what else the report keeps of the stage, as plain data.
     """
 
     model: keras.Model | None = None
@@ -46,6 +47,7 @@ class StageResult:
     training: TrainingRecord | None = None
     skipped: Sequence[Mapping[str, str]] = ()
     notes: Sequence[str] = ()
+    details: Mapping[str, Any] | None = None
 
 
 class Planned(Exception):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from shrink.data.dataset import Examples
 from shrink.data.splits import stratified_sample
 
+Batches = Iterable[list[np.ndarray]]
 _CHUNK = 50
 
 
@@ -34,3 +35,18 @@ class CalibrationExamples:
             x, _ = self._examples.arrays(self.indices[start : start + _CHUNK])
             for example in x:
                 yield [np.asarray(example[None], np.float32)]
+
+    def batches(self) -> Batches:
+        """Return the examples as lists of float32 arrays (up to 50, ...), to iterate repeatedly."""
+        return _Batches(self._examples, self.indices)
+
+
+class _Batches:
+    def __init__(self, examples: Examples, indices: np.ndarray) -> None:
+        self._examples = examples
+        self._indices = indices
+
+    def __iter__(self) -> Iterator[list[np.ndarray]]:
+        for start in range(0, len(self._indices), _CHUNK):
+            x, _ = self._examples.arrays(self._indices[start : start + _CHUNK])
+            yield [np.asarray(x, np.float32)]

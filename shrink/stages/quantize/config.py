@@ -6,10 +6,20 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from shrink.recipe.fields import Count
+from shrink.recipe.fields import Bytes, Count, Fraction
 from shrink.stages.base import Form, StageConfig
 
-SchemeName = Literal["float32", "float16", "dynamic_wi8_afp32", "static_wi8_ai8", "static_wi8_ai16"]
+SchemeName = Literal[
+    "float32",
+    "float16",
+    "dynamic_wi8_afp32",
+    "dynamic_wi4_afp32",
+    "weight_only_wi8_afp32",
+    "weight_only_wi4_afp32",
+    "static_wi8_ai8",
+    "static_wi8_ai16",
+    "mixed",
+]
 InputOutputType = Literal["int8", "uint8", "int16", "float32"]
 
 LEGAL_TYPES: dict[str, tuple[str, ...]] = {
@@ -17,6 +27,7 @@ LEGAL_TYPES: dict[str, tuple[str, ...]] = {
     "static_wi8_ai16": ("int16", "float32"),
 }
 """Input and output types that a static scheme can have, the default first; others have float32."""
+_MIXED_STATIC_TYPES = ("int8", "float32")
 
 
 class QuantizeConfig(StageConfig):
@@ -24,21 +35,42 @@ class QuantizeConfig(StageConfig):
 
     kind: ClassVar[str] = "quantize"
     summary: ClassVar[str] = "convert to TFLite with integer or half-precision weights"
+    accepts: ClassVar[tuple[Form, ...]] = ("keras", "tflite")
     produces: ClassVar[Form] = "tflite"
 
     scheme: SchemeName = "static_wi8_ai8"
-    """What weights (w) and activations (a) become; float32 only converts."""
+    """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget."""
+    accuracy_drop: Fraction | None = None
+    """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
+    file_bytes: Bytes | None = None
+    """mixed: the size of the artifact to reach, with the least error."""
+    activations: Literal["int8", "float32"] = "int8"
+    """mixed: int8 is static; float32 is quantized while running, where the runtime does so."""
     calibration_samples: Count = 500
-    """Examples of the training split, stratified, that set the activation ranges."""
+    """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
     input_type: InputOutputType | None = None
     """Type of the artifact's inputs: for static_wi8_ai8 int8 by default."""
     output_type: InputOutputType | None = None
     """Type of the artifact's outputs: for static_wi8_ai8 int8 by default."""
+    target: Literal["litert", "tflm"] = "litert"
+    """The runtime that the artifact is for; tflm adds notes on what microcontrollers cannot run."""
 
     @property
     def legal_types(self) -> tuple[str, ...]:
         """Input and output types that the scheme can have, the default first."""
+        if self.scheme == "mixed" and self.activations == "int8":
+            return _MIXED_STATIC_TYPES
         return LEGAL_TYPES.get(self.scheme, ("float32",))
+
+    @property
+    def artifact_input_type(self) -> str:
+        """The type of the artifact's inputs, the scheme's default where none is given."""
+        return self.input_type or self.legal_types[0]
+
+    @property
+    def artifact_output_type(self) -> str:
+        """The type of the artifact's outputs, the scheme's default where none is given."""
+        return self.output_type or self.legal_types[0]
 
     @model_validator(mode="after")
     def _check(self) -> QuantizeConfig:
@@ -47,4 +79,15 @@ class QuantizeConfig(StageConfig):
             if value is not None and value not in self.legal_types:
                 legal = " or ".join(self.legal_types)
                 raise ValueError(f"{key}: {self.scheme} can have {legal}, not {value}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> QuantizeConfig:
+        budgets = [k for k in ("accuracy_drop", "file_bytes") if getattr(self, k) is not None]
+        if self.scheme == "mixed" and len(budgets) != 1:
+            raise ValueError("mixed needs exactly one budget: accuracy_drop or file_bytes")
+        if self.scheme != "mixed" and budgets:
+            raise ValueError(f"{budgets[0]} is a budget of scheme mixed, not of {self.scheme}")
+        if self.scheme != "mixed" and "activations" in self.model_fields_set:
+            raise ValueError(f"activations belongs to scheme mixed, not to {self.scheme}")
         return self

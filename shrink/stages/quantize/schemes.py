@@ -1,40 +1,110 @@
-"""The quantization schemes: one function each, from a Keras model to a TFLite artifact."""
+"""The quantization schemes: one function each, from a float model to a TFLite artifact."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
-import numpy as np
-import tf_keras as keras
-
+from shrink.errors import StageError
+from shrink.stages.quantize import edge_quantizer
+from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.operators import weighted_operators
+from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
+from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
+from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import Conversion, Precision, convert
 
-Calibration = Iterable[Sequence[np.ndarray]]
-Scheme = Callable[[keras.Model, Calibration, QuantizeConfig], Conversion]
+Scheme = Callable[[FloatModel, CalibrationExamples, QuantizeConfig], Conversion]
 
 
-def _without_calibration(precision: Precision) -> Scheme:
-    return lambda model, calibration, config: convert(model, precision)
+def _float32(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion:
+    return source.float32
+
+
+def _float16(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion:
+    if source.model is not None:
+        return convert(source.model, "float16")
+    return Conversion(edge_quantizer.to_float16(source.float32.content), ())
+
+
+def _eight_bits(mode: Mode) -> Scheme:
+    def scheme(
+        source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+    ) -> Conversion:
+        content, notes = source.float32.content, source.float32.notes
+        return Conversion(edge_quantizer.quantize(content, mode), notes)
+
+    return scheme
+
+
+def _four_bits(mode: Mode) -> Scheme:
+    def scheme(
+        source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+    ) -> Conversion:
+        content, notes = source.float32.content, source.float32.notes
+        bits, wider = _widths(content, mode)
+        if not bits:
+            raise StageError(
+                f"{config.scheme}: no operator of this model can have 4-bit weights, which "
+                f"{' and '.join(sorted(INT4_OPERATORS[mode]))} can",
+                hint="use scheme dynamic_wi8_afp32",
+            )
+        rounded = rounded_model(content, bits, calibration.batches())
+        if wider:
+            notes = (*notes, f"8-bit weights, as 4 bits are not to be had: {', '.join(wider)}")
+        return Conversion(edge_quantizer.quantize(rounded, mode, bits), notes)
+
+    return scheme
+
+
+def _widths(content: bytes, mode: Mode) -> tuple[dict[str, int], list[str]]:
+    operators = weighted_operators(content)
+    legal = [o for o in operators if o.kind in INT4_OPERATORS[mode] and can_be_rounded(o)]
+    wider = [o.name for o in operators if o not in legal]
+    return {operator.name: 4 for operator in legal}, wider
 
 
 def _static(precision: Precision) -> Scheme:
-    def scheme(model: keras.Model, calibration: Calibration, config: QuantizeConfig) -> Conversion:
-        default = config.legal_types[0]
-        types = (config.input_type or default, config.output_type or default)
-        return convert(model, precision, calibration, *types)
+    def scheme(
+        source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+    ) -> Conversion:
+        types = (config.artifact_input_type, config.artifact_output_type)
+        if source.model is not None:
+            return convert(source.model, precision, calibration, *types)
+        if "uint8" in types:
+            raise StageError(
+                "uint8 inputs and outputs are not to be had from a .tflite file",
+                hint="use int8 or float32, or start from the Keras model",
+            )
+        content = source.float32.content
+        static = edge_quantizer.quantize(
+            content,
+            "static",
+            ranges=edge_quantizer.activation_ranges(content, calibration.batches()),
+            activation_bits=16 if precision == "static_int16" else 8,
+            float_borders=(types[0] == "float32", types[1] == "float32"),
+        )
+        return Conversion(static, ())
 
     return scheme
 
 
 SCHEMES: dict[str, Scheme] = {
-    "float32": _without_calibration("float32"),
-    "float16": _without_calibration("float16"),
-    "dynamic_wi8_afp32": _without_calibration("dynamic_int8"),
+    "float32": _float32,
+    "float16": _float16,
+    "dynamic_wi8_afp32": _eight_bits("dynamic"),
+    "dynamic_wi4_afp32": _four_bits("dynamic"),
+    "weight_only_wi8_afp32": _eight_bits("weight_only"),
+    "weight_only_wi4_afp32": _four_bits("weight_only"),
     "static_wi8_ai8": _static("static_int8"),
     "static_wi8_ai16": _static("static_int16"),
 }
-"""Every scheme by its name; a new one is one function and one line here."""
+"""Every scheme by its name but `mixed`, which needs a budget and data to keep it; a new one is
+one function and one line here."""
 
-INTEGER_SCHEMES = frozenset({"dynamic_wi8_afp32", "static_wi8_ai8", "static_wi8_ai16"})
+INTEGER_SCHEMES = frozenset({"mixed", *SCHEMES}) - {"float32", "float16"}
 """Schemes that must leave at least one operator with integer weights."""

@@ -1,0 +1,129 @@
+"""The scheme `mixed`: from a float model and a budget to an artifact and its operator table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shrink.errors import StageError
+from shrink.measure.artifact import evaluate_artifact
+from shrink.run import files
+from shrink.stages.context import StageContext
+from shrink.stages.quantize import edge_quantizer
+from shrink.stages.quantize.calibration import Batches, CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.mixed import (
+    Assignment,
+    Build,
+    least_error_within_bytes,
+    smallest_within_drop,
+)
+from shrink.stages.quantize.operators import weighted_operators
+from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
+from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
+from shrink.stages.quantize.sensitivity import Sensitivity, measure_sensitivity
+from shrink.stages.quantize.source import FloatModel
+from shrink.stages.task import Task, artifact_interface, resolve_task
+from shrink.tflite.convert import Conversion
+
+
+def mixed_artifact(
+    source: FloatModel,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    context: StageContext,
+) -> tuple[Conversion, dict[str, Any]]:
+    """Return the artifact within the budget, and the table of its operators as plain data.
+
+    Raises:
+        StageError: no operator can have 4 bits, the budget is out of reach, or accuracy is no
+            measure of this model.
+    """
+    mode: Mode = "static" if config.activations == "int8" else "dynamic"
+    content, notes = source.float32.content, source.float32.notes
+    operators = [
+        operator
+        for operator in weighted_operators(content)
+        if operator.kind in INT4_OPERATORS[mode] and can_be_rounded(operator)
+    ]
+    if not operators:
+        raise StageError(
+            "mixed: no operator of this model can have 4-bit weights",
+            hint="use scheme static_wi8_ai8",
+        )
+    batches = calibration.batches()
+    context.phase("measuring sensitivity")
+    ranked = measure_sensitivity(content, operators, batches)
+    context.phase("searching")
+    build = _builder(content, mode, config, batches)
+    if config.file_bytes is not None:
+        found = least_error_within_bytes(ranked, build, config.file_bytes)
+    else:
+        drop_of = _drop_on_validation(source, context)
+        found = smallest_within_drop(ranked, build, drop_of, config.accuracy_drop or 0.0)
+    return Conversion(found.content, (*notes, _sentence(found))), _table(found, ranked, config)
+
+
+def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches) -> Build:
+    borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
+
+    def build(bits: Mapping[str, int], careful: bool) -> bytes:
+        rounded = rounded_model(content, bits, batches) if careful else content
+        if mode != "static":
+            return edge_quantizer.quantize(rounded, mode, bits)
+        ranges = edge_quantizer.activation_ranges(rounded, batches)
+        return edge_quantizer.quantize(rounded, mode, bits, ranges=ranges, float_borders=borders)
+
+    return build
+
+
+def _drop_on_validation(source: FloatModel, context: StageContext) -> Callable[[bytes], float]:
+    validation = context.dataset.validation
+    if not len(validation) or validation.labels is None:
+        why = "has no examples" if validation.labels is not None else "has no class labels"
+        raise StageError(
+            f"accuracy_drop is measured on the validation split, which {why}",
+            hint="set data.validation_split, or give file_bytes instead",
+        )
+    candidate = context.work / "candidate.tflite"
+    files.write_bytes(candidate, source.float32.content)
+    if source.model is not None:
+        task = context.task(source.model)
+    else:
+        interface = artifact_interface(candidate, context.dataset)
+        task = resolve_task(context.task_config, context.dataset, interface)
+    scored: Task = dataclasses.replace(task, metrics=("accuracy",))
+
+    def accuracy(content: bytes) -> float:
+        files.write_bytes(candidate, content)
+        return evaluate_artifact(candidate, validation, scored).metrics["accuracy"]
+
+    reference = accuracy(source.float32.content)
+    return lambda content: reference - accuracy(content)
+
+
+def _sentence(found: Assignment) -> str:
+    narrow = sum(width == 4 for width in found.bits.values())
+    text = f"mixed: {narrow} of {len(found.bits)} operators have 4-bit weights"
+    if found.drop is not None:
+        text += f"; {found.drop:+.4f} accuracy lost on validation, {found.tried} artifacts scored"
+    return text
+
+
+def _table(found: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> dict[str, Any]:
+    return {
+        "activations": config.activations,
+        "budget": {"accuracy_drop": config.accuracy_drop, "file_bytes": config.file_bytes},
+        "validation_drop": found.drop,
+        "operators": [
+            {
+                "name": one.name,
+                "kind": one.kind,
+                "weight_bits": found.bits[one.name],
+                "parameters": one.parameters,
+                "error_at_4_bits": one.error,
+            }
+            for one in ranked
+        ],
+    }

@@ -1,0 +1,91 @@
+"""Edits of a .tflite file: other constants, other outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+_IDENTIFIER = b"TFL3"
+
+
+def with_constants(
+    content: bytes, constants: Mapping[tuple[int, int], np.ndarray[Any, Any]]
+) -> bytes:
+    """Return the model with other values for some float32 constants of its first subgraph.
+
+    A constant that several operators share changes for the named operator alone.
+
+    Args:
+        content: the .tflite file.
+        constants: by index of the operator and place among its inputs, the new values in the
+            stored shape.
+    """
+    model = _unpacked(content)
+    graph = model.subgraphs[0]
+    for (operator, place), values in constants.items():
+        data = np.frombuffer(np.ascontiguousarray(values, "<f4").tobytes(), np.uint8)
+        index = int(graph.operators[operator].inputs[place])
+        if _shared(model, graph, index):
+            index = _add_copy(model, graph, index)
+            inputs = list(graph.operators[operator].inputs)
+            inputs[place] = index
+            graph.operators[operator].inputs = inputs
+        model.buffers[graph.tensors[index].buffer].data = data
+    return _packed(model)
+
+
+def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
+    """Return the model with these tensors of its first subgraph as its outputs.
+
+    Operators that none of them needs are left out, and so are signatures.
+
+    Args:
+        content: the .tflite file.
+        tensors: indices, each once, of activations (not of constants).
+    """
+    model = _unpacked(content)
+    graph = model.subgraphs[0]
+    needed = set(tensors)
+    kept = []
+    for operator in reversed(graph.operators):
+        if needed & set(operator.outputs):
+            needed |= set(operator.inputs)
+            kept.append(operator)
+    graph.operators = kept[::-1]
+    graph.outputs = list(tensors)
+    model.signatureDefs = []
+    return _packed(model)
+
+
+def _shared(model: Any, graph: Any, index: int) -> bool:
+    """Whether a constant has a second reader, or its values a second tensor."""
+    readers = sum(list(operator.inputs).count(index) for operator in graph.operators)
+    buffer = graph.tensors[index].buffer
+    holders = sum(tensor.buffer == buffer for g in model.subgraphs for tensor in g.tensors)
+    return readers > 1 or holders > 1
+
+
+def _add_copy(model: Any, graph: Any, index: int) -> int:
+    other = schema.TensorT()
+    for name, value in vars(graph.tensors[index]).items():
+        setattr(other, name, value)
+    model.buffers.append(schema.BufferT())
+    other.buffer = len(model.buffers) - 1
+    # Quantizers tell tensors apart by their names.
+    other.name = other.name + b";" + str(len(graph.tensors)).encode()
+    graph.tensors.append(other)
+    return len(graph.tensors) - 1
+
+
+def _unpacked(content: bytes) -> Any:
+    return schema.ModelT.InitFromPackedBuf(content, 0)
+
+
+def _packed(model: Any) -> bytes:
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), _IDENTIFIER)
+    return bytes(builder.Output())

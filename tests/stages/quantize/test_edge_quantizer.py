@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.stages.quantize import edge_quantizer
+from shrink.tflite.flatbuffer import float_operators, read
+from shrink.tflite.interpreter import load
+from tests.stages.quantize.toys import cnn, float_cnn, pictures
+
+
+def examples(count: int = 30) -> list[list[np.ndarray]]:
+    return [[pictures(count)]]
+
+
+def test_activation_ranges_are_those_of_the_keras_layers() -> None:
+    x, model = pictures(30), cnn()
+    first = keras.Model(model.input, model.get_layer("first").output)(x).numpy()
+    ranges = edge_quantizer.activation_ranges(float_cnn(), examples())
+    graph = read(float_cnn())[0]
+    name = graph.tensors[graph.operators[0].outputs[0]].name
+    np.testing.assert_allclose(ranges[name], (first.min(), first.max()), rtol=1e-5)
+    picture = graph.tensors[graph.inputs[0]].name
+    np.testing.assert_allclose(ranges[picture], (x.min(), x.max()))
+
+
+@pytest.mark.parametrize(("bits", "tolerance"), [(8, 0.03), (16, 0.01)])
+def test_quantize_static_stays_near_the_float_outputs(bits: int, tolerance: float) -> None:
+    ranges = edge_quantizer.activation_ranges(float_cnn(), examples())
+    content = edge_quantizer.quantize(
+        float_cnn(),
+        "static",
+        ranges=ranges,
+        activation_bits=bits,  # type: ignore[arg-type]
+    )
+    x = pictures(20)
+    np.testing.assert_allclose(
+        load(content).predict(x)[0], load(float_cnn()).predict(x)[0], atol=tolerance
+    )
+    assert float_operators(content) == []
+
+
+def test_quantize_static_has_float_borders_when_asked() -> None:
+    ranges = edge_quantizer.activation_ranges(float_cnn(), examples())
+    content = edge_quantizer.quantize(
+        float_cnn(), "static", ranges=ranges, float_borders=(True, False)
+    )
+    runner = load(content)
+    assert runner.input_details[0].dtype == np.float32
+    assert runner.output_details[0].dtype == np.int8
+
+
+def test_to_float16_keeps_outputs_to_half_precision() -> None:
+    content, x = edge_quantizer.to_float16(float_cnn()), pictures(5)
+    assert len(content) < len(float_cnn())
+    np.testing.assert_allclose(
+        load(content).predict(x)[0], load(float_cnn()).predict(x)[0], atol=2e-3
+    )

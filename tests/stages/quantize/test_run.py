@@ -1,0 +1,122 @@
+"""The stage itself, on a small model trained for a moment on the digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.errors import ModelError, StageError
+from shrink.stages.context import StageContext, StageResult
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.run import run
+from shrink.tflite.convert import convert
+from shrink.tflite.interpreter import load
+from shrink.tflite.structure import read
+
+L = keras.layers
+
+
+def context_for(path: Path, kind: str, folder: Path) -> StageContext:
+    source = {"kind": kind, "path": str(path), "function": None, "arguments": {}}
+    step = {"name": "q", "kind": "quantize", "claims": [], "training": {}, "inputs": {}}
+    step["inputs"] = {"model": source}
+    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
+    return StageContext(job, lambda *args, **fields: None, folder)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((8, 8, 1))
+    x = L.Conv2D(16, 3, strides=2, activation="relu")(inputs)
+    x = L.Conv2D(32, 3, activation="relu")(x)
+    model = keras.Model(inputs, L.Dense(10, activation="softmax")(L.Flatten()(x)))
+    train = context_for(folder / "none.keras", "keras", folder).dataset.train
+    x_train, y_train = train.arrays(np.arange(len(train)))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.fit(np.asarray(x_train, np.float32), y_train, epochs=8, verbose=0)
+    model.save(folder / "model.keras")
+    (folder / "model.tflite").write_bytes(convert(model, "float32").content)
+    return folder
+
+
+def quantized(folder: Path, tmp_path: Path, form: str = "keras", **keys: Any) -> StageResult:
+    context = context_for(folder / f"model.{form}", form, tmp_path)
+    return run(QuantizeConfig(**keys), context)
+
+
+def accuracy(content: bytes, folder: Path) -> float:
+    test = context_for(folder / "none.keras", "keras", folder).dataset.test
+    x, y = test.arrays(np.arange(len(test)))
+    return float(np.mean(load(content).predict(np.asarray(x, np.float32))[0].argmax(1) == y))
+
+
+def weight_types(content: bytes) -> set[str]:
+    return {t.dtype for t in read(content)[0].tensors if t.constant and len(t.shape) > 1}
+
+
+@pytest.mark.parametrize("form", ["keras", "tflite"])
+@pytest.mark.parametrize(
+    ("scheme", "types"),
+    [
+        ("float32", {"FLOAT32"}),
+        ("float16", {"FLOAT16"}),
+        ("dynamic_wi8_afp32", {"INT8"}),
+        ("dynamic_wi4_afp32", {"INT4"}),
+        ("weight_only_wi8_afp32", {"INT8"}),
+        ("weight_only_wi4_afp32", {"INT4"}),
+        ("static_wi8_ai8", {"INT8"}),
+        ("static_wi8_ai16", {"INT8"}),
+    ],
+)
+def test_run_keeps_accuracy_under_every_scheme(
+    trained: Path, tmp_path: Path, form: str, scheme: str, types: set[str]
+) -> None:
+    content = quantized(trained, tmp_path, form, scheme=scheme, calibration_samples=200).tflite
+    assert content is not None
+    assert weight_types(content) == types
+    float_accuracy = accuracy((trained / "model.tflite").read_bytes(), trained)
+    assert accuracy(content, trained) > float_accuracy - 0.03
+
+
+@pytest.mark.parametrize("activations", ["int8", "float32"])
+def test_run_mixed_keeps_the_file_within_its_bytes(
+    trained: Path, tmp_path: Path, activations: str
+) -> None:
+    wide = quantized(trained, tmp_path, scheme="dynamic_wi8_afp32").tflite
+    limit = len(wide or b"") - 800
+    result = quantized(trained, tmp_path, scheme="mixed", file_bytes=limit, activations=activations)
+    assert result.tflite is not None
+    assert len(result.tflite) <= limit
+    assert "INT4" in weight_types(result.tflite)
+    assert result.details is not None
+    table = result.details["mixed"]["operators"]
+    assert {row["weight_bits"] for row in table} == {4, 8}
+
+
+def test_run_mixed_keeps_the_accuracy_of_the_validation_split(
+    trained: Path, tmp_path: Path
+) -> None:
+    result = quantized(trained, tmp_path, scheme="mixed", accuracy_drop=0.05)
+    assert result.tflite is not None
+    assert result.details is not None
+    assert result.details["mixed"]["validation_drop"] <= 0.05
+    float_accuracy = accuracy((trained / "model.tflite").read_bytes(), trained)
+    assert accuracy(result.tflite, trained) > float_accuracy - 0.08
+
+
+def test_run_refuses_a_tflite_file_that_is_quantized_already(trained: Path, tmp_path: Path) -> None:
+    content = quantized(trained, tmp_path).tflite
+    (tmp_path / "model.tflite").write_bytes(content or b"")
+    with pytest.raises(ModelError, match="quantized already"):
+        quantized(tmp_path, tmp_path, "tflite")
+
+
+def test_run_refuses_unsigned_borders_from_a_tflite_file(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(StageError, match="uint8"):
+        quantized(trained, tmp_path, "tflite", input_type="uint8")

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.tflite.convert import convert
+from shrink.tflite.edit import exposing, with_constants
+from shrink.tflite.interpreter import load
+from shrink.tflite.structure import read
+from tests.tflite.toys import batch, small_cnn
+
+L = keras.layers
+
+
+def twins() -> keras.Model:
+    """Two dense layers in a row with equal weights, which a converter stores once."""
+    inputs = L.Input((4,), name="x")
+    x = L.Dense(4, kernel_initializer="ones", name="one")(inputs)
+    return keras.Model(inputs, L.Dense(4, kernel_initializer="ones", name="two")(x))
+
+
+def test_with_constants_changes_the_named_operator_alone_when_values_are_shared() -> None:
+    content = convert(twins(), "float32").content
+    graph = read(content)[0]
+    dense = [i for i, o in enumerate(graph.operators) if o.name == "FULLY_CONNECTED"]
+    assert len(dense) == 2
+    shared = {graph.tensors[graph.operators[i].inputs[1]].buffer for i in dense}
+    assert len(shared) == 1
+    changed = with_constants(content, {(dense[1], 1): 2 * np.ones((4, 4), np.float32)})
+    x = np.array([[1.0, 2.0, 3.0, 4.0]], np.float32)
+    np.testing.assert_allclose(load(changed).predict(x)[0], np.full((1, 4), 10 * 4 * 2))
+    np.testing.assert_allclose(load(content).predict(x)[0], np.full((1, 4), 10 * 4))
+
+
+def test_with_constants_adds_no_bytes_when_the_values_have_one_reader() -> None:
+    content = convert(small_cnn(), "float32").content
+    weights = read(content)[0].tensors[read(content)[0].operators[0].inputs[1]]
+    changed = with_constants(content, {(0, 1): np.zeros(weights.shape, np.float32)})
+    assert len(changed) <= len(content) + 64
+    outputs = load(changed).predict(batch(small_cnn(), 2)[0])[0]
+    np.testing.assert_allclose(outputs[0], outputs[1])
+
+
+def test_exposing_gives_a_layers_output_and_leaves_the_rest_out() -> None:
+    model = small_cnn()
+    content = convert(model, "float32").content
+    graph = read(content)[0]
+    exposed = exposing(content, [graph.operators[0].outputs[0]])
+    assert [o.name for o in read(exposed)[0].operators] == ["CONV_2D"]
+    (x,) = batch(model, 3)
+    expected = keras.Model(model.input, model.get_layer("conv").output)(x)
+    np.testing.assert_allclose(load(exposed).predict(x)[0], expected, atol=1e-5)
