@@ -22,12 +22,13 @@ from shrink.engine.devices import Devices
 from shrink.engine.exactness import inexact_because, synchronising_layers
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
-from shrink.engine.optimizer import build_optimizer
 from shrink.engine.progress import BestWeights, OnProgress, ProgressCallback
+from shrink.engine.randomness import RandomSeeds, continued_randomness, stateful_generators
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import Watcher, evidence_of, is_out_of_memory, needs_fresh_process
 from shrink.engine.resume import Cadence, Checkpointing, Recovery
 from shrink.engine.sharding import distribute_batches
+from shrink.engine.trainer import build_trainer
 from shrink.errors import DataError, RecipeError, StageError
 from shrink.measure.memory import AllocatorPeak
 from shrink.recipe.metrics import METRICS
@@ -78,20 +79,20 @@ def train(
     examples, checks = len(dataset.train), len(dataset.validation)
     plan = plan_batches(config, devices.replicas, examples, checks)
     _check_layers(model, plan, stage)
-    with devices.scope():
-        trainer = MicroBatchTrainer(
-            model,
-            objective,
-            metrics,
-            micro_batch_size=plan.micro_batch_size,
-            most_rows=plan.most_rows,
-            never_empty=plan.never_empty,
-            after_update=after_update,
-        )
-        optimizer = build_optimizer(config.optimizer, total_updates=plan.steps * epochs)
-        trainer.compile(optimizer=optimizer)
-        # Slots exist before the first step, which would else be the one with the highest peak.
-        optimizer.build(model.trainable_variables)
+    trainer = build_trainer(
+        model,
+        objective,
+        config,
+        devices,
+        plan,
+        trainer_class=MicroBatchTrainer,
+        total_updates=plan.steps * epochs,
+        metrics=metrics,
+        after_update=after_update,
+    )
+    if stateful_generators(model):
+        with devices.scope():
+            trainer.seeds = RandomSeeds(config.seed)
     progress = ProgressCallback(
         on_progress,
         stage=stage,
@@ -148,6 +149,7 @@ def _fit(
     trainer.first_place = divmod(first_update, plan.steps)
     with (
         _batch_norm(trainer.model, config),
+        continued_randomness(trainer.model, trainer.seeds),
         naming_bad_examples(dataset.train, dataset.validation),
     ):
         trainer.fit(

@@ -21,6 +21,7 @@ from shrink.engine.accumulate import (
     zeros_of,
 )
 from shrink.engine.objective import Objective, at_least_float32
+from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
 
 
@@ -53,6 +54,7 @@ class MicroBatchTrainer(keras.Model):
     Attributes:
         watcher: told of every step, if set.
         first_place: the epoch and the step in it at which `fit` begins.
+        seeds: counts the forward passes that draw random numbers, if there are any.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class MicroBatchTrainer(keras.Model):
         self.replay = replay
         self.watcher: Watcher | None = None
         self.first_place = (0, 0)
+        self.seeds: RandomSeeds | None = None
         self.recovering_step: RecoveringStep | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
@@ -170,6 +173,8 @@ class MicroBatchTrainer(keras.Model):
     def _gradients(self, part: Batch, variables: Sequence[Any], global_rows: Any) -> list[Any]:
         """Return this micro-batch's part of the gradient, scaled where the optimizer scales."""
         targets, x = self._targets(part.x)
+        if self.seeds is not None:
+            self.seeds.begin()
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
             losses = _weighted(self.objective.loss(part.y, outputs, targets), part)

@@ -91,7 +91,7 @@ class RecoveringStep:
 
     Weights and optimizer are untouched by a failed step, because every gradient is there before
     the first of them changes. Batch-norm statistics and metrics are put back to what they were.
-    The counters of legacy stateful random operations cannot be: dropout draws anew.
+    So is the count of forward passes, from which dropout draws.
 
     Args:
         trainer: a compiled `shrink.engine.microbatch.MicroBatchTrainer`.
@@ -171,6 +171,7 @@ class RecoveringStep:
         if self._state is None:
             trainer = self._trainer
             state = [*trainer.model.non_trainable_variables, *_metric_variables(trainer)]
+            state += [trainer.seeds.variable] if trainer.seeds is not None else []
             self._state = [v for s in state for v in self._strategy.experimental_local_results(s)]
         return self._state
 

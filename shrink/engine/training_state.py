@@ -28,7 +28,10 @@ class TrainingState:
             "model": list(trainer.model.variables),
             "optimizer": _optimizer_variables(trainer.optimizer),
             "hook": _hook_variables(trainer.after_update),
-            "random": _generator_states(trainer.model),
+            "random": [
+                *_generator_states(trainer.model),
+                *([trainer.seeds.variable] if trainer.seeds else []),
+            ],
             "metric": [v for metric in trainer.metrics for v in metric.variables],
         }
 

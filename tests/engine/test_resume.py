@@ -55,12 +55,13 @@ class CutBefore:
         """Ignore it."""
 
 
-def model_and_masks() -> tuple[Any, Masks]:
+def model_and_masks(dropout: float = 0.0) -> tuple[Any, Masks]:
     keras.utils.set_random_seed(1)
     layers = keras.layers
     inputs = layers.Input((6, 6, 2))
     hidden = layers.BatchNormalization()(layers.Dense(16)(layers.Flatten()(inputs)))
-    model = keras.Model(inputs, layers.Dense(5)(layers.ReLU()(hidden)))
+    hidden = layers.Dropout(dropout)(layers.ReLU()(hidden)) if dropout else layers.ReLU()(hidden)
+    model = keras.Model(inputs, layers.Dense(5)(hidden))
     return model, Masks([model.layers[2].kernel], polynomial(0.6, 7), last_update=7, frequency=2)
 
 
@@ -70,10 +71,11 @@ def run(
     *,
     config: TrainingConfig = CONFIG,
     cadence: Cadence | None = None,
+    dropout: float = 0.0,
     **known: Any,
 ) -> tuple[Any, TrainingRecord, list[int]]:
     """Train, and return the model, the record and the updates that were made."""
-    model, masks = model_and_masks()
+    model, masks = model_and_masks(dropout)
     watcher = CutBefore(cut_before)
     record = train(
         model,
@@ -122,6 +124,18 @@ def test_train_ends_bitwise_the_same_when_cut_short(
     assert record.notes == (
         f"training was continued from a checkpoint after {step} update{plural}",
     )
+
+
+def test_train_draws_the_same_dropout_when_cut_short(
+    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
+) -> None:
+    whole = run(None, dropout=0.5)
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=4, dropout=0.5)
+    model, record, _ = run(tmp_path, dropout=0.5)
+    check_equal(model, record, whole[:2])
+    without, _ = undisturbed
+    assert np.abs(model.get_weights()[0] - without.get_weights()[0]).max() > 1e-3
 
 
 def test_train_makes_no_step_when_it_had_finished(

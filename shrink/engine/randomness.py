@@ -1,0 +1,87 @@
+"""Dropout and noise as a function of the seed and a counter, so that they can be continued.
+
+tf-keras' layers draw from TensorFlow's stateful operations, whose state nobody can save. While
+training is traced in here they draw from stateless ones (Salmon et al. 2011) instead: the same
+distribution, the same numbers after a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.batch_norm import layers_of
+
+_LEGACY, _STATELESS = "legacy_stateful", "stateless"
+
+
+class RandomSeeds:
+    """A seed for each draw: of the run, the place in the model, the forward pass, the replica.
+
+    Create it inside the devices' scope.
+
+    Args:
+        seed: of the run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.variable = tf.Variable(
+            0,
+            dtype=tf.int64,
+            trainable=False,
+            name="forward_passes",
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+        self._seed = seed
+        self._pass: Any = None
+        self._place = 0
+
+    def begin(self) -> None:
+        """Begin a forward pass; called in graph, by each replica."""
+        self._pass = self.variable.assign_add(1)
+        self._place = 0
+
+    def next(self) -> Any:
+        """Return the seed of the next draw in this forward pass, int64 (2,)."""
+        self._place += 1
+        context = tf.distribute.get_replica_context()
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+        place = tf.constant((self._seed % 2**32 << 20) + self._place, tf.int64)
+        return tf.stack([place, self._pass * context.num_replicas_in_sync + replica])
+
+
+def stateful_generators(model: Any) -> list[Any]:
+    """Return what a model's layers draw from where that has a state which cannot be saved."""
+    return [
+        layer._random_generator
+        for layer in layers_of(model)
+        if isinstance(layer, keras.__internal__.layers.BaseRandomLayer)
+        and layer._random_generator._rng_type == _LEGACY
+    ]
+
+
+@contextmanager
+def continued_randomness(model: Any, seeds: RandomSeeds | None) -> Iterator[None]:
+    """Let a model's random layers draw from `seeds` while they are traced in here.
+
+    Without seeds nothing changes. Layers with a `tf.random.Generator` of their own keep it; its
+    state can be saved as it is.
+    """
+    if seeds is None:
+        yield
+        return
+    generators = stateful_generators(model)
+    for generator in generators:
+        generator._rng_type = _STATELESS
+        generator.make_seed_for_stateless_op = seeds.next
+    try:
+        yield
+    finally:
+        for generator in generators:
+            generator._rng_type = _LEGACY
+            del generator.make_seed_for_stateless_op
