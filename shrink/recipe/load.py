@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from shrink.errors import Position, RecipeError
 from shrink.recipe import yaml
 from shrink.recipe.overrides import Override, apply_override
-from shrink.recipe.reference import exists
+from shrink.recipe.reference import exists, expand_user
 from shrink.recipe.schema import Recipe
 from shrink.recipe.suggest import hint_for
 from shrink.recipe.validation import errors_of
@@ -40,8 +40,7 @@ class LoadedRecipe:
 
     def folder(self, *path: str | int) -> Path:
         """Return the folder that a relative path under this key starts from."""
-        file = Path(self.position(*path).file)
-        return file.parent if file.is_absolute() and file.suffix else Path.cwd()
+        return _folder(self.position(*path))
 
 
 @dataclass
@@ -192,7 +191,12 @@ def _gates(value: Any, locate: Any, problems: list[RecipeError]) -> Any:
     built = {}
     for name, limit in value.items():
         try:
-            built.update(parse_gates({name: limit}))
+            (gate,) = parse_gates({name: limit}).values()
+            if gate.against is not None:
+                folder = _folder(locate(("gates", name, "against")))
+                saved = (folder / expand_user(gate.against)).resolve()
+                gate = gate.model_copy(update={"against": str(saved)})
+            built[name] = gate
         except ValidationError as error:
             path = ("gates", name)
             problems.extend(
@@ -202,6 +206,12 @@ def _gates(value: Any, locate: Any, problems: list[RecipeError]) -> Any:
         except ValueError as error:
             problems.append(RecipeError(str(error), position=locate(("gates", name))))
     return built
+
+
+def _folder(position: Position) -> Path:
+    """Return where relative paths start: beside the recipe, or here if no file says them."""
+    file = Path(position.file)
+    return file.parent if file.is_absolute() and file.suffix else Path.cwd()
 
 
 def _together(problems: list[RecipeError]) -> RecipeError:

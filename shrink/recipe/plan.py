@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -67,6 +68,8 @@ class Plan:
     source: Path
     data_path: Path | None
     steps: tuple[Step, ...]
+    saved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The report that each gate with `against` compares with, by the gate's name."""
 
     @property
     def baseline(self) -> Step:
@@ -97,13 +100,15 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     Raises:
         RecipeError: an illegal order, an unknown stage, a distillation without a student.
         ModelError: a named model that is not there.
+        InputError: a saved report, which a gate compares with, that is not there or not readable.
     """
     recipe = loaded.recipe
     reference = parse_model_reference(recipe.model, loaded.folder("model"))
     builder = _Builder(loaded, reference)
     for index, config in enumerate(recipe.stages):
         builder.add(index, config)
-    plan = Plan(recipe, loaded.source, _data_path(loaded), tuple(builder.steps))
+    steps = tuple(builder.steps)
+    plan = Plan(recipe, loaded.source, _data_path(loaded), steps, _saved_reports(recipe))
     _check_gates(plan, loaded)
     return plan
 
@@ -124,6 +129,20 @@ def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
                 position=loaded.position("gates", gate, "stage"),
                 hint=hint_for(settings.stage, names),
             )
+
+
+def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
+    """Return the report that each gate with `against` compares with.
+
+    They are read before the run, not after it: training for hours to compare with nothing helps
+    nobody, and a run may overwrite the very report that it is compared with.
+    """
+    paths = {name: gate.against for name, gate in recipe.gates.items() if gate.against}
+    if not paths:
+        return {}
+    from shrink.report.model import read_report  # most recipes have no such gate
+
+    return {name: read_report(Path(path)) for name, path in paths.items()}
 
 
 class _Builder:
@@ -289,5 +308,5 @@ class _Builder:
         if source.step is None:
             return ()
         before = self.steps[self._names().index(source.step)]
-        own = before.config.claims if before.config else ()
+        own = before.config.established() if before.config else ()
         return tuple(dict.fromkeys((*before.claims, *own)))

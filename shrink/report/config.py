@@ -17,10 +17,20 @@ Kind = Literal["figure", "drop", "rise", "duration"]
 
 
 class Gate(Config):
-    """One limit; the point value decides unless a confidence is given."""
+    """One limit; the point value decides unless a confidence is given.
 
-    limit: int | float
-    """The most that is allowed; for accuracies themselves, the least."""
+    With `against`, the limit is not on the figure but on how much worse it is than in a saved
+    report: higher for sizes, memory, times and losses, lower for accuracies. Two runs share no
+    scores, so only point values are compared.
+    """
+
+    limit: int | float = 0
+    """The most that is allowed; for accuracies themselves, the least. With `against`, the most
+    that the figure may be worse than there, in its own unit; 0 by default."""
+    against: Annotated[str, Field(min_length=1)] | None = None
+    """A saved `report.json`, or the folder of a finished run; relative to the recipe."""
+    ratio: Annotated[float, Field(ge=0)] | None = None
+    """With `against`, in place of a limit: the same as a share of the saved value, such as 0.05."""
     stage: str | None = None
     """The stage to look at, in place of the final stage of each branch."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] | None = None
@@ -74,12 +84,23 @@ def parse_gates(value: Mapping[str, Any]) -> dict[str, Gate]:
 
 
 def gates_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the section, with every legal name."""
+    """Return the JSON Schema (2020-12) of the section, with every legal name.
+
+    What a gate may be depends on its kind and unit alone: that stands in `$defs`, once.
+    """
+    definitions: dict[str, Any] = {}
+    properties = {}
+    for name, target in TARGETS.items():
+        title = f"Gate{target.kind.title()}{target.figure.unit.title()}"
+        definitions.setdefault(title, _gate_schema(target))
+        reference = {"$ref": f"#/$defs/{title}"}
+        properties[name] = {"description": _describe(name, target), **reference}
     return {
         "description": "Limits that the result must keep; a missed one is exit code 1.",
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: _gate_schema(name, target) for name, target in TARGETS.items()},
+        "properties": properties,
+        "$defs": definitions,
     }
 
 
@@ -89,10 +110,11 @@ def _parse_gate(name: Any, value: Any) -> Gate:
     if isinstance(value, Gate):
         value = value.model_dump()
     settings = dict(value) if isinstance(value, Mapping) else {"limit": value}
-    if "limit" not in settings:
-        raise ValueError(f"{name}: the key 'limit' is missing")
+    compared = settings.get("against") is not None
+    _check_keys(name, settings, compared)
     target = TARGETS[name]
-    settings["limit"] = _parse_limit(name, target, settings["limit"])
+    if not compared or settings.setdefault("limit", 0) != 0:
+        settings["limit"] = _parse_limit(name, target, settings["limit"], compared)
     if settings.get("confidence") is not None and target.kind not in ("drop", "rise"):
         raise ValueError(f"{name}: a confidence goes with a drop or a rise, such as accuracy_drop")
     try:
@@ -101,7 +123,19 @@ def _parse_gate(name: Any, value: Any) -> Gate:
         raise ValueError("; ".join(_complaints(name, error))) from error
 
 
-def _parse_limit(name: str, target: Target, limit: Any) -> int | float:
+def _check_keys(name: str, settings: Mapping[str, Any], compared: bool) -> None:
+    """Refuse keys that do not go together; what they hold is looked at later."""
+    if not compared and "limit" not in settings:
+        raise ValueError(f"{name}: the key 'limit' is missing")
+    if not compared and settings.get("ratio") is not None:
+        raise ValueError(f"{name}: a ratio goes with against, the report that it is a share of")
+    if settings.get("ratio") is not None and settings.get("limit"):
+        raise ValueError(f"{name}: give a limit or a ratio, not both")
+    if compared and settings.get("confidence") is not None:
+        raise ValueError(f"{name}: a confidence does not go with against: two runs share no scores")
+
+
+def _parse_limit(name: str, target: Target, limit: Any, compared: bool) -> int | float:
     unit = target.figure.unit
     if unit == "bytes":
         try:
@@ -114,7 +148,7 @@ def _parse_limit(name: str, target: Target, limit: Any) -> int | float:
         raise ValueError(f"{name}: the limit must be a finite number, not {limit}")
     if unit == "fraction" and not -1 <= limit <= 1:
         raise ValueError(f"{name}: is a fraction, so {limit:g} % is written {limit / 100:g}")
-    if target.kind in ("figure", "duration") and limit < 0:
+    if (compared or target.kind in ("figure", "duration")) and limit < 0:
         raise ValueError(f"{name}: the limit must not be below 0")
     return limit
 
@@ -143,19 +177,38 @@ def _complaints(name: str, error: ValidationError) -> list[str]:
     return texts
 
 
-def _gate_schema(name: str, target: Target) -> dict[str, Any]:
+def _gate_schema(target: Target) -> dict[str, Any]:
     limit = _limit_schema(target)
     settings = Gate.model_json_schema()["properties"]
-    allowed = {"limit", "stage", "level"}
-    allowed |= {"confidence"} if target.kind in ("drop", "rise") else set()
-    properties = {key: value for key, value in settings.items() if key in allowed}
-    full = {
+    common = {key: settings[key] for key in ("stage", "level")}
+    confident = {"confidence": settings["confidence"]} if target.kind in ("drop", "rise") else {}
+    plain = {"limit": limit, **common, **confident}
+    least = {**limit, "minimum": 0} if "anyOf" not in limit else {"anyOf": [*limit["anyOf"], _ZERO]}
+    saved = {"against": {"description": _AGAINST, "type": "string", "minLength": 1}, **common}
+    return {
+        "anyOf": [
+            limit,
+            _closed(plain, "limit"),
+            _closed({**saved, "limit": least}, "against"),
+            _closed({**saved, "ratio": {**_RATIO, "description": _SHARE}}, "against", "ratio"),
+        ]
+    }
+
+
+_ZERO = {"const": 0}
+_RATIO = {"type": "number", "minimum": 0}
+_AGAINST = "A saved report.json or run folder, relative to the recipe; limits then hold for how "
+_AGAINST += "much worse the figure may be than there."
+_SHARE = "How much worse the figure may be, as a share of the saved value, such as 0.05."
+
+
+def _closed(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    return {
         "type": "object",
         "additionalProperties": False,
-        "required": ["limit"],
-        "properties": {**properties, "limit": limit},
+        "required": list(required),
+        "properties": dict(properties),
     }
-    return {"description": _describe(name, target), "anyOf": [limit, full]}
 
 
 def _limit_schema(target: Target) -> dict[str, Any]:

@@ -240,6 +240,8 @@ def _gate_line(gate: Mapping[str, Any]) -> GateLine:
 
 
 def _comparison(gate: Mapping[str, Any], unit: Unit, is_minimum: bool) -> str:
+    if gate.get("against") is not None:
+        return _comparison_with_saved(gate, unit)
     value, limit = gate["value"], gate["limit"]
     texts = [NULL if number is None else format_value(number, unit) for number in (value, limit)]
     if texts[0] == texts[1] and value != limit:
@@ -253,6 +255,23 @@ def _comparison(gate: Mapping[str, Any], unit: Unit, is_minimum: bool) -> str:
     verb = "reaches" if gate["passed"] else "lies beyond"
     interval = f"[{gate['low']:.3g}, {gate['high']:.3g}]"
     return f"{texts[0]}, {100 * gate['confidence']:g} % {interval} {verb} {texts[1]}"
+
+
+def _comparison_with_saved(gate: Mapping[str, Any], unit: Unit) -> str:
+    """Return what a figure was in the saved report, what it is, and how much worse it may be."""
+    measured, saved, worse_by = gate.get("current"), gate.get("saved"), gate["value"]
+    texts = [NULL if number is None else format_value(number, unit) for number in (saved, measured)]
+    told = f"{texts[0]} in {gate['against']}, now {texts[1]}"
+    if worse_by is None:
+        return told
+    if worse_by <= 0:
+        return f"{told}: {'as good' if worse_by == 0 else 'better'}"
+    sign = "<=" if gate["passed"] else ">"
+    return f"{told}: worse by {format_value(worse_by, unit)} {sign} {_number(gate['limit'], unit)}"
+
+
+def _number(value: float, unit: Unit) -> str:
+    return "0" if value == 0 else format_value(value, unit)
 
 
 def _skip_parts(item: Any) -> tuple[str, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from shrink.report.config import TARGETS, Gate, Target
+from shrink.report.against import Comparison, Value, compare
+from shrink.report.config import TARGETS, Gate, Kind, Target
 from shrink.report.deltas import Scores, exact_difference, score_interval
 from shrink.report.figures import explains
 
@@ -36,6 +38,7 @@ def check_gates(
     baseline: str,
     finals: Sequence[str],
     scores: Mapping[str, Scores],
+    saved: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """Return one result per gate and stage that it looks at.
 
@@ -44,24 +47,41 @@ def check_gates(
     its gate. The value that decides is the point value; with a confidence, a drop or rise misses
     only if its whole interval lies beyond the limit.
 
+    A gate with `against` looks at the same places, here and in the saved report; its value is how
+    much worse the figure is than there, and its limit the most that it may be.
+
     Args:
         stages: the report's stages.
         gates: by name.
         baseline: name of the stage that drops and rises start from.
         finals: names of the last stage of each branch.
         scores: per-example scores by stage, then by metric.
+        saved: the reports that gates with `against` compare with, by the gate's name.
 
     Returns:
         Mappings with name, limit, value, passed, stage, level; `reason` where a value alone does
-        not explain the outcome; `confidence`, `low` and `high` where an interval decided.
+        not explain the outcome; `confidence`, `low` and `high` where an interval decided;
+        `against`, `current` and `saved` of a gate against a saved report.
     """
     by_name = {stage["name"]: stage for stage in stages}
     results: list[dict[str, Any]] = []
     for name, gate in gates.items():
         target = TARGETS[name]
         checker = _Checker(by_name, baseline, finals, scores, target, gate)
-        results.extend(_result(name, gate, target, found) for found in checker.findings())
+        if gate.against is None:
+            results.extend(_result(name, gate, target, found) for found in checker.findings())
+        else:
+            other = _saved_checker(checker, (saved or {})[name])
+            found = compare(target, gate, checker.values(), other.values())
+            results.extend(_compared_result(name, gate, comparison) for comparison in found)
     return results
+
+
+def _saved_checker(checker: _Checker, report: Mapping[str, Any]) -> _Checker:
+    """Return a checker that looks at the same figure of another report."""
+    stages = {stage["name"]: stage for stage in report["stages"]}
+    finals = report.get("finals") or list(stages)[-1:]
+    return replace(checker, stages=stages, baseline=report["baseline"], finals=finals)
 
 
 def all_passed(stages: Sequence[Mapping[str, Any]], gates: Sequence[Mapping[str, Any]]) -> bool:
@@ -89,6 +109,12 @@ class _Checker:
         if not names:
             return [_Finding(None, None, "no stage is complete")]
         return [self._at(name) for name in names]
+
+    def values(self) -> list[Value]:
+        """Return the plain figures behind it: of a drop or a rise, the metric itself."""
+        kind: Kind = "duration" if self.target.kind == "duration" else "figure"
+        plain = replace(self, target=Target(kind, self.target.figure))
+        return [Value(found.stage, found.value, found.reason) for found in plain.findings()]
 
     def _at(self, name: str) -> _Finding:
         stage = self.stages.get(name)
@@ -180,6 +206,21 @@ def _result(name: str, gate: Gate, target: Target, found: _Finding) -> dict[str,
     if found.limits is not None:
         result |= {"confidence": gate.confidence, "low": found.limits[0], "high": found.limits[1]}
     return result
+
+
+def _compared_result(name: str, gate: Gate, found: Comparison) -> dict[str, Any]:
+    result = {
+        "name": name,
+        "limit": found.allowed,
+        "value": found.worse_by,
+        "passed": found.worse_by is not None and found.worse_by <= found.allowed,
+        "stage": found.stage,
+        "level": gate.level,
+        "against": Path(str(gate.against)).name,
+        "current": found.measured,
+        "saved": found.saved,
+    }
+    return result if found.reason is None else result | {"reason": found.reason}
 
 
 def _ending(stage: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ def build_report(
     outcomes: Sequence[StageOutcome],
     gates: Mapping[str, Gate],
     finals: Sequence[str],
+    saved: Mapping[str, Mapping[str, Any]] | None = None,
     resolved_recipe: str | None = None,
     command: str | None = None,
 ) -> dict[str, Any]:
@@ -47,6 +48,7 @@ def build_report(
         outcomes: the stages in the order of the plan.
         gates: the recipe's gates.
         finals: names of the last stage of each branch, of the artifacts that are the result.
+        saved: the reports that gates with `against` compare with, by the gate's name.
         resolved_recipe: the resolved recipe as YAML.
         command: the command line that ran it.
     """
@@ -56,7 +58,9 @@ def build_report(
     for stage, outcome in zip(stages, outcomes, strict=True):
         for key, other in (("delta", baseline), ("delta_previous", outcome.previous)):
             stage[key] = _delta(stage, outcome, by_name.get(other or ""), scores)
-    results = check_gates(stages, gates, baseline=baseline, finals=finals, scores=scores)
+    results = check_gates(
+        stages, gates, baseline=baseline, finals=finals, scores=scores, saved=saved
+    )
     return {
         "schema_version": SCHEMA_VERSION,
         "passed": all_passed(stages, results),

@@ -51,6 +51,9 @@ _OPTIONAL: Mapping[str, Any] = {
     "reason": _TEXT_OR_NULL,
     "confidence": _NUMBER,
     "low": _NUMBER,
+    "against": _TEXT_OR_NULL,
+    "current": _NUMBER,
+    "saved": _NUMBER,
     "high": _NUMBER,
 }
 """Keys that only some reports, stages or gates have."""

@@ -82,6 +82,7 @@ class RunFolder:
             outcomes=outcomes,
             gates=_gates_of(self._plan, outcomes),
             finals=finals,
+            saved=self._plan.saved,
             resolved_recipe=resolved,
             command=command_line(),
         )

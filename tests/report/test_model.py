@@ -32,6 +32,7 @@ STAGE_KEYS = [
     "examples",
     "delta",
     "delta_previous",
+    "details",
     "training",
     "latency",
     "skipped",
