@@ -1,0 +1,231 @@
+"""Layers of Keras 3, each with the layer of tf-keras that computes the same."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tf_keras as keras
+
+from shrink.model.keras3_activations import FUNCTIONS, RENAMED, SAME
+from shrink.model.keras3_values import plain_value
+
+MODEL_CLASSES = frozenset({"Functional", "Sequential", "Model"})
+_BASE_KEYS = frozenset({"name", "trainable", "dtype", "zero_output_for_mask"})
+_RENAMED_KEYS = {("LeakyReLU", "negative_slope"): "alpha"}
+_OBJECT_SUFFIXES = {
+    "_initializer": keras.initializers,
+    "_regularizer": keras.regularizers,
+    "_constraint": keras.constraints,
+}
+_INNER_KEYS = frozenset({"layer", "backward_layer", "cell"})
+_IDLE_KEYS = frozenset({"seed", "renorm_clipping", "renorm_momentum", "use_cudnn", "value_range"})
+"""Keys of Keras 3 that change nothing of what a layer computes when it infers."""
+_IDLE_VALUES = (None, False, "channels_last", "auto", "constant", 0, 0.0)
+_CLASS_NAMES = {"IdentityInitializer": "Identity", "OrthogonalInitializer": "Orthogonal"}
+_QUANTIZED = ("quantized", "int8", "int4", "float8", "gptq", "awq")
+
+
+class NotCarriedError(Exception):
+    """Something of a Keras 3 model has no counterpart in tf-keras.
+
+    Args:
+        layer: which layer, operation or weight.
+        reason: why.
+        hint: what to do instead.
+    """
+
+    def __init__(self, layer: str, reason: str, hint: str | None = None) -> None:
+        super().__init__(f"{layer}: {reason}")
+        self.layer, self.reason, self.hint = layer, reason, hint
+
+
+@dataclass
+class Carried:
+    """What stands for one layer of Keras 3: a layer, and what its activation takes after it.
+
+    Attributes:
+        label: class and name, for messages.
+        layer: of tf-keras; None where an activation needs no layer of its own.
+        after: applied to the layer's output.
+        reshape: whether the weights have other shapes with the same values.
+    """
+
+    label: str
+    layer: Any
+    after: Callable[[Any], Any] | None = None
+    reshape: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer, then its activation."""
+        result = args[0] if self.layer is None else self.layer(*args, **kwargs)
+        return self.after(result) if self.after is not None else result
+
+
+def carry_layer(serialized: Mapping[str, Any]) -> Carried:
+    """Return what computes the same as a serialized layer of Keras 3.
+
+    Raises:
+        NotCarriedError: there is nothing in tf-keras that does.
+    """
+    kind = serialized["class_name"]
+    config = dict(serialized["config"])
+    label = f"{kind} {config.get('name')!r}"
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](config, label)
+    config, after = _without_activation(config, label)
+    if kind == "Activation" and after is not None:
+        return Carried(label, None, after)
+    return Carried(label, _layer(kind, config, label), after)
+
+
+def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
+    cls = getattr(keras.layers, kind, None)
+    if cls is None:
+        raise NotCarriedError(label, "tf-keras has no such layer")
+    accepted = _accepted(cls)
+    arguments = {}
+    for key, value in config.items():
+        key = _RENAMED_KEYS.get((kind, key), key)
+        if key == "zero_output_for_mask" and not hasattr(cls, "get_initial_state"):
+            continue
+        if key in accepted:
+            arguments[key] = _argument(key, value, label)
+        elif key not in _IDLE_KEYS and not _is_idle(value):
+            raise NotCarriedError(label, f"tf-keras has no {key} there, and it is {value!r}")
+    return cls(**arguments)
+
+
+def _is_idle(value: Any) -> bool:
+    return not isinstance(value, list | dict) and value in _IDLE_VALUES
+
+
+def _accepted(cls: Any) -> set[str]:
+    """Return the keywords that a layer's constructors take."""
+    names = set(_BASE_KEYS)
+    for base in cls.__mro__:
+        if base in (keras.layers.Layer, object):
+            break
+        if "__init__" in vars(base):
+            parameters = inspect.signature(base.__init__).parameters.values()
+            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
+    return names - {"self"}
+
+
+def _argument(key: str, value: Any, label: str) -> Any:
+    if key == "dtype":
+        return _dtype(value, label)
+    if key in _INNER_KEYS and isinstance(value, Mapping):
+        return _inner_layer(value, label)
+    if key == "cells":
+        return [_inner_layer(cell, label) for cell in value]
+    if key == "activation" or key.endswith("_activation"):
+        return _activation_name(value, label, key)
+    for suffix, room in _OBJECT_SUFFIXES.items():
+        if key.endswith(suffix):
+            return _object(value, room, label)
+    return plain_value(value)
+
+
+def _inner_layer(serialized: Mapping[str, Any], label: str) -> Any:
+    """Return the one layer for a layer inside a wrapper; what needs several cannot stand there."""
+    inner = f"{serialized['class_name']} within {label}"
+    if serialized["class_name"] in MODEL_CLASSES:
+        raise NotCarriedError(inner, "a model inside a wrapper")
+    carried = carry_layer(serialized)
+    if carried.after is not None or carried.layer is None or carried.reshape:
+        raise NotCarriedError(inner, "its activation takes several layers in tf-keras")
+    return carried.layer
+
+
+def _dtype(value: Any, label: str) -> Any:
+    name = value["config"].get("name") if isinstance(value, Mapping) else value
+    kind = value.get("class_name") if isinstance(value, Mapping) else "DTypePolicy"
+    if kind not in ("DTypePolicy", "FloatDTypePolicy") or _is_quantized(name):
+        raise NotCarriedError(
+            label,
+            f"its dtype policy is {name or kind}",
+            "save the model before Keras quantizes it; shrink quantize does it afterwards",
+        )
+    return keras.mixed_precision.Policy(name) if str(name).startswith("mixed_") else name
+
+
+def _is_quantized(name: Any) -> bool:
+    return any(word in str(name) for word in _QUANTIZED)
+
+
+def _object(value: Any, room: Any, label: str) -> Any:
+    """Return an initializer, regularizer or constraint."""
+    if value is None or isinstance(value, str):
+        return value
+    name = _CLASS_NAMES.get(value["class_name"], value["class_name"])
+    cls = getattr(room, name, None)
+    if cls is None and room is keras.initializers:
+        return "zeros"  # the weights are loaded, whatever they began with
+    if cls is None:
+        raise NotCarriedError(label, f"tf-keras has no {name}")
+    config = plain_value(value.get("config") or {})
+    accepted = inspect.signature(cls.__init__).parameters
+    return cls(**{key: item for key, item in config.items() if key in accepted})
+
+
+def _function_name(value: Any, label: str) -> str:
+    """Return the name of an activation, whichever way it was written."""
+    if value is None:
+        return "linear"
+    if isinstance(value, Mapping):
+        value = value["config"] if value.get("class_name") == "function" else value["class_name"]
+    if not isinstance(value, str):
+        raise NotCarriedError(label, "its activation has no name")
+    return RENAMED.get(value, value)
+
+
+def _activation_name(value: Any, label: str, key: str) -> str:
+    name = _function_name(value, label)
+    if name not in SAME:
+        raise NotCarriedError(
+            label, f"its {key} {name!r} is not what tf-keras computes by that name"
+        )
+    return name
+
+
+def _without_activation(
+    config: dict[str, Any], label: str
+) -> tuple[dict[str, Any], Callable[[Any], Any] | None]:
+    """Return the configuration with an activation that tf-keras has, and what to do after it."""
+    if "activation" not in config or "recurrent_activation" in config:
+        return config, None
+    value = config["activation"]
+    if isinstance(value, Mapping) and hasattr(keras.layers, str(value.get("class_name"))):
+        return {**config, "activation": "linear"}, carry_layer(value)
+    name = _function_name(value, label)
+    if name in SAME:
+        return {**config, "activation": name}, None
+    if name not in FUNCTIONS or name == "threshold":
+        raise NotCarriedError(label, f"tf-keras has no activation {name!r}")
+    return {**config, "activation": "linear"}, FUNCTIONS[name]
+
+
+def _layer_scale(config: Mapping[str, Any], label: str) -> Carried:
+    """A factor per channel (ConvNeXt): a depthwise convolution of 1 x 1 that can be trained."""
+    layer = keras.layers.DepthwiseConv2D(
+        1, use_bias=False, name=config["name"], dtype=_dtype(config.get("dtype"), label)
+    )
+    return Carried(label, layer, reshape=True)
+
+
+def _stochastic_depth(config: Mapping[str, Any], label: str) -> Carried:
+    """A whole example's branch dropped: dropout with one draw per example."""
+    shape = (None, 1, 1, 1)
+    layer = keras.layers.Dropout(config["drop_path_rate"], noise_shape=shape, name=config["name"])
+    return Carried(label, layer)
+
+
+_SPECIAL: dict[str, Callable[[dict[str, Any], str], Carried]] = {
+    "LayerScale": _layer_scale,
+    "StochasticDepth": _stochastic_depth,
+}
