@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,9 +30,7 @@ def observe(rows):
         marker = HERE / f"died-{place}"
         if place == "always" or (SEEN["passes"] == place and not marker.exists()):
             marker.touch()
-            who = os.getppid() if (HERE / "parent").exists() else os.getpid()
-            os.kill(who, getattr(signal, (HERE / "signal").read_text()))
-            signal.pause()  # a parent takes its worker with it
+            os.kill(os.getpid(), getattr(signal, (HERE / "signal").read_text()))
     return rows
 
 
@@ -80,38 +79,23 @@ class DyingRun:
     def training(self) -> dict[str, Any]:
         return dict(stage(read_report(self.root / "out"), "train")["training"])
 
-    @property
-    def notes(self) -> list[str]:
-        return list(stage(read_report(self.root / "out"), "train")["notes"])
+    def notes(self, name: str) -> list[str]:
+        return list(stage(read_report(self.root / "out"), name)["notes"])
 
-    @property
-    def artifact(self) -> Path:
-        return self.root / "out" / "artifacts" / "00-train.keras"
-
-    def write(
-        self,
-        deaths: Sequence[int | str],
-        by: str = "SIGKILL",
-        *,
-        batch: int = 64,
-        chain: bool = False,
-        parent: bool = False,
-    ) -> None:
+    def write(self, deaths: Sequence[int | str], by: str = "SIGKILL", *, batch: int = 64) -> None:
         """Write recipe and model.
 
         Args:
             deaths: numbers of forward passes in a process, counted from 1, or `always`.
             by: the signal.
             batch: the global batch size.
-            chain: distill and prune too.
-            parent: the signal goes to the worker's parent.
         """
-        recipe = _RECIPE.replace("BATCH", str(batch)) + (_CHAIN if chain else "")
-        texts = {"dying.py": _MODEL, "recipe.yaml": recipe, "signal": by}
-        texts["deaths.json"] = json.dumps(list(deaths))
-        if parent:
-            texts["parent"] = ""
-        self._write(texts)
+        texts = {"dying.py": _MODEL, "recipe.yaml": _RECIPE.replace("BATCH", str(batch))}
+        self._write({**texts, "signal": by, "deaths.json": json.dumps(list(deaths))})
+
+    def write_chain(self) -> None:
+        """Write a recipe of three stages that train for some seconds each, and never die."""
+        self._write({"plain.py": _PLAIN, "recipe.yaml": _CHAIN})
 
     def write_convolutional(self) -> None:
         """Write a recipe whose global batch needs more than 300 MB."""
@@ -122,17 +106,30 @@ class DyingRun:
         for name, text in texts.items():
             (self.root / name).write_text(text, encoding="utf-8")
 
-    def allow_one_more_death(self) -> None:
-        """Forget the deaths so far."""
-        for marker in self.root.glob("died-*"):
-            marker.unlink()
+    def run_until_a_new_checkpoint(self, seen: set[str]) -> int:
+        """Kill the run once it has written a checkpoint of a step that is not yet in `seen`."""
+        process = subprocess.Popen(
+            self._command(),
+            cwd=self.root,
+            env=environment(self.root / "store"),
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        while process.poll() is None:
+            for manifest in (self.root / "store").glob("checkpoints/*/*/checkpoint.json"):
+                if (key := manifest.parts[-3]) not in seen:
+                    process.kill()
+                    seen.add(key)
+            time.sleep(0.005)
+        return process.returncode
 
-    def run(
-        self, env: Mapping[str, str] | None = None, *flags: str
-    ) -> subprocess.CompletedProcess[str]:
+    def _command(self) -> list[str]:
+        return command("run", self.root / "recipe.yaml", "--output", self.root / "out")
+
+    def run(self, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run the recipe to its end."""
         return subprocess.run(
-            command("run", self.root / "recipe.yaml", "--output", self.root / "out", *flags),
+            self._command(),
             cwd=self.root,
             env=environment(self.root / "store", env),
             capture_output=True,
@@ -149,8 +146,25 @@ training: {global_batch_size: BATCH}
 stages:
   - train: {epochs: 3}
 """
-_CHAIN = """  - distill: {student: dying.py:build, teacher: train, epochs: 3}
-  - prune: {method: magnitude, sparsity: 0.5, epochs: 3}
+_CHAIN = """
+name: chain
+model: plain.py:build
+data: {source: digits}
+stages:
+  - train: {epochs: 60}
+  - distill: {student: plain.py:build, teacher: train, epochs: 60}
+  - prune: {method: magnitude, sparsity: 0.5, epochs: 60}
+"""
+_PLAIN = """
+import tf_keras as keras
+
+
+def build():
+    layers = keras.layers
+    inputs = layers.Input((8, 8, 1))
+    hidden = layers.BatchNormalization()(layers.Dense(16)(layers.Flatten()(inputs)))
+    hidden = layers.Dropout(0.2)(layers.ReLU()(hidden))
+    return keras.Model(inputs, layers.Dense(10)(hidden))
 """
 
 
