@@ -18,18 +18,23 @@ from shrink.errors import ResourceError
 MARGIN = 0.05
 """Part of the limit that stays free: peaks differ between runs, with the order of operations."""
 
+_BEND = 1.4
+
 
 @dataclass(frozen=True)
 class Floor:
     """Bounds, in bytes, on what a step holds beside activations: `b` of the peak's model.
 
     Attributes:
-        low: weights, optimizer slots, resident batches, and the sum of gradients, if there is one.
-        high: the same with all gradients of a micro-batch.
+        low: the least, from what the allocator holds between steps.
+        high: the most.
+        slack: how far below the peak of the smallest probe the constant lies at most, examples
+            aside: the update may hold so much more.
     """
 
     low: float = 0.0
     high: float = math.inf
+    slack: float = math.inf
 
 
 class Probe(Protocol):
@@ -51,13 +56,13 @@ class Plan:
         micro_batch_size: examples per forward pass and replica.
         predicted_bytes: the peak to expect, from probes of at most half that size; None where
             there are none, at a micro-batch of 1.
-        verified_bytes: the peak of real steps at that size.
+        verified_bytes: the peak of real steps at that size; None where there were none.
         probed: every measured micro-batch with its peak, in bytes.
     """
 
     micro_batch_size: int
     predicted_bytes: int | None
-    verified_bytes: int
+    verified_bytes: int | None
     probed: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -65,8 +70,8 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
     """Return the peak to expect at a size, in bytes, from the last two probes up to half of it.
 
     The line through them is kept where its constant lies within `floor`; else the constant is
-    moved there. Of the two slopes that this leaves, the mean is taken where they fall (which is
-    noise), the larger where they rise (which is how the curve bends).
+    moved there, and the two slopes that this leaves are averaged. Only where they rise by more
+    than `_BEND` the larger is taken: the curve bends there, all else is the allocator's rounding.
 
     Args:
         probed: measured peaks, in bytes, by size.
@@ -82,20 +87,22 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
         return None
     last, held = sizes[-1], _constant(probed, sizes, floor)
     slopes = [max(0.0, probed[s] - held) / s for s in sizes]
-    slope = max(slopes[-1], sum(slopes) / len(slopes))
+    bends = slopes[-1] > _BEND * slopes[0]
+    slope = slopes[-1] if bends else sum(slopes) / len(slopes)
     return round(max(probed[last], held + slope * size))
 
 
 def _constant(probed: Mapping[int, int], sizes: list[int], floor: Floor) -> float:
     """Return the constant of the line through the probes, moved to within the floor."""
+    smallest, last = probed[min(probed)], sizes[-1]
     if len(sizes) == 1:
-        bound = floor.high if math.isfinite(floor.high) else floor.low
-        return min(bound, probed[sizes[0]])
-    first, last = sizes
-    slope = max(0.0, (probed[last] - probed[first]) / (last - first))
+        return min(max(floor.low, smallest - floor.slack), smallest)
+    slope = max(0.0, (probed[last] - probed[sizes[0]]) / (last - sizes[0]))
     if slope == 0.0:
         return probed[last]
-    return min(max(probed[last] - slope * last, floor.low), max(floor.high, floor.low))
+    low = max(floor.low, smallest - floor.slack - slope)
+    high = max(low, min(floor.high, smallest))
+    return min(max(probed[last] - slope * last, low), high)
 
 
 def usable(limit: int) -> int:
@@ -112,7 +119,8 @@ def search(probe: Probe, largest: int, limit: int | None) -> dict[int, int]:
         limit: bytes; None for none.
 
     Returns:
-        Peaks in bytes by size. The last one may turn out not to fit.
+        Peaks in bytes by size, without those that ran out of memory. The last one may turn out
+        not to fit.
     """
     probed: dict[int, int] = {}
     size = 1
@@ -120,7 +128,10 @@ def search(probe: Probe, largest: int, limit: int | None) -> dict[int, int]:
         expected = predict(probed, size, probe.floor) if probed else None
         if limit is not None and expected is not None and expected > limit:
             return probed
-        probed[size] = probe.peak(size)
+        try:
+            probed[size] = probe.peak(size)
+        except ResourceError:
+            return probed
         if size == largest or (limit is not None and probed[size] > usable(limit)):
             return probed
         size = min(2 * size, largest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from shrink.engine.batch_norm import frozen_statistics
 from shrink.engine.batch_plan import BatchPlan, plan_batches
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
+from shrink.engine.exactness import synchronising_layers
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.planner import (
@@ -33,6 +35,8 @@ from shrink.errors import ResourceError
 from shrink.measure.memory import AllocatorPeak
 
 _STEPS = 3
+_REFILL_S = 0.1
+"""Time for the batches that wait to be there again."""
 _ENDLESS = 1 << 40
 _COUNTED_BYTES = 1 << 18
 """The allocator of a CPU does not count tensors smaller than this."""
@@ -64,15 +68,16 @@ class MicroBatchProbe:
 
     @property
     def floor(self) -> Floor:
-        """Resident bytes, the accumulated gradients, and at most those of a micro-batch."""
+        """Resident bytes and accumulated gradients; the update may hold two more of these."""
         gradients = self._step.gradient_bytes
-        return Floor(self._held + gradients, self._held + 2 * gradients)
+        return Floor(low=self._held + gradients, slack=2 * gradients)
 
     def peak(self, size: int) -> int:
         """Return the peak, in bytes, of steps in micro-batches of `size`."""
         self._step.use_loop(size)
         peak = self._step.measure(self._batches)
-        self._held = self._step.held()
+        time.sleep(_REFILL_S)
+        self._held = max(self._held, self._step.held())
         return peak
 
 
@@ -136,8 +141,8 @@ class TrainingStep:
             metrics=metrics,
             after_update=after_update,
         )
-        # As in a real run, each step keeps what it takes to be made again.
-        self.trainer.replay = lambda step: iter(())
+        # As in a real run, each step keeps what it takes to be made again; but it is not.
+        self.trainer.replay = _give_up
         self._function: Any = self.trainer.make_train_function()
         self._loops = True
         self.static_bytes = self.held()
@@ -168,7 +173,11 @@ class TrainingStep:
             self._function = self.trainer.stop_looping()
 
     def measure(self, batches: Iterator[Any]) -> int:
-        """Return the peak, in bytes, of a few steps after one that may trace."""
+        """Return the peak, in bytes, of a few steps after one that may trace.
+
+        Raises:
+            ResourceError: out of memory.
+        """
         self._function(batches)
         self._memory.reset()
         for _ in range(_STEPS):
@@ -178,6 +187,10 @@ class TrainingStep:
     def held(self) -> int:
         """Return what the allocator holds between steps, in bytes."""
         return self._memory.held() or 0
+
+
+def _give_up(step: int) -> Any:
+    raise ResourceError("out of memory in a probe", subject="training.micro_batch_size")
 
 
 def counted_bytes(tensors: Sequence[Any], *, on_gpu: bool) -> int:
@@ -232,6 +245,9 @@ def plan_step(step: TrainingStep, limit: int | None) -> Plan:
     least = step.static_bytes + step.gradient_bytes
     if limit is not None and least > usable(limit):
         raise cannot_fit(limit, least, levers(step))
+    if synchronising_layers(step.trainer.model):
+        whole = _plan_whole(step, limit, None)
+        return whole or Plan(step.plan.most_rows, None, None)
     probe, rows = MicroBatchProbe(step), step.plan.most_rows
     # A batch that is taken whole needs no loop: its peak is another curve, below this one.
     largest = _power_below(rows) if step.never_empty and rows > 1 else rows
@@ -240,7 +256,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> Plan:
     if step.never_empty and (plan is None or plan.micro_batch_size == largest):
         plan = _plan_whole(step, limit, predict(probed, rows, probe.floor)) or plan
     if plan is None:
-        least = min(probed.values())
+        least = min(probed.values(), default=least)
         raise cannot_fit(limit or 0, least, levers(step, least, probe.floor))
     return plan
 
@@ -264,7 +280,10 @@ def _plan_whole(step: TrainingStep, limit: int | None, in_loop: int | None) -> P
     expected = predict(probed, rows, probe.floor) or in_loop
     if limit is not None and expected is not None and expected > limit:
         return None
-    probed[rows] = probe.peak(rows)
+    try:
+        probed[rows] = probe.peak(rows)
+    except ResourceError:
+        return None
     plan = choose(probed, probe.floor, limit)
     return plan if plan is not None and plan.micro_batch_size == rows else None
 

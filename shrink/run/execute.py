@@ -18,7 +18,7 @@ import tf_keras as keras
 from shrink.errors import InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.measure.latency import latency
-from shrink.measure.memory import host_peak_bytes, inference_peak_bytes
+from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.size import measure_sizes
 from shrink.run import files
 from shrink.run.points import reached
@@ -54,7 +54,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
-    notes += _add_training_memory(measured["memory"], outcome, host_peak, job.get("plan"))
+    notes += _add_training_memory(measured["memory"], outcome, host_peak, job)
     return {
         **measured,
         "training": outcome.training.to_dict() if outcome.training else None,
@@ -73,18 +73,20 @@ def probe(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
 
     Returns:
         `plan`: the planner's `micro_batch_size`, `predicted_bytes`, `verified_bytes` and `probed`
-        (pairs of micro-batch and peak), or None where the step does not train.
+        (pairs of micro-batch and peak), or None for the reason in `unplanned`.
     """
     context = PlanningContext(job, send, Path(job["work"]))
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
+    if why := AllocatorPeak(context.devices.device_names).note:
+        return {"plan": None, "unplanned": why}
     context.phase("planning")
     try:
         _stage(job["step"]["kind"])(_config(job), context)
     except Planned as planned:
         plan = planned.plan
         return {"plan": {**asdict(plan), "probed": sorted(plan.probed.items())}}
-    return {"plan": None}
+    return {"plan": None, "unplanned": "the stage did not train"}
 
 
 def machine() -> str:
@@ -163,26 +165,26 @@ def _add_training_memory(
     memory: dict[str, Any],
     outcome: StageResult,
     host_peak: int,
-    plan: Mapping[str, Any] | None,
+    job: Mapping[str, Any],
 ) -> list[str]:
     """Fill in the training peaks; return the notes that explain what is missing."""
-    record = outcome.training
+    record, plan = outcome.training, job.get("plan")
     predicted = plan["predicted_bytes"] if plan and record else None
     memory["training_peak_predicted_bytes"] = predicted
     memory["training_peak_bytes"] = record.training_peak_bytes if record else None
     memory["training_host_peak_bytes"] = host_peak if record else None
     if record is None:
         return []  # the report itself says that a stage without training has no training figures
-    notes = [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(plan)}"]
+    notes = [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(job)}"]
     if record.training_peak_bytes is None:
         notes.append(f"training_peak_bytes: {record.note}")
     return [*notes, *record.notes]
 
 
-def _why_not(plan: Mapping[str, Any] | None) -> str:
-    if plan is None:
-        return "nothing predicted it, the micro-batch was not planned"
-    return "a micro-batch of 1 was measured, there is nothing smaller to predict it from"
+def _why_not(job: Mapping[str, Any]) -> str:
+    if job.get("plan") is None:
+        return f"not planned: {job.get('unplanned') or 'nothing to plan for'}"
+    return "no smaller micro-batch was measured that it could be predicted from"
 
 
 def _check_finite(metrics: Mapping[str, float], stage: str) -> None:

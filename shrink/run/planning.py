@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.run.process import Event, run_worker
+from shrink.run.process import Event, WorkerDied, attempt
 
 
 def with_plan(job: dict[str, Any], work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
@@ -20,20 +20,25 @@ def with_plan(job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
     Raises:
         ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
     """
-    if not needs_plan(job["step"]):
-        return job
+    if (why := why_unplanned(job["step"])) is not None:
+        return {**job, "unplanned": why}
     folder = work / "planner"
     folder.mkdir()
     probing = {**job, "action": "probe", "work": str(folder)}
-    return {**job, "plan": run_worker(probing, folder, on_event)["plan"]}
+    try:
+        return {**job, **attempt(probing, folder, on_event)}
+    except WorkerDied as death:
+        # Training recovers from a micro-batch that does not fit; it starts from the largest.
+        return {**job, "unplanned": death.as_error().message.partition("\n")[0]}
 
 
-def needs_plan(step: Mapping[str, Any]) -> bool:
-    """Whether a step trains with a micro-batch that is the planner's to choose.
-
-    Without a limit a CPU has none that could be planned for. A GPU always has.
-    """
+def why_unplanned(step: Mapping[str, Any]) -> str | None:
+    """Return why a step has no micro-batch for the planner to choose; None if it has."""
     training, config = step["training"], step["config"]
-    trains = bool(config) and config.get("epochs", 0) > 0
-    limited = training["memory_limit"] is not None
-    return trains and limited and training["micro_batch_size"] == "auto"
+    if not config or config.get("epochs", 0) == 0:
+        return "the stage does not train"
+    if training["micro_batch_size"] != "auto":
+        return "training.micro_batch_size is given"
+    if training["memory_limit"] is None:
+        return "there is no training.memory_limit to plan for"
+    return None

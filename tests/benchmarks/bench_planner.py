@@ -1,0 +1,61 @@
+"""Predicted beside measured training peaks, over architectures, micro-batches and optimizers.
+
+Run it with `python -m tests.benchmarks.bench_planner [--quick]`. Every peak is measured in a
+fresh process that trains in micro-batches of that size; the prediction comes from another
+process, which never saw more than half of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+
+from shrink.engine.planner import MARGIN
+from tests.benchmarks.architectures import ARCHITECTURES
+from tests.engine._run import run_in_fresh_process
+
+SIZES = (16, 32, 64, 128)
+QUICK = (("conv", "adam"), ("attention", "sgd"), ("autoencoder", "adam"))
+_MODULE = "tests.benchmarks.planning"
+_ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def compare(architecture: str, optimizer: str, sizes: tuple[int, ...]) -> list[float]:
+    """Print predicted, measured and error for each micro-batch; return the errors."""
+    settings = {"architecture": architecture, "optimizer": optimizer, "batch_size": 4 * sizes[-1]}
+    found = run_in_fresh_process(
+        _MODULE, "predictions", environment=_ENVIRONMENT, sizes=list(sizes), **settings
+    )
+    errors = []
+    for size in sizes:
+        measured, _ = run_in_fresh_process(
+            _MODULE, "train", environment=_ENVIRONMENT, micro_batch_size=size, **settings
+        )
+        predicted = found["predicted"][str(size)]
+        errors.append((predicted - measured) / measured)
+        sys.stdout.write(
+            f"{architecture:16} {optimizer:5} micro-batch {size:4}: predicted"
+            f" {predicted / 1e6:7.1f} MB, measured {measured / 1e6:7.1f} MB, {errors[-1]:+6.1%}\n"
+        )
+        sys.stdout.flush()
+    return errors
+
+
+def main() -> None:
+    """Compare every architecture with both optimizers, or a few."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three of them, two sizes")
+    options = parser.parse_args()
+    every = [(name, optimizer) for name in ARCHITECTURES for optimizer in ("sgd", "adam")]
+    sizes = SIZES[-2:] if options.quick else SIZES
+    errors = [e for pair in (QUICK if options.quick else every) for e in compare(*pair, sizes)]
+    absolute = [abs(error) for error in errors]
+    sys.stdout.write(
+        f"{len(errors)} predictions: median error {statistics.median(absolute):.1%}, worst"
+        f" {max(absolute):.1%}, most under {min(errors):+.1%} (margin {MARGIN:.0%})\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

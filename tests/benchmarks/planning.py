@@ -1,0 +1,91 @@
+"""What the planner's benchmarks run in fresh processes: probes, and training of some steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tf_keras as keras
+
+from shrink.data.pipeline import training_batches
+from shrink.engine.batch_plan import BatchPlan
+from shrink.engine.config import OptimizerConfig, TrainingConfig
+from shrink.engine.devices import Devices, open_devices
+from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import predict, search
+from shrink.engine.probe import MicroBatchProbe, TrainingStep, plan_step
+from shrink.engine.synthetic import ZeroExamples
+from shrink.engine.trainer import build_trainer
+from shrink.errors import ResourceError
+from shrink.measure.memory import AllocatorPeak
+from tests.benchmarks.architectures import ARCHITECTURES, loss_of, specs
+
+STEPS = 6
+
+
+def predictions(
+    architecture: str, optimizer: str, batch_size: int, sizes: list[int]
+) -> dict[str, Any]:
+    """Return the predicted peak of each micro-batch, from probes of at most half of it."""
+    step = _step(architecture, optimizer, batch_size)
+    probe = MicroBatchProbe(step)
+    probed = search(probe, max(sizes) // 2, None)
+    predicted = {size: predict(probed, size, probe.floor) for size in sizes}
+    return {"predicted": predicted, "probed": probed}
+
+
+def plan(architecture: str, optimizer: str, batch_size: int, limit: int | None) -> Any:
+    """Return the planner's choice for a limit: micro-batch and predicted peak; None if none."""
+    try:
+        chosen = plan_step(_step(architecture, optimizer, batch_size), limit)
+    except ResourceError:
+        return None
+    return [chosen.micro_batch_size, chosen.predicted_bytes]
+
+
+def train(architecture: str, optimizer: str, batch_size: int, micro_batch_size: int) -> Any:
+    """Return the peak of training in bytes, and whether no step ran out of memory."""
+    config, devices, model, examples = _setup(architecture, optimizer, batch_size)
+    trainer = build_trainer(
+        model,
+        SupervisedObjective(loss_of(architecture), from_logits=True),
+        config,
+        devices,
+        BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
+        trainer_class=MicroBatchTrainer,
+        total_updates=STEPS,
+    )
+
+    def batches_from(step: int) -> Any:
+        return training_batches(
+            examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=STEPS
+        )
+
+    trainer.replay = lambda step: iter(batches_from(step))
+    memory = AllocatorPeak(devices.device_names)
+    memory.reset()
+    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=STEPS, verbose=0)
+    recovering = trainer.recovering_step
+    return [memory.peak(), recovering is not None and not recovering.events]
+
+
+def _step(architecture: str, optimizer: str, batch_size: int) -> TrainingStep:
+    config, devices, model, examples = _setup(architecture, optimizer, batch_size)
+    objective = SupervisedObjective(loss_of(architecture), from_logits=True)
+    return TrainingStep(model, examples, objective, config, devices)
+
+
+def _setup(
+    architecture: str, optimizer: str, batch_size: int
+) -> tuple[TrainingConfig, Devices, Any, ZeroExamples]:
+    config = TrainingConfig.model_validate(
+        {
+            "global_batch_size": batch_size,
+            "optimizer": OptimizerConfig.model_validate({"name": optimizer}),
+        }
+    )
+    devices = open_devices(config)
+    keras.utils.set_random_seed(0)
+    with devices.scope():
+        model = ARCHITECTURES[architecture]()
+    return config, devices, model, ZeroExamples(*specs(architecture, model), batch_size)

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.engine.planner import (
+    MARGIN,
+    Floor,
+    cannot_fit,
+    choose,
+    largest_that_fits,
+    predict,
+    search,
+    usable,
+)
+from shrink.errors import ResourceError
+from tests.cli.shell import read_report, shrink
+
+
+class Curve:
+    """A model's peak, exactly max(update, held + example · m), and the sizes it was asked for."""
+
+    def __init__(self, update: int, held: int, example: int) -> None:
+        self.update, self.held, self.example = update, held, example
+        self.floor = Floor(held * 0.9, held * 1.1)
+        self.asked: list[int] = []
+
+    def true(self, size: int) -> int:
+        return max(self.update, self.held + self.example * size)
+
+    def peak(self, size: int) -> int:
+        self.asked.append(size)
+        return self.true(size)
+
+
+class OutOfMemory(Curve):
+    """Runs out of memory above a size."""
+
+    def peak(self, size: int) -> int:
+        if size > 4:
+            raise ResourceError("out of memory in a probe")
+        return super().peak(size)
+
+
+@pytest.mark.parametrize("size", [4, 8, 64, 100])
+def test_predict_is_exact_on_a_line(size: int) -> None:
+    curve = Curve(update=0, held=10_000, example=300)
+    probed = {m: curve.true(m) for m in (1, 2, 4, 8, 16, 32, 64) if 2 * m <= size}
+    assert predict(probed, size, curve.floor) == curve.true(size)
+    assert predict(probed, size) == curve.true(size)
+
+
+def test_predict_is_exact_past_the_bend_and_on_the_flat() -> None:
+    curve = Curve(update=20_000, held=10_000, example=1000)
+    probed = {m: curve.true(m) for m in (1, 2, 4, 8, 16, 32)}
+    assert predict(probed, 64, curve.floor) == curve.true(64)
+    assert predict(probed, 8, curve.floor) == curve.true(8) == 20_000
+
+
+def test_predict_uses_no_probe_above_half_of_the_size() -> None:
+    probed = {1: 110, 2: 120, 4: 10**9}
+    assert predict(probed, 7) == 170
+    assert predict(probed, 1) is None
+
+
+def test_predict_keeps_the_constant_above_what_is_held_when_probes_rise_too_steeply() -> None:
+    # Through the last two: a constant of -100. Above 50 that are held: 25 each, then 62.5.
+    assert predict({2: 100, 4: 300}, 8, Floor(low=50)) == 50 + 250 / 4 * 8
+
+
+def test_predict_takes_the_mean_slope_when_probes_flatten_out() -> None:
+    # Through the last two: a constant of 80. Above 20 that are held: 40 each, then 25.
+    assert predict({2: 100, 4: 120}, 8, Floor(high=20)) == 20 + (40 + 25) / 2 * 8
+
+
+@pytest.mark.parametrize("limit", range(12_000, 400_000, 9_777))
+def test_search_finds_the_largest_power_of_two_and_never_exceeds_the_limit(limit: int) -> None:
+    curve = Curve(update=0, held=10_000, example=700)
+    probed = search(curve, 256, limit)
+    plan = choose(probed, curve.floor, limit)
+    fitting = [m for m in (2**i for i in range(9)) if curve.true(m) <= usable(limit)]
+    assert plan is not None
+    assert plan.micro_batch_size == max(fitting)
+    assert max(map(curve.true, curve.asked)) <= limit
+
+
+def test_search_ends_at_the_largest_size_without_a_limit() -> None:
+    curve = Curve(update=0, held=1000, example=10)
+    assert list(search(curve, 100, None)) == [1, 2, 4, 8, 16, 32, 64, 100]
+
+
+def test_search_keeps_what_it_has_when_a_probe_runs_out_of_memory() -> None:
+    curve = OutOfMemory(update=0, held=1000, example=10)
+    assert list(search(curve, 64, 10**6)) == [1, 2, 4]
+
+
+def test_choose_predicts_from_half_and_reports_what_was_verified() -> None:
+    curve = Curve(update=0, held=1000, example=10)
+    plan = choose(search(curve, 64, 2000), curve.floor, 2000)
+    assert plan is not None
+    assert (plan.micro_batch_size, plan.predicted_bytes, plan.verified_bytes) == (64, 1640, 1640)
+
+
+def test_choose_is_none_when_nothing_fits() -> None:
+    curve = Curve(update=0, held=1000, example=10)
+    assert choose(search(curve, 64, 1000), curve.floor, 1000) is None
+
+
+@pytest.mark.parametrize("limit", [1300, 2000, 5000, 54_321])
+def test_largest_that_fits_solves_the_line(limit: int) -> None:
+    curve = Curve(update=0, held=1000, example=10)
+    probed = search(curve, 16, None)
+    assert largest_that_fits(probed, curve.floor, limit) == (usable(limit) - 1000) // 10
+
+
+def test_cannot_fit_names_levers_with_their_savings_largest_first() -> None:
+    error = cannot_fit(10_000_000, 19_000_000, {"a": 1_000_000, "b": 5_000_000, "none": 0})
+    assert error.exit_code == 5
+    assert error.hint is not None
+    assert error.hint.startswith("b (saves about 5.0 MB); a (saves about 1.0 MB); training.memory")
+    assert "none" not in error.hint
+    enough = float(error.hint.rpartition(": ")[2].removesuffix("MB"))
+    assert enough * 1e6 * (1 - MARGIN) >= 19_000_000
+
+
+_MODEL = """
+import tf_keras as keras
+
+def build():
+    layers = keras.layers
+    inputs = x = layers.Input((8, 8, 1))
+    for _ in range(4):
+        x = layers.Conv2D(64, 3, padding="same", activation="relu")(x)
+    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+def build_heavy():
+    inputs = keras.layers.Input((8, 8, 1))
+    hidden = keras.layers.Dense(1024)(keras.layers.Flatten()(inputs))
+    return keras.Model(inputs, keras.layers.Dense(10)(keras.layers.Dense(1024)(hidden)))
+"""
+_RECIPE = """
+name: planned
+model: net.py:build
+data: {source: digits}
+training: {global_batch_size: 512, optimizer: {name: sgd}}
+stages:
+  - train: {epochs: 1}
+"""
+
+
+def _run(folder: Path, *settings: str, expect: int = 0) -> dict[str, Any]:
+    """Run the recipe and return its stage."""
+    flags = [word for setting in settings for word in ("--set", f"training.{setting}")]
+    arguments = ("run", "recipe.yaml", "--output", "out", "--force", "--quiet", *flags)
+    shrink(*arguments, cwd=folder, store=folder / "store", expect=expect)
+    found: dict[str, Any] = read_report(folder / "out")["stages"][0]
+    return found
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(_MODEL, encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(_RECIPE, encoding="utf-8")
+    return tmp_path
+
+
+def test_run_trains_in_the_largest_micro_batch_that_fits(recipe: Path) -> None:
+    limit = 22_000_000
+    planned = _run(recipe, f"memory_limit={limit}")
+    training, memory = planned["training"], planned["memory"]
+    size = training["micro_batch_size"]
+    assert training["accumulation_steps"] == 512 // size > 1
+    assert training["memory_limit_bytes"] == limit
+    assert training["oom_events"] == []
+    assert memory["training_peak_bytes"] <= limit
+    assert memory["training_peak_predicted_bytes"] == pytest.approx(
+        memory["training_peak_bytes"], rel=0.1
+    )
+    twice = _run(recipe, f"micro_batch_size={2 * size}")
+    assert twice["memory"]["training_peak_bytes"] > limit
+    assert twice["memory"]["training_peak_predicted_bytes"] is None
+    assert any("micro_batch_size is given" in note for note in twice["notes"])
+
+
+def test_run_ends_with_levers_when_not_even_one_example_fits(recipe: Path) -> None:
+    heavy = _RECIPE.replace("net.py:build", "net.py:build_heavy")
+    (recipe / "recipe.yaml").write_text(heavy, encoding="utf-8")
+    failed = _run(recipe, "memory_limit=3MB", expect=5)
+    assert failed["error"]["type"] == "ResourceError"
+    assert "training.memory_limit" in failed["error"]["hint"]
