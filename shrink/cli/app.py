@@ -80,12 +80,23 @@ def _failed(error: Exception, console: Console) -> int:
     if not isinstance(error, ShrinkError) and os.environ.get("SHRINK_DEBUG"):
         console.say("".join(traceback.format_exception(error)))
     typed = as_shrink_error(error)
+    _annotate(typed)
     try:
         console.error(typed)
     except ResourceError as lost:  # stdout: the document of --json has nowhere to go
         console.as_json = False
         console.error(lost)
     return typed.exit_code
+
+
+def _annotate(error: ShrinkError) -> None:
+    """Show the error at its place in the recipe, where GitHub's runner reads along."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from shrink.report.ci import error_annotations  # costs imports that a plain error does not need
+
+    for line in error_annotations(error):
+        Console().say(line)
 
 
 def as_shrink_error(error: Exception) -> ShrinkError:

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(run: RunArgument, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """Show a run's report again, and write its report.md, report.html and junit.xml anew."""
+    """Show a run's report again, and write its files anew, from report.json alone."""
     from shrink.console import Console
     from shrink.report.model import read_report
     from shrink.report.terminal import render_report

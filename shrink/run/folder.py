@@ -15,6 +15,7 @@ from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.report.config import Gate
+from shrink.report.flat import flat_metrics
 from shrink.report.junit import render_junit
 from shrink.report.markdown import render_markdown
 from shrink.report.model import build_report
@@ -29,7 +30,8 @@ RESOLVED_NAME = "recipe.resolved.yaml"
 MARKDOWN_NAME = "report.md"
 HTML_NAME = "report.html"
 JUNIT_NAME = "junit.xml"
-RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME)
+METRICS_NAME = "metrics.json"
+RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME)
 """What is made from the report alone."""
 
 
@@ -134,6 +136,7 @@ def render(report: Mapping[str, Any]) -> dict[str, str]:
         MARKDOWN_NAME: render_markdown(report),
         HTML_NAME: render_html(report),
         JUNIT_NAME: render_junit(report),
+        METRICS_NAME: files.json_text(flat_metrics(report)),
     }
 
 

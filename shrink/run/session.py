@@ -55,6 +55,19 @@ def show_result(result: RunResult, options: RunOptions, console: Console) -> Non
     if result.error is not None:
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)
+    _tell_ci(result, options)
+
+
+def _tell_ci(result: RunResult, options: RunOptions) -> None:
+    """Write the job summary, step outputs and annotations that the environment asks for."""
+    from shrink.report import ci
+
+    console = Console()
+    for warning in ci.publish(result.report, options.output):
+        console.warn(warning)
+    lines = ci.error_annotations(result.error) if result.error else []
+    for line in [*lines, *ci.gate_annotations(result.report)]:
+        console.say(line)
 
 
 def show_preview(rows: list[dict[str, Any]], console: Console) -> None:
