@@ -38,3 +38,7 @@ class StageConfig(Config):
     """The earlier stage to start from; by default the one before."""
     training: dict[str, Any] | None = None
     """Overrides of the recipe's `training` section for this stage alone."""
+
+    def established(self) -> tuple[str, ...]:
+        """Return what this configuration makes later stages keep; by default the claims."""
+        return self.claims

@@ -2,33 +2,111 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from shrink.recipe.fields import Count, Fraction, NonNegative
+from shrink.recipe.fields import Bytes, Count, Fraction, NonNegative, OpenFraction, Positive
 from shrink.stages.base import StageConfig
+
+_MAGNITUDE = ("sparsity", "schedule", "ramp", "frequency")
+_TARGETS = ("macs", "parameters", "file_bytes")
+_CHANNELS = (
+    "ratio", "ratios", *_TARGETS, "file_precision", "importance", "samples", "rebuild", "round_to",
+    "teacher", "temperature", "alpha",
+)  # fmt: skip
+_KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
+"""The keys that belong to one method alone."""
+
+Ratio = Annotated[float, Field(ge=0, lt=1)]
 
 
 class PruneConfig(StageConfig):
-    """Set the smallest weights to zero while fine-tuning (Zhu & Gupta 2017)."""
+    """Remove what matters least, then fine-tune: weights by mask, or whole channels for real."""
 
     kind: ClassVar[str] = "prune"
     summary: ClassVar[str] = "remove the weights that matter least, then fine-tune"
     trains: ClassVar[bool] = True
-    claims: ClassVar[tuple[str, ...]] = ("sparsity",)
 
-    method: Literal["magnitude"] = "magnitude"
-    """magnitude: the weights of smallest absolute value, in each layer."""
-    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """Fraction of each prunable kernel that becomes zero."""
+    method: Literal["magnitude", "channels"] = "magnitude"
+    """magnitude: weights of smallest absolute value become zero; channels: whole channels go."""
+    sparsity: Ratio = 0.5
+    """magnitude: fraction of each prunable kernel that becomes zero."""
     schedule: Literal["constant", "polynomial"] = "polynomial"
-    """constant: the whole sparsity at once; polynomial: rising cubically over `ramp`."""
+    """magnitude: constant, the whole sparsity at once; polynomial, rising cubically over `ramp`."""
     ramp: Fraction = 0.6
-    """Fraction of the updates over which a polynomial schedule rises."""
+    """magnitude: fraction of the updates over which a polynomial schedule rises."""
     frequency: Count = 10
-    """Updates between two choices of the mask while the sparsity rises."""
+    """magnitude: updates between two choices of the mask while the sparsity rises."""
+    ratio: Ratio | None = None
+    """channels: fraction of each group's channels that is removed."""
+    ratios: dict[str, Ratio] = Field(default_factory=dict)
+    """channels: ratios of single groups, by a pattern of the names of their layers."""
+    macs: OpenFraction | None = None
+    """channels: remove until at most this fraction of the multiply-accumulates is left."""
+    parameters: OpenFraction | None = None
+    """channels: remove until at most this fraction of the parameters is left."""
+    file_bytes: Bytes | None = None
+    """channels: remove until the model's TFLite file is at most this large."""
+    file_precision: Literal["float32", "int8"] = "float32"
+    """channels: the TFLite file that `file_bytes` limits: as converted, or quantized to int8."""
+    importance: Literal["l2", "l1", "bn_scale", "taylor", "random", "least_squares"] = "l2"
+    """channels: which go first; least_squares also solves for the kernels that read the others."""
+    samples: Count = 400
+    """channels: training examples for taylor, least_squares and int8 file sizes."""
+    rebuild: bool = True
+    """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
+    round_to: Count = 1
+    """channels: the channels left in a group are a multiple of this, or all of them."""
+    teacher: Literal["self"] | None = None
+    """channels: self fine-tunes under the unpruned model's softened outputs."""
+    temperature: Positive = 4.0
+    """channels: T, by which the logits of model and teacher are divided."""
+    alpha: Fraction = 0.1
+    """channels: with a teacher, the weight of the loss on the hard labels."""
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
     epochs: NonNegative = 5
     """Passes of fine-tuning; 0 prunes at once and does not train."""
+
+    def established(self) -> tuple[str, ...]:
+        """Return `sparsity` where weights stay in place as zeros; removed channels claim none."""
+        return () if self.method == "channels" and self.rebuild else ("sparsity",)
+
+    @model_validator(mode="after")
+    def _check(self) -> PruneConfig:
+        for method, keys in _KEYS.items():
+            foreign = [key for key in keys if key in self.model_fields_set]
+            if method != self.method and foreign:
+                raise ValueError(
+                    f"{', '.join(foreign)} belongs to method {method}, and the method is "
+                    f"{self.method}"
+                )
+        if self.method == "channels":
+            self._check_targets()
+        return self
+
+    def _check_targets(self) -> None:
+        targets = [key for key in _TARGETS if getattr(self, key) is not None]
+        if self.ratio is not None or self.ratios:
+            targets.append("ratio")
+        if not targets:
+            raise ValueError("channels needs ratio, or a budget: macs, parameters, file_bytes")
+        if len(targets) > 1:
+            raise ValueError(f"{' and '.join(targets)} contradict each other; give one of them")
+        if "file_precision" in self.model_fields_set and self.file_bytes is None:
+            raise ValueError("file_precision needs file_bytes")
+        if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
+            raise ValueError("temperature and alpha need `teacher: self`")
+        if self.teacher is not None and self.epochs == 0:
+            raise ValueError("a teacher needs epochs of fine-tuning")
+
+    @model_serializer(mode="wrap")
+    def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the other method's defaults, which would be refused when read again."""
+        foreign = {key for m, keys in _KEYS.items() if m != self.method for key in keys}
+        if self.file_bytes is None:
+            foreign.add("file_precision")
+        if self.teacher is None:
+            foreign |= {"temperature", "alpha"}
+        return {key: value for key, value in handler(self).items() if key not in foreign}

@@ -1,0 +1,207 @@
+"""Pruning by channels: find the groups, choose, rebuild, prove it, fine-tune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.data.splits import stratified_sample
+from shrink.engine.objective import Objective, SupervisedObjective
+from shrink.engine.record import TrainingRecord
+from shrink.errors import StageError
+from shrink.graph.groups import ChannelGraph, find_groups
+from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks, weights_of
+from shrink.model.logits import logits_of
+from shrink.stages.context import StageContext, StageResult
+from shrink.stages.distill.run import DistillationObjective
+from shrink.stages.prune.allocation import Counts
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.frozen import FrozenMasks
+from shrink.stages.prune.gradients import mean_gradients
+from shrink.stages.prune.importance import IMPORTANCES, Evidence, least_important
+from shrink.stages.prune.reconstruct import least_squares
+from shrink.stages.prune.targets import channel_counts
+from shrink.stages.prune.verify import check_same
+
+_CHECKED = 8
+_LISTED = 40
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which channels go, and all weights at full size, solved again where that was asked for."""
+
+    removed: np.ndarray
+    weights: Weights
+    notes: tuple[str, ...] = ()
+
+
+def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
+    """Remove whole channels from the model, so that it really is smaller.
+
+    Raises:
+        StageError: nothing could be removed, the budget is out of reach, or the rebuilt model is
+            not the masked one.
+    """
+    model = context.load()
+    task = context.task(model)
+    graph = find_groups(model, config.exclude)
+    _refuse_no_groups(graph, config, context)
+    with context.devices.scope():
+        counts = channel_counts(graph, config, context)
+        _refuse_nothing(counts, graph, config, context)
+        context.phase("choosing channels")
+        chosen = _choose(graph, counts, config, context)
+        keep = graph.keep(chosen.removed)
+        smaller = rebuild(graph, keep, chosen.weights)
+        same_size = rebuild(graph, graph.keep(np.array([])), chosen.weights)
+        _set(same_size, masked(graph, keep, chosen.weights))
+        difference = check_same(same_size, smaller, graph, keep, sample(context, _CHECKED))
+    pruned = smaller if config.rebuild else same_size
+    hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
+    record = None
+    if config.epochs:
+        objective = SupervisedObjective(task.loss, task.from_logits)
+        record = _fine_tune(pruned, objective, hooks, graph, config, context)
+    notes = [*_notes(graph, counts, keep, config), *chosen.notes]
+    notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
+    return StageResult(model=pruned, training=record, skipped=_skipped(graph, counts), notes=notes)
+
+
+def sample(context: StageContext, count: int) -> list[np.ndarray]:
+    """Return training examples, stratified, one array (n, ...) per input in its stored dtype."""
+    examples = context.dataset.train
+    chosen = stratified_sample(
+        examples.labels, len(examples), min(count, len(examples)), context.training.seed
+    )
+    return [np.asarray(part) for part in tf.nest.flatten(examples.arrays(chosen)[0])]
+
+
+def _choose(
+    graph: ChannelGraph, counts: Counts, config: PruneConfig, context: StageContext
+) -> Chosen:
+    weights, seed = weights_of(graph), context.training.seed
+    if config.importance == "least_squares":
+        found = least_squares(graph, counts, weights, sample(context, config.samples), seed)
+        ranked = ", ".join(found.ranked)
+        note = f"no layer to solve for reads {ranked}: pruned by L2 norm instead"
+        return Chosen(found.removed, found.weights, (note,) if ranked else ())
+    gradients = mean_gradients(graph, config.samples, context)
+    evidence = Evidence(weights, gradients, seed)
+    score = IMPORTANCES[config.importance]
+    parts = [
+        least_important(group, score(group, evidence), count)
+        for group, count in zip(graph.groups, counts, strict=True)
+        if count
+    ]
+    return Chosen(np.concatenate(parts), weights)
+
+
+def _fine_tune(
+    model: keras.Model,
+    objective: SupervisedObjective,
+    hooks: Sequence[FrozenMasks],
+    graph: ChannelGraph,
+    config: PruneConfig,
+    context: StageContext,
+) -> TrainingRecord:
+    if config.teacher is None:
+        return context.train(model, objective, config.epochs, after_update=hooks)
+    task = context.task(model)
+    if "crossentropy" not in task.loss:
+        raise StageError(
+            f"softened outputs are for classification, and the task's loss is {task.loss}",
+            subject=context.name,
+            hint="leave out prune.teacher",
+        )
+    with context.devices.scope():
+        teacher = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
+        with logits_of(teacher) as taught, logits_of(model) as learning:
+            hard = SupervisedObjective(task.loss, from_logits=True)
+            following: Objective = DistillationObjective(
+                taught, hard, config.temperature, config.alpha
+            )
+            return context.train(learning, following, config.epochs, after_update=hooks)
+
+
+def _frozen(
+    model: keras.Model, graph: ChannelGraph, keep: np.ndarray, context: StageContext
+) -> FrozenMasks:
+    masks = weight_masks(graph, keep)
+    pairs = [
+        (weight, mask)
+        for name, arrays in masks.items()
+        for weight, mask in zip(model.get_layer(name).weights, arrays, strict=True)
+        if weight.trainable and not mask.all()
+    ]
+    with context.devices.scope():
+        return FrozenMasks(pairs)
+
+
+def _set(model: keras.Model, weights: Weights) -> None:
+    for name, arrays in weights.items():
+        if arrays:
+            model.get_layer(name).set_weights(arrays)
+
+
+def _refuse_no_groups(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> None:
+    if graph.groups or not (config.ratio is None or config.ratio > 0):
+        return
+    reasons = "; ".join(f"{p['layer']}: {p['reason']}" for p in graph.protected[:_LISTED])
+    raise StageError(
+        f"no layer has channels that can be removed ({reasons or 'none has any'})",
+        subject=context.name,
+        hint="shrink inspect MODEL --groups",
+    )
+
+
+def _refuse_nothing(
+    counts: Counts, graph: ChannelGraph, config: PruneConfig, context: StageContext
+) -> None:
+    wanted = config.ratio is None or config.ratio > 0 or any(config.ratios.values())
+    if sum(counts) or not wanted:
+        return
+    largest = max(len(group) for group in graph.groups)
+    raise StageError(
+        f"no channel would be removed: the largest of {len(graph.groups)} groups has {largest} "
+        f"channels, and what stays is a multiple of {config.round_to}",
+        subject=context.name,
+        hint="raise the ratio, or lower the budget or round_to",
+    )
+
+
+def _notes(graph: ChannelGraph, counts: Counts, keep: np.ndarray, config: PruneConfig) -> list[str]:
+    everything = graph.keep(np.array([]))
+    total = sum(len(group) for group in graph.groups)
+    widths = [
+        f"{'+'.join(group.layers)} {len(group)} to {len(group) - count}"
+        for group, count in zip(graph.groups, counts, strict=True)
+        if count
+    ]
+    rest = f" and {len(widths) - _LISTED} more" if len(widths) > _LISTED else ""
+    how = "removed" if config.rebuild else "masked"
+    return [
+        f"{sum(counts):,} of {total:,} channels in {len(widths)} of {len(graph.groups)} groups "
+        f"{how} by {config.importance}",
+        _change("parameters", graph.parameters(everything), graph.parameters(keep), config),
+        _change("MACs", graph.macs(everything), graph.macs(keep), config),
+        f"channels: {', '.join(widths[:_LISTED])}{rest}",
+    ]
+
+
+def _change(name: str, before: int, after: int, config: PruneConfig) -> str:
+    text = f"{name}: {before:,} to {after:,} ({after / max(before, 1):.1%})"
+    return text if config.rebuild else f"{text} once rebuilt; masked, the shapes stay"
+
+
+def _skipped(graph: ChannelGraph, counts: Counts) -> list[dict[str, str]]:
+    small = [
+        {"layer": "+".join(g.layers), "reason": f"none of its {len(g)} channels was to go"}
+        for g, count in zip(graph.groups, counts, strict=True)
+        if not count
+    ]
+    return [*({**entry} for entry in graph.protected), *small]

@@ -1,0 +1,127 @@
+"""Importance of channels: from a group to one score per channel; the lowest go first.
+
+Add an importance as a function and one line in the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from shrink.errors import StageError
+from shrink.graph.groups import Group, Member
+from shrink.graph.rebuild import Weights
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What scores are made from.
+
+    Attributes:
+        weights: of every layer.
+        gradients: of the mean loss on training examples, like the weights; computed when asked.
+        seed: decides what is random.
+    """
+
+    weights: Weights
+    gradients: Callable[[], Weights]
+    seed: int = 0
+
+
+Importance = Callable[[Group, Evidence], np.ndarray]
+"""A group and the evidence to float64 (channels,)."""
+
+
+def l2(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return the L2 norm of all kernel slices that make or read a channel.
+
+    Each kernel's squared norms are divided by their mean over the group's channels, so that no
+    kernel counts more for being larger (the group L2 of DepGraph, Fang et al. 2023, eq. 6).
+    """
+    return np.sqrt(_over_kernels(group, evidence, np.square))
+
+
+def l1(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return the L1 norm of the same slices, normalised alike (Li et al. 2017)."""
+    return _over_kernels(group, evidence, np.abs)
+
+
+def bn_scale(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return the sum of |gamma| over batch norms (Liu et al. 2017, "Network Slimming").
+
+    Raises:
+        StageError: no batch norm with a scale follows the group.
+    """
+    found = [m for m in group.members if m.role == "scale"]
+    if not found:
+        raise StageError(
+            "no batch norm with a scale follows its channels, which bn_scale needs",
+            subject=group.name,
+            hint=f"exclude {group.name}, or take importance: l2",
+        )
+    return _total(found, lambda m: np.abs(_weight(m, evidence.weights)))
+
+
+def taylor(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return the squared first-order change of the loss without a channel.
+
+    (sum of gradient x weight over a channel's weights)², Molchanov et al. 2019, "Importance
+    Estimation for Neural Network Pruning", eq. 8, summed over the layers that make it.
+    """
+    gradients = evidence.gradients()
+    makers = [m for m in group.members if m.role == "output"]
+    each = [
+        _slices(m, _weight(m, evidence.weights) * _weight(m, gradients), np.sum) for m in makers
+    ]
+    return np.sum(np.square(each), axis=0)
+
+
+def random(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return random scores: what every other importance has to beat."""
+    entropy = [evidence.seed, *map(ord, group.name)]
+    return np.random.default_rng(entropy).random(len(group))
+
+
+IMPORTANCES: Mapping[str, Importance] = {
+    "l2": l2,
+    "l1": l1,
+    "bn_scale": bn_scale,
+    "taylor": taylor,
+    "random": random,
+}
+"""Every importance that scores channels; least_squares chooses and solves in one."""
+
+
+def least_important(group: Group, scores: np.ndarray, count: int) -> np.ndarray:
+    """Return the `count` channels of lowest score; the first of equals go first."""
+    return group.channels[np.argsort(scores, kind="stable")[:count]]
+
+
+def _over_kernels(
+    group: Group, evidence: Evidence, size: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    total = np.zeros(len(group))
+    for member in group.members:
+        if member.role in ("output", "input"):
+            norms = _slices(member, size(_weight(member, evidence.weights)), np.sum)
+            total += norms / (norms.mean() or 1.0)
+    return total
+
+
+def _total(members: list[Member], value: Callable[[Member], np.ndarray]) -> np.ndarray:
+    return np.sum([_slices(m, value(m), np.sum) for m in members], axis=0)
+
+
+def _weight(member: Member, weights: Weights) -> np.ndarray:
+    return np.asarray(weights[member.layer][member.weight], np.float64)
+
+
+def _slices(
+    member: Member, array: np.ndarray, reduce: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Return one number per channel: `reduce` of the array at the channel's positions."""
+    return np.array(
+        [float(reduce(np.take(array, p, axis=member.axis))) for p in member.positions], np.float64
+    )

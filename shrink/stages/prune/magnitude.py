@@ -1,0 +1,48 @@
+"""Pruning by magnitude: the smallest weights become zero while the others are fine-tuned."""
+
+from __future__ import annotations
+
+import math
+
+from shrink.engine.objective import SupervisedObjective
+from shrink.errors import StageError
+from shrink.stages.context import StageContext, StageResult
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.masks import Masks, count_zeros, prunable_kernels
+from shrink.stages.prune.schedule import constant, polynomial, ramp_updates
+
+
+def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
+    """Zero the smallest weights of each kernel, fine-tuning the others."""
+    model = context.load()
+    kernels, skipped = prunable_kernels(model, config.exclude)
+    if not kernels and config.sparsity > 0:
+        raise StageError(
+            "there is no kernel to prune: no dense or convolutional layer is left",
+            subject=context.name,
+            hint="loosen prune.exclude",
+        )
+    updates = config.epochs * math.ceil(
+        len(context.dataset.train) / context.training.global_batch_size
+    )
+    ramps = config.schedule == "polynomial" and config.epochs > 0
+    last = ramp_updates(config.ramp, updates) if ramps else 0
+    with context.devices.scope():
+        masks = Masks(
+            [k.kernel for k in kernels],
+            polynomial(config.sparsity, last) if ramps else constant(config.sparsity),
+            last,
+            config.frequency,
+        )
+        if not ramps:
+            masks.prune_now(config.sparsity)
+    record = None
+    if config.epochs:
+        task = context.task(model)
+        objective = SupervisedObjective(task.loss, task.from_logits)
+        record = context.train(model, objective, config.epochs, after_update=(masks,))
+    reached = count_zeros(model).fraction
+    if config.sparsity > 0 and reached == 0:
+        raise StageError("pruning left no weight at zero", subject=context.name)
+    note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"
+    return StageResult(model=model, training=record, skipped=skipped, notes=[note])

@@ -1,0 +1,96 @@
+"""From what a recipe asks for to how many channels each group loses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.errors import StageError
+from shrink.graph.groups import ChannelGraph
+from shrink.graph.rebuild import rebuild, weights_of
+from shrink.stages.context import StageContext
+from shrink.stages.prune.allocation import Counts, any_channels, by_budget, by_ratios
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.tflite.convert import convert
+
+_CONVERSIONS = 6
+_CLOSE = 0.98
+
+
+def channel_counts(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> Counts:
+    """Return how many channels of each group go.
+
+    `macs` and `parameters` are what may be left of the unpruned model's, by the arithmetic of
+    groups; `file_bytes` is found with real conversions.
+
+    Raises:
+        StageError: a budget that even one channel per group exceeds.
+        RecipeError: a pattern in `ratios` that fits no group.
+    """
+    everything = graph.keep(np.array([]))
+    if config.macs is not None:
+        budget = config.macs * graph.macs(everything)
+        return by_budget(graph, graph.macs, budget, "macs", config.round_to)
+    if config.parameters is not None:
+        budget = config.parameters * graph.parameters(everything)
+        return by_budget(graph, graph.parameters, budget, "parameters", config.round_to)
+    if config.file_bytes is not None:
+        context.phase("measuring file sizes")
+        measure = file_size(config, context)
+        width = 4 if config.file_precision == "float32" else 1
+        return by_file_size(graph, config.file_bytes, measure, width, config.round_to)
+    return by_ratios(graph.groups, config.ratios, config.ratio or 0.0, config.round_to)
+
+
+def by_file_size(
+    graph: ChannelGraph,
+    budget: int,
+    measure: Callable[[keras.Model], int],
+    bytes_per_parameter: int,
+    round_to: int = 1,
+) -> Counts:
+    """Return the counts with which the model's file fits `budget`, in a few conversions.
+
+    A file is taken for its parameters plus a rest that hardly changes; each conversion corrects
+    the rest.
+
+    Args:
+        measure: the size of a model's file in bytes.
+    """
+    weights = weights_of(graph)
+    counts: Counts = [0] * len(graph.groups)
+    fits: Counts | None = None
+    for _ in range(_CONVERSIONS):
+        keep = graph.keep(any_channels(graph, counts))
+        size = measure(rebuild(graph, keep, weights))
+        if size <= budget:
+            fits = counts
+            if size >= _CLOSE * budget or not sum(counts):
+                break
+        rest = size - bytes_per_parameter * graph.parameters(keep)
+
+        def cost(left: np.ndarray, rest: int = rest) -> float:
+            return bytes_per_parameter * graph.parameters(left) + rest
+
+        previous, counts = counts, by_budget(graph, cost, budget, "file_bytes", round_to)
+        if counts == previous:
+            break
+    if fits is None:
+        raise StageError(
+            f"file_bytes: no model of at most {budget:,} bytes was found in {_CONVERSIONS} steps",
+            subject="prune",
+            hint="lower file_bytes a little",
+        )
+    return fits
+
+
+def file_size(config: PruneConfig, context: StageContext) -> Callable[[keras.Model], int]:
+    """Return how to measure a model's TFLite file, float32 or int8 with int8 in- and outputs."""
+    if config.file_precision == "float32":
+        return lambda model: len(convert(model, "float32").content)
+    # Sizes do not depend on the ranges: a few examples are enough.
+    examples = CalibrationExamples(context.dataset.train, 10, context.training.seed)
+    return lambda model: len(convert(model, "static_int8", examples, "int8", "int8").content)

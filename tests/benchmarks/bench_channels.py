@@ -1,0 +1,124 @@
+"""Int8 accuracy against file size of a ResNet8 whose channels are pruned by least squares.
+
+Run: python tests/benchmarks/bench_channels.py --model model.h5 --data pictures [--epochs 6]
+         [--only NAME ...]
+
+`--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Without --epochs nothing is
+trained. Each line: widths, parameters, float and int8 accuracy on the test split, int8 file bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+from shrink.measure.artifact import evaluate_artifact
+from shrink.stages.context import StageContext
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.run import run as prune
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.tflite.convert import convert
+
+# The groups of MLPerf Tiny's ResNet8, by one layer of each; widths 16, 16, 32, 32, 64, 64.
+STREAM_1, INNER_1, INNER_2 = "conv2d", "conv2d_1", "conv2d_3"
+STREAM_2, INNER_3, STREAM_3 = "conv2d_4", "conv2d_6", "conv2d_7"
+WITHOUT_TRAINING: dict[str, dict[str, float]] = {
+    "inner3-56": {INNER_3: 8 / 64},
+    "inner3-48": {INNER_3: 16 / 64},
+    "inner3-40": {INNER_3: 24 / 64},
+    "everywhere-0.1": {"*": 0.1},
+}
+WITH_TRAINING: dict[str, dict[str, float]] = {
+    "78KB": {INNER_3: 16 / 64},
+    "60KB": {INNER_3: 32 / 64, INNER_2: 4 / 32, STREAM_3: 8 / 64},
+    "40KB": {INNER_3: 44 / 64, INNER_2: 10 / 32, STREAM_2: 4 / 32, STREAM_3: 20 / 64},
+}
+
+
+def main() -> None:
+    """Print one line of JSON for each set of widths."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--importance", default="least_squares")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--alpha", type=float, default=0.5)
+    parser.add_argument("--only", nargs="*")
+    arguments = parser.parse_args()
+    rows = WITH_TRAINING if arguments.epochs else WITHOUT_TRAINING
+    for name, ratios in rows.items():
+        if not arguments.only or name in arguments.only:
+            print(json.dumps({"name": name, **measure(arguments, ratios)}), flush=True)  # noqa: T201
+
+
+def measure(arguments: argparse.Namespace, ratios: dict[str, float]) -> dict[str, Any]:
+    """Prune, convert to int8, and evaluate both."""
+    context = open_context(arguments)
+    started = time.perf_counter()
+    settings = {"teacher": "self", "alpha": arguments.alpha} if arguments.epochs else {}
+    config = PruneConfig(
+        method="channels",
+        ratios=ratios,
+        importance=arguments.importance,
+        epochs=arguments.epochs,
+        **settings,
+    )
+    result = prune(config, context)
+    pruned_s = time.perf_counter() - started
+    model = result.model
+    assert model is not None
+    examples = CalibrationExamples(context.dataset.train, 500, 0)
+    int8 = convert(model, "static_int8", examples, "int8", "int8").content
+    return {
+        "parameters": model.count_params(),
+        "int8_file_bytes": len(int8),
+        "float_accuracy": accuracy(convert(model, "float32").content, context, model),
+        "int8_accuracy": accuracy(int8, context, model),
+        "prune_s": round(pruned_s, 1),
+        "notes": list(result.notes),
+    }
+
+
+def accuracy(content: bytes, context: StageContext, model: Any) -> float:
+    """Return the accuracy of a .tflite file on the test split."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.tflite"
+        path.write_bytes(content)
+        found = evaluate_artifact(path, context.dataset.test, context.task(model))
+    return round(float(found.metrics["accuracy"]), 4)
+
+
+def open_context(arguments: argparse.Namespace) -> StageContext:
+    """Return what a stage of a recipe would be given."""
+    source: dict[str, Any] = {"kind": "keras", "path": str(arguments.model)}
+    training = {
+        "global_batch_size": 128,
+        "optimizer": {
+            "name": "adam",
+            "learning_rate": arguments.learning_rate,
+            "schedule": "cosine",
+        },
+    }
+    step = {
+        "name": "prune",
+        "kind": "prune",
+        "claims": [],
+        "training": training,
+        "inputs": {"model": source},
+    }
+    data = {"source": "images", "path": str(arguments.data)}
+    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
+    return StageContext(job, lambda *a, **k: None, Path())
+
+
+if __name__ == "__main__":
+    main()

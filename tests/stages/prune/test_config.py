@@ -1,0 +1,67 @@
+"""What a recipe may say of pruning, and what belongs to the other method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shrink.errors import RecipeError
+from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.schema import dump_recipe
+from shrink.stages.prune.config import PruneConfig
+
+
+def recipe(prune: dict[str, Any]) -> dict[str, Any]:
+    stages = [{"prune": prune}]
+    return {"name": "r", "model": "m.keras", "data": {"source": "digits"}, "stages": stages}
+
+
+@pytest.mark.parametrize(
+    ("prune", "message"),
+    [
+        ({"ratio": 0.3}, "ratio belongs to method channels"),
+        ({"method": "magnitude", "importance": "l1"}, "importance belongs to method channels"),
+        ({"method": "channels", "ratio": 0.3, "sparsity": 0.5}, "sparsity belongs to method mag"),
+        ({"method": "channels", "ratio": 0.3, "ramp": 0.6}, "ramp belongs to method magnitude"),
+        ({"method": "channels"}, "needs ratio, or a budget"),
+        ({"method": "channels", "ratio": 0.3, "macs": 0.5}, "macs and ratio contradict"),
+        ({"method": "channels", "ratio": 1.0}, "less than 1"),
+        ({"method": "channels", "macs": 1.5}, "less than 1"),
+        ({"method": "channels", "ratios": {"a": 2.0}}, "less than 1"),
+        ({"method": "channels", "file_bytes": "60 potatoes"}, "unknown unit"),
+        ({"method": "channels", "ratio": 0.3, "file_precision": "int8"}, "needs file_bytes"),
+        ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
+        ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
+        ({"method": "filters", "ratio": 0.3}, "must be 'magnitude' or 'channels'"),
+    ],
+)
+def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message) as caught:
+        recipe_from_mapping(recipe(prune), "test")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "prune",
+    [
+        {},
+        {"method": "magnitude", "sparsity": 0.8, "schedule": "constant"},
+        {"method": "channels", "ratio": 0.3},
+        {"method": "channels", "ratios": {"conv*": 0.3}, "exclude": ["head"]},
+        {"method": "channels", "file_bytes": "60KB", "file_precision": "int8"},
+        {"method": "channels", "macs": 0.5, "teacher": "self", "alpha": 0.5},
+    ],
+)
+def test_dumped_configuration_is_read_again(prune: dict[str, Any]) -> None:
+    first = recipe_from_mapping(recipe(prune), "test").recipe
+    again = recipe_from_mapping(dump_recipe(first), "test").recipe
+    assert again == first
+    stage = first.stages[0]
+    assert PruneConfig.model_validate(stage.model_dump(mode="json", by_alias=True)) == stage
+
+
+def test_established_is_sparsity_only_where_zeros_stay() -> None:
+    assert PruneConfig().established() == ("sparsity",)
+    assert PruneConfig(method="channels", ratio=0.3).established() == ()
+    assert PruneConfig(method="channels", ratio=0.3, rebuild=False).established() == ("sparsity",)
