@@ -45,7 +45,14 @@ def profile(
     _show(result, console, show_profile)
 
 
-def inspect(model: ModelArgument, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def inspect(
+    model: ModelArgument,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Show which channels can be pruned, and together.")
+    ] = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
     """Show layers or operators with their dtypes, shapes and sparsity."""
     from shrink.console import Console
     from shrink.recipe.reference import parse_model_reference
@@ -54,7 +61,7 @@ def inspect(model: ModelArgument, json_: JsonFlag = False, quiet: QuietFlag = Fa
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
-    _show(run_tool("inspect", reference, console), console, show_inspection)
+    _show(run_tool("inspect", reference, console, groups=groups), console, show_inspection)
 
 
 def export(

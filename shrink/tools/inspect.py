@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.errors import ModelError
+from shrink.graph.groups import find_groups
 from shrink.graph.macs import count_macs
 from shrink.model.load import load_source
 from shrink.tflite.arena import arena_bytes
@@ -26,8 +28,16 @@ def inspect(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     """Return a description of the job's model as plain data."""
     source = job["model"]
     if source["kind"] == "tflite":
+        if job.get("groups"):
+            raise ModelError(
+                "channel groups are those of a Keras model, and this is an artifact",
+                subject=source["path"],
+                hint="inspect the Keras model that it was made from",
+            )
         return describe_artifact(Path(source["path"]))
-    return describe_model(load_source(source), str(source["path"]))
+    model = load_source(source)
+    description = describe_model(model, str(source["path"]))
+    return {**description, **describe_groups(model)} if job.get("groups") else description
 
 
 def describe_model(model: keras.Model, path: str) -> dict[str, Any]:
@@ -40,6 +50,20 @@ def describe_model(model: keras.Model, path: str) -> dict[str, Any]:
         "parameters": model.count_params(),
         "layers": [_layer(layer) for layer in model.layers],
     }
+
+
+def describe_groups(model: keras.Model) -> dict[str, Any]:
+    """Return which channels of a Keras model can be removed, and what has to stay and why."""
+    graph = find_groups(model)
+    groups = [
+        {
+            "layers": list(group.layers),
+            "channels": len(group),
+            "members": list(dict.fromkeys(member.layer for member in group.members)),
+        }
+        for group in graph.groups
+    ]
+    return {"groups": groups, "protected": [dict(entry) for entry in graph.protected]}
 
 
 def describe_artifact(path: Path) -> dict[str, Any]:

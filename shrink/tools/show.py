@@ -14,11 +14,21 @@ _MOST_LAYERS = 12
 
 
 def show_profile(result: Mapping[str, Any], console: Console) -> None:
-    """Print the peak of a training step and the layers that hold most."""
-    peak = result["training_peak_bytes"]
+    """Print the peak of a training step, its parts, and the layers that hold most."""
+    measured, expected = result["training_peak_bytes"], result["training_peak_predicted_bytes"]
     console.print(f"batch size {result['batch_size']} on {', '.join(result['devices'])}")
-    console.print(f"training peak  {_bytes(peak)} (allocator)")
+    console.print(f"training peak  {_bytes(measured)} (allocator), predicted {_bytes(expected)}")
     console.print(f"host peak      {_bytes(result['training_host_peak_bytes'])} (whole process)")
+    if result["largest_batch_size"] is not None:
+        limit = _bytes(result["memory_limit_bytes"])
+        console.print(f"largest batch  {result['largest_batch_size']:,} expected to fit {limit}")
+    for part, size in (result["split"] or {}).items():
+        console.print(f"  {part.removesuffix('_bytes').replace('_', ' ')}: {_bytes(size)}")
+    curve = _table(("batch size", "right"), ("measured", "right"), ("predicted", "right"))
+    for row in result["curve"]:
+        peaks = (row["training_peak_bytes"], row["training_peak_predicted_bytes"])
+        curve.add_row(f"{row['batch_size']:,}", *("" if p is None else _bytes(p) for p in peaks))
+    console.print(curve)
     table = _table(("layer", "left"), ("output", "right"), ("weights", "right"))
     for layer in result["layers"][:_MOST_LAYERS]:
         table.add_row(
@@ -34,7 +44,9 @@ def show_profile(result: Mapping[str, Any], console: Console) -> None:
 
 def show_inspection(result: Mapping[str, Any], console: Console) -> None:
     """Print a model's layers or an artifact's operators."""
-    if result["form"] == "keras":
+    if "groups" in result:
+        _show_groups(result, console)
+    elif result["form"] == "keras":
         _show_layers(result, console)
     else:
         _show_operators(result, console)
@@ -74,6 +86,17 @@ def _show_layers(result: Mapping[str, Any], console: Console) -> None:
         shapes = ", ".join(_shape(shape) for shape in layer["output_shapes"])
         table.add_row(layer["name"], layer["type"], shapes, f"{layer['parameters']:,}", zeros)
     console.print(table)
+
+
+def _show_groups(result: Mapping[str, Any], console: Console) -> None:
+    console.print(f"{result['path']}: {len(result['groups'])} groups of channels", markup=False)
+    table = _table(("made by", "left"), ("channels", "right"), ("also in", "left"))
+    for group in result["groups"]:
+        others = [name for name in group["members"] if name not in group["layers"]]
+        table.add_row(", ".join(group["layers"]), f"{group['channels']:,}", ", ".join(others))
+    console.print(table)
+    for entry in result["protected"]:
+        console.print(f"{entry['layer']} keeps its channels: {entry['reason']}", markup=False)
 
 
 def _show_operators(result: Mapping[str, Any], console: Console) -> None:
