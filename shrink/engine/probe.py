@@ -148,9 +148,14 @@ class TrainingStep:
         self.static_bytes = self.held()
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the devices are GPUs."""
+        return self._devices.on_gpu
+
+    @property
     def gradient_bytes(self) -> int:
         """Bytes of one gradient of each weight, as the allocator counts."""
-        return counted_bytes(self.trainer.model.trainable_variables, on_gpu=self._devices.on_gpu)
+        return counted_bytes(self.trainer.model.trainable_variables, on_gpu=self.on_gpu)
 
     def batches(self, rows: int) -> Iterator[Any]:
         """Return an endless iterator over global batches of `rows` examples per replica."""
@@ -297,7 +302,7 @@ def levers(step: TrainingStep, least: int = 0, floor: Floor | None = None) -> di
         floor: what it holds beside activations, if known.
     """
     held = floor.low - step.gradient_bytes if floor else step.static_bytes
-    slots = counted_bytes(step.trainer.optimizer.variables, on_gpu=False)
+    slots = counted_bytes(step.trainer.optimizer.variables, on_gpu=step.on_gpu)
     return {
         "training.optimizer.name: sgd": slots,
         "training.precision: mixed_bfloat16": round(least - held - 2 * step.gradient_bytes) // 2,

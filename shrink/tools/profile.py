@@ -11,78 +11,132 @@ import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
-from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.optimizer import build_optimizer
+from shrink.engine.planner import Floor, largest_that_fits, predict, search
+from shrink.engine.probe import TrainingStep, WholeBatchProbe, counted_bytes
+from shrink.engine.synthetic import ZeroExamples
 from shrink.errors import ModelError
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes
 from shrink.model.load import load_source
 
-_STEPS = 3
+_BEYOND = 4
 
 
 def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
-    """Train a few steps on random inputs and return what memory that took.
+    """Make a few training steps at doubling batch sizes and return what memory they took.
 
     The loss is the mean square of the outputs and the optimizer Adam: what a training step holds
     hardly depends on either.
 
     Returns:
-        `batch_size`, `training_peak_bytes`, `training_peak_predicted_bytes` (null: nothing
-        predicts it yet), `largest_batch_size` (null, likewise), `training_host_peak_bytes`,
-        `layers` with `name`, `activation_bytes` at this batch size and `parameter_bytes`, and
-        `notes`.
+        `batch_size`; `training_peak_bytes`, measured at it; `training_peak_predicted_bytes`, from
+        steps of at most half of it; `largest_batch_size` expected to fit `memory_limit_bytes`;
+        `training_host_peak_bytes`; `curve`, the same two peaks at other batch sizes; `split` of
+        the measured peak; `layers` with `name`, `activation_bytes` at this batch size and
+        `parameter_bytes`; `devices` and `notes`. What is not known is None, with a note.
     """
-    batch_size = int(job["batch_size"])
-    config = TrainingConfig(global_batch_size=batch_size, memory_limit=job["memory_limit"])
+    batch_size, limit = int(job["batch_size"]), job["memory_limit"]
+    config = TrainingConfig(global_batch_size=batch_size, memory_limit=limit)
     devices = open_devices(config)
     keras.utils.set_random_seed(config.seed)
     with devices.scope():
         model = load_source(job["model"])
-        trainer = MicroBatchTrainer(
-            model,
-            SupervisedObjective("mean_squared_error", from_logits=True),
-            (),
-            micro_batch_size=batch_size,
-            most_rows=batch_size,
-            never_empty=True,
-        )
-        optimizer = build_optimizer(config.optimizer, total_updates=_STEPS)
-        trainer.compile(optimizer=optimizer)
-        optimizer.build(model.trainable_variables)
-    peak = AllocatorPeak(devices.device_names)
-    x, y = random_batch(model, batch_size)
-    trainer.train_on_batch(x, y)  # builds the graph, which is no part of a step's memory
-    peak.reset()
-    for _ in range(_STEPS):
-        trainer.train_on_batch(x, y)
-    measured = peak.peak()
+    layers = layer_memory(model, batch_size)
+    probed: dict[int, int] = {}
+    floor, split = Floor(), None
+    note = AllocatorPeak(devices.device_names).note
+    if not note:
+        objective = SupervisedObjective("mean_squared_error", from_logits=True)
+        step = TrainingStep(model, zeros_for(model, batch_size), objective, config, devices)
+        probe = WholeBatchProbe(step)
+        probed, floor = search(probe, step.plan.most_rows, limit), probe.floor
+        split = split_peak(step, probed[max(probed)]) if probed else None
+    rows = -(-batch_size // devices.replicas)
+    fits = None if limit is None or note else largest_that_fits(probed, floor, limit)
     return {
         "model": job["name"],
         "batch_size": batch_size,
-        "training_peak_bytes": measured,
-        "training_peak_predicted_bytes": None,
-        "largest_batch_size": None,
+        "training_peak_bytes": probed.get(rows) or None,
+        "training_peak_predicted_bytes": predict(probed, rows, floor) or None,
+        "largest_batch_size": None if fits is None else fits * devices.replicas,
+        "memory_limit_bytes": limit,
         "training_host_peak_bytes": host_peak_bytes(),
-        "layers": layer_memory(model, batch_size),
+        "curve": peak_curve(probed, rows, floor, devices.replicas),
+        "split": split,
+        "layers": layers,
         "devices": list(devices.device_names),
-        "notes": [
-            *([] if measured is not None else [f"training_peak_bytes: {peak.note}"]),
-            "training_peak_predicted_bytes, largest_batch_size: one batch size was measured, "
-            "nothing is predicted from it",
-        ],
+        "notes": _notes(probed, rows, limit, note),
     }
 
 
-def random_batch(model: keras.Model, batch_size: int) -> tuple[Any, Any]:
-    """Return random inputs and zero targets for every input and output of a model."""
-    rng = np.random.default_rng(0)
-    inputs = [_random(tensor, batch_size, rng) for tensor in model.inputs]
-    targets = [np.zeros((batch_size, *_sides(t)), np.float32) for t in model.outputs]
-    return (
-        inputs[0] if len(inputs) == 1 else inputs,
-        targets[0] if len(targets) == 1 else targets,
-    )
+def _notes(probed: Mapping[int, int], rows: int, limit: int | None, note: str) -> list[str]:
+    if note:
+        return [
+            "training_peak_bytes, training_peak_predicted_bytes, largest_batch_size: " + note,
+        ]
+    notes = []
+    if probed.get(rows) == 0:
+        notes.append("training_peak_bytes: all tensors are too small for the allocator to count")
+    elif rows not in probed:
+        notes.append("training_peak_bytes: not measured, it is expected to exceed the limit")
+    if not any(2 * size <= rows for size in probed):
+        notes.append("training_peak_predicted_bytes: there is nothing smaller to predict it from")
+    if limit is None:
+        notes.append("largest_batch_size: there is no limit; give --memory-limit")
+    return notes
+
+
+def peak_curve(
+    probed: Mapping[int, int], rows: int, floor: Floor, replicas: int
+) -> list[dict[str, int | None]]:
+    """Return peak against batch size: measured where it was, and predicted, also beyond.
+
+    Args:
+        probed: peaks in bytes by examples per replica.
+        rows: the examples per replica that were asked about.
+        floor: see `shrink.engine.planner.predict`.
+        replicas: copies of the model.
+    """
+    last = max(probed, default=rows)
+    sizes = sorted({*probed, rows, *(last * 2**i for i in range(_BEYOND.bit_length()))})
+    return [
+        {
+            "batch_size": size * replicas,
+            "training_peak_bytes": probed.get(size) or None,  # 0 is what was too small to count
+            "training_peak_predicted_bytes": predict(probed, size, floor) or None,
+        }
+        for size in sizes
+    ]
+
+
+def split_peak(step: TrainingStep, peak: int) -> dict[str, int]:
+    """Return what a peak is made of, in bytes.
+
+    Activations and workspace are what remains of what the allocator counts, with the batches
+    that are resident or waiting.
+    """
+    trainer = step.trainer
+    parts = {
+        "weights_bytes": trainer.model.variables,
+        "gradients_bytes": trainer.model.trainable_variables,
+        "optimizer_slots_bytes": trainer.optimizer.variables,
+    }
+    counted = sum(counted_bytes(part, on_gpu=step.on_gpu) for part in parts.values())
+    return {
+        **{name: counted_bytes(part, on_gpu=True) for name, part in parts.items()},
+        "activations_and_workspace_bytes": max(0, peak - counted),
+    }
+
+
+def zeros_for(model: keras.Model, count: int) -> ZeroExamples:
+    """Return zeros for every input and output of a model."""
+    inputs = [tf.TensorSpec(_sides(tensor), tensor.dtype) for tensor in model.inputs]
+    targets = [tf.TensorSpec(_sides(tensor), tf.float32) for tensor in model.outputs]
+    return ZeroExamples(_alone(inputs), _alone(targets), count)
+
+
+def _alone(specs: list[Any]) -> Any:
+    return specs[0] if len(specs) == 1 else tuple(specs)
 
 
 def layer_memory(model: keras.Model, batch_size: int) -> list[dict[str, Any]]:
@@ -102,13 +156,6 @@ def layer_memory(model: keras.Model, batch_size: int) -> list[dict[str, Any]]:
             }
         )
     return sorted(rows, key=lambda row: -int(row["activation_bytes"]))
-
-
-def _random(tensor: Any, batch_size: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    shape = (batch_size, *_sides(tensor))
-    if tensor.dtype.is_integer:
-        return np.zeros(shape, tensor.dtype.as_numpy_dtype)
-    return rng.uniform(size=shape).astype(np.float32)
 
 
 def _sides(tensor: Any) -> tuple[int, ...]:

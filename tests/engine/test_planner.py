@@ -24,7 +24,7 @@ class Curve:
 
     def __init__(self, update: int, held: int, example: int) -> None:
         self.update, self.held, self.example = update, held, example
-        self.floor = Floor(held * 0.9, held * 1.1)
+        self.floor = Floor(held * 0.9, held * 1.1, slack=max(0, update - held))
         self.asked: list[int] = []
 
     def true(self, size: int) -> int:
