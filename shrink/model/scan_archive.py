@@ -109,7 +109,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
 
 def _check_name(member: zipfile.ZipInfo, seen: set[str], path: Path) -> None:
     name = member.filename
-    spot = repr(name)[1:80]
+    spot = name[:80]
     if member.orig_filename != name or "\\" in name or ":" in name or not name.isprintable():
         raise refused("a member has a name that Keras does not write", spot, path)
     parts = name.rstrip("/").split("/")
