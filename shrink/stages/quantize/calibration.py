@@ -36,6 +36,13 @@ class CalibrationExamples:
             for example in x:
                 yield [np.asarray(example[None], np.float32)]
 
+    def missing_labels(self) -> list[int]:
+        """Return the labels of the split that no chosen example has; empty without labels."""
+        labels = self._examples.labels
+        if labels is None:
+            return []
+        return [int(i) for i in np.setdiff1d(labels, labels[self.indices])]
+
     def batches(self) -> Batches:
         """Return the examples as lists of float32 arrays (up to 50, ...), to iterate repeatedly."""
         return _Batches(self._examples, self.indices)

@@ -6,12 +6,14 @@ from typing import Any
 
 from shrink.errors import StageError
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.quantize.audit import audit
 from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.schemes import INTEGER_SCHEMES, SCHEMES
+from shrink.stages.quantize.lint import lint_calibration
+from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
 from shrink.stages.quantize.source import FloatModel, read_float_tflite
-from shrink.tflite.flatbuffer import float_operators, quantized_operators
+from shrink.tflite.flatbuffer import quantized_operators
 
 
 def run(config: QuantizeConfig, context: StageContext) -> StageResult:
@@ -26,15 +28,18 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
     else:
         conversion = SCHEMES[config.scheme](source, calibration, config)
-    content, notes = conversion.content, list(conversion.notes)
-    if config.scheme in INTEGER_SCHEMES:
-        if quantized_operators(content) == 0:
-            raise StageError(
-                f"{config.scheme} quantized no operator of this model",
-                subject=context.name,
-                hint="it has no convolution or dense layer; try static_wi8_ai8",
-            )
-        notes += _float_note(config, content)
+    content = conversion.content
+    if config.scheme in INTEGER_SCHEMES and quantized_operators(content) == 0:
+        raise StageError(
+            f"{config.scheme} quantized no operator of this model",
+            subject=context.name,
+            hint="it has no convolution or dense layer; try static_wi8_ai8",
+        )
+    context.phase("auditing")
+    few = next(iter(calibration.batches()))[0]
+    candidate = context.work / "audited.tflite"
+    details["audit"], found = audit(content, source, few, config.target, candidate)
+    notes = [*conversion.notes, *_lint(config, calibration, context), *found]
     return StageResult(tflite=content, notes=notes, details=details)
 
 
@@ -46,6 +51,9 @@ def _source(context: StageContext) -> FloatModel:
     return FloatModel(model)
 
 
-def _float_note(config: QuantizeConfig, content: bytes) -> list[str]:
-    names = float_operators(content) if config.scheme.startswith("static") else []
-    return [f"operators that stay float: {', '.join(sorted(set(names)))}"] if names else []
+def _lint(
+    config: QuantizeConfig, calibration: CalibrationExamples, context: StageContext
+) -> list[str]:
+    if config.scheme not in CALIBRATED_SCHEMES:
+        return []
+    return lint_calibration(calibration, context.dataset.class_names)

@@ -108,3 +108,6 @@ one function and one line here."""
 
 INTEGER_SCHEMES = frozenset({"mixed", *SCHEMES}) - {"float32", "float16"}
 """Schemes that must leave at least one operator with integer weights."""
+
+CALIBRATED_SCHEMES = INTEGER_SCHEMES - {"dynamic_wi8_afp32", "weight_only_wi8_afp32"}
+"""Schemes that look at training examples."""

@@ -31,6 +31,12 @@ class FloatModel:
             return Conversion(self._content, ())
         return convert(self.model, "float32")
 
+    @property
+    def converted(self) -> Conversion | None:
+        """`float32`, where something has asked for it; None spares a conversion."""
+        known: Conversion | None = self.__dict__.get("float32")
+        return known if self.model is not None else self.float32
+
 
 def read_float_tflite(path: Path) -> FloatModel:
     """Return the model of a float .tflite file.

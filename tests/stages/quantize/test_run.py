@@ -21,7 +21,7 @@ L = keras.layers
 
 
 def context_for(path: Path, kind: str, folder: Path) -> StageContext:
-    source = {"kind": kind, "path": str(path), "function": None, "arguments": {}}
+    source: dict[str, Any] = {"kind": kind, "path": str(path), "function": None, "arguments": {}}
     step = {"name": "q", "kind": "quantize", "claims": [], "training": {}, "inputs": {}}
     step["inputs"] = {"model": source}
     job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}

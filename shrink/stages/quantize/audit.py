@@ -1,0 +1,204 @@
+"""What is inside a quantized artifact, and how far its outputs are from the float model's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from shrink.errors import StageError
+from shrink.measure.child import run_child
+from shrink.run import files
+from shrink.stages.quantize.source import FloatModel
+from shrink.tflite.flatbuffer import Operator, Subgraph, read
+from shrink.tflite.interpreter import load
+
+_BORDERS = {"QUANTIZE", "DEQUANTIZE"}
+_FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
+_INTEGERS = {"INT8", "UINT8", "INT16"}
+_WITHOUT_ARITHMETIC = {"RESHAPE", "SHAPE", "SQUEEZE", "EXPAND_DIMS"}
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near one form of a model is to another, for one output.
+
+    Attributes:
+        output: its number.
+        compared: such as "keras to float tflite".
+        snr_db: signal to noise, 10 log10 of the outputs' power over the difference's; None where
+            there is no difference at all.
+        cosine: of the angle between both, all examples as one vector.
+    """
+
+    output: int
+    compared: str
+    snr_db: float | None
+    cosine: float
+
+
+def audit(
+    content: bytes,
+    source: FloatModel,
+    inputs: np.ndarray,
+    target: Literal["litert", "tflm"],
+    path: Path,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the audit as plain data, and its findings as sentences.
+
+    Args:
+        content: the artifact.
+        source: the float model that it was made from.
+        inputs: training examples, float32 (n, ...).
+        target: the runtime that the artifact is for.
+        path: where to put the artifact for a child process that runs it.
+
+    Raises:
+        StageError: LiteRT cannot run the artifact.
+    """
+    check_runs(content, path)
+    graph = read(content)[0]
+    agreements = compare_forms(content, source, inputs)
+    notes = [*findings(graph), *(_microcontroller_findings(graph) if target == "tflm" else [])]
+    if agreements:
+        notes.append(_agreement_note(agreements))
+    return {
+        "operators": operator_table(graph),
+        "float_islands": float_islands(graph),
+        "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
+        "agreement": [asdict(agreement) for agreement in agreements],
+    }, notes
+
+
+def check_runs(content: bytes, path: Path) -> None:
+    """Raise `StageError` where LiteRT, in a process of its own, cannot allocate and run it."""
+    files.write_bytes(path, content)
+    run = run_child("shrink.tflite.run_child", str(path.resolve()), timeout_s=_TIMEOUT_S)
+    if run.failure is not None and not run.timed_out:
+        raise StageError(
+            f"the artifact was made, but LiteRT cannot run it: {run.failure}",
+            hint="try another scheme; float32 tells whether the model itself can run",
+        )
+
+
+def operator_table(graph: Subgraph) -> list[dict[str, Any]]:
+    """Return name, activation types and weight type of every operator, in order of execution."""
+    return [
+        {
+            "name": operator.name,
+            "inputs": _dtypes(graph, operator.inputs, constant=False),
+            "weights": next(iter(_dtypes(graph, operator.inputs[:2], constant=True)), None),
+            "outputs": _dtypes(graph, operator.outputs, constant=False),
+        }
+        for operator in graph.operators
+    ]
+
+
+def float_islands(graph: Subgraph) -> list[str]:
+    """Return the operators with float outputs, where others have integer ones."""
+    computing = [o for o in graph.operators if o.name not in _BORDERS]
+    if not any(_writes(graph, operator, _INTEGERS) for operator in computing):
+        return []
+    return [operator.name for operator in computing if _writes(graph, operator, _FLOATS)]
+
+
+def findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for float islands, operators beyond TFLite's own, and idle conversions."""
+    notes = []
+    if islands := float_islands(graph):
+        notes.append(f"operators that stay float: {_counted(islands)}")
+    if custom := [o.name for o in graph.operators if o.custom]:
+        notes.append(f"operators that only some runtimes have: {_counted(custom)}")
+    if pairs := idle_pairs(graph):
+        notes.append(f"{pairs} times a value is dequantized only to be quantized again")
+    return notes
+
+
+def idle_pairs(graph: Subgraph) -> int:
+    """Return the number of QUANTIZE operators that read what a DEQUANTIZE wrote."""
+    written = {i for o in graph.operators if o.name == "DEQUANTIZE" for i in o.outputs}
+    return sum(o.name == "QUANTIZE" and o.inputs[0] in written for o in graph.operators)
+
+
+def compare_forms(content: bytes, source: FloatModel, inputs: np.ndarray) -> list[Agreement]:
+    """Return the agreement Keras to float .tflite to artifact, as far as there are these forms."""
+    runner = load(content)
+    if len(runner.input_details) > 1:
+        return []
+    forms = {"quantized": runner.predict(inputs)}
+    if (converted := source.converted) is not None:
+        forms = {"float tflite": load(converted.content).predict(inputs), **forms}
+    if source.model is not None:
+        outputs = source.model(inputs, training=False)
+        many = isinstance(outputs, list | tuple)
+        forms = {"keras": [np.asarray(o) for o in (outputs if many else [outputs])], **forms}
+    names = list(forms)
+    return [
+        agreement(number, f"{before} to {after}", first, second)
+        for before, after in itertools.pairwise(names)
+        for number, (first, second) in enumerate(zip(forms[before], forms[after], strict=True))
+    ]
+
+
+def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:
+    """Compare two arrays of one shape; the first is the signal."""
+    signal = reference.astype(np.float64).ravel()
+    changed = other.astype(np.float64).ravel()
+    power, noise = float(signal @ signal), float(np.sum((signal - changed) ** 2))
+    lengths = np.linalg.norm(signal) * np.linalg.norm(changed)
+    cosine = float(signal @ changed / lengths) if lengths else float(noise == 0)
+    snr = 10 * float(np.log10(power / noise)) if noise and power else None
+    return Agreement(output, compared, snr, cosine)
+
+
+def _agreement_note(agreements: Sequence[Agreement]) -> str:
+    parts = [
+        f"{one.compared} {'exact' if one.snr_db is None else f'{one.snr_db:.1f} dB'}"
+        for one in agreements
+    ]
+    return f"agreement of outputs on training examples: {', '.join(parts)}"
+
+
+def _microcontroller_findings(graph: Subgraph) -> list[str]:
+    notes = []
+    weights = [
+        (operator, graph.tensors[operator.inputs[1]])
+        for operator in graph.operators
+        if len(operator.inputs) > 1 and operator.inputs[1] >= 0
+    ]
+    if any(o.name == "FULLY_CONNECTED" and len(w.scales) > 1 for o, w in weights):
+        notes.append(
+            "tflm: FULLY_CONNECTED has a scale per channel, which older microcontroller runtimes "
+            "read as one scale"
+        )
+    hybrid = [
+        operator.name
+        for operator, weight in weights
+        if weight.constant and weight.scales and _writes(graph, operator, _FLOATS)
+    ]
+    if hybrid:
+        notes.append(
+            f"tflm: integer weights with float activations in {_counted(hybrid)}, which "
+            "microcontroller kernels do not run; use a static scheme"
+        )
+    return notes
+
+
+def _dtypes(graph: Subgraph, indices: Sequence[int], *, constant: bool) -> list[str]:
+    tensors = [graph.tensors[index] for index in indices if index >= 0]
+    return [tensor.dtype.lower() for tensor in tensors if tensor.constant == constant]
+
+
+def _writes(graph: Subgraph, operator: Operator, dtypes: set[str]) -> bool:
+    if operator.name in _WITHOUT_ARITHMETIC:
+        return False
+    return any(graph.tensors[i].dtype in dtypes for i in operator.outputs if i >= 0)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{names.count(name)} {name}" for name in sorted(set(names)))

@@ -1,0 +1,23 @@
+"""Child process: allocate an artifact in LiteRT and run it once on zeros."""
+
+from __future__ import annotations
+
+import sys
+
+from shrink.run.lifetime import die_with_parent
+
+
+def main(parent: str, path: str) -> None:
+    """Allocate and invoke; an operator without a kernel ends the process with LiteRT's words."""
+    die_with_parent(int(parent))
+    import numpy as np
+
+    from shrink.tflite.interpreter import load
+
+    runner = load(path, num_threads=1)
+    zeros = [np.zeros((1, *detail.shape[1:]), np.float32) for detail in runner.input_details]
+    runner.predict(zeros)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,94 @@
+"""Accuracy, bytes and seconds of every quantization scheme on one trained model.
+
+Run: python tests/benchmarks/bench_schemes.py --model model.h5 --data pictures [--seed 0]
+     [--only mixed]
+
+`--data` is a folder {train,test}/<class>/*. Nothing is trained; calibration, ranking and search
+see training pictures only; accuracy is on all test pictures, through LiteRT. Seconds are from the
+loaded model to the artifact, so the first scheme's include what TensorFlow sets up once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+CONFIGS: tuple[dict[str, Any], ...] = (
+    {"scheme": "float32"},
+    {"scheme": "float16"},
+    {"scheme": "dynamic_wi8_afp32"},
+    {"scheme": "weight_only_wi8_afp32"},
+    {"scheme": "static_wi8_ai8"},
+    {"scheme": "static_wi8_ai16"},
+    {"scheme": "dynamic_wi4_afp32"},
+    {"scheme": "weight_only_wi4_afp32"},
+    {"scheme": "mixed", "file_bytes": "60KB"},
+    {"scheme": "mixed", "file_bytes": "56KB", "activations": "float32"},
+    {"scheme": "mixed", "accuracy_drop": 0.005},
+    {"scheme": "mixed", "accuracy_drop": 0.005, "activations": "float32"},
+)
+
+
+def main() -> None:
+    """Quantize, evaluate and print one line per scheme."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, type=Path)
+    parser.add_argument("--data", required=True, type=Path)
+    parser.add_argument("--seed", default=0, type=int)
+    parser.add_argument("--only", default="", help="schemes whose names contain this")
+    options = parser.parse_args()
+    write = sys.stdout.write
+    write(f"{'scheme':<62} {'accuracy':>8} {'bytes':>9} {'seconds':>8}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        for config in CONFIGS:
+            if options.only in config["scheme"]:
+                accuracy, size, seconds = measured(config, options, Path(folder))
+                words = ", ".join(
+                    str(value) if k == "scheme" else f"{k}: {value}" for k, value in config.items()
+                )
+                write(f"{words:<62} {accuracy:8.2%} {size:9,} {seconds:8.1f}\n")
+                sys.stdout.flush()
+
+
+def measured(
+    config: dict[str, Any], options: argparse.Namespace, folder: Path
+) -> tuple[float, int, float]:
+    """Return accuracy, bytes and seconds of one scheme."""
+    from shrink.measure.artifact import evaluate_artifact
+    from shrink.stages.context import StageContext
+    from shrink.stages.quantize.config import QuantizeConfig
+    from shrink.stages.quantize.run import run
+
+    kind = options.model.suffix.removeprefix(".")
+    source = {"kind": kind, "path": str(options.model), "function": None, "arguments": {}}
+    step = {
+        "name": "quantize",
+        "kind": "quantize",
+        "claims": [],
+        "training": {"seed": options.seed},
+        "inputs": {"model": source},
+    }
+    data = {"source": "images", "path": str(options.data.resolve())}
+    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
+    context = StageContext(job, lambda *args, **fields: None, folder)
+    context.dataset  # noqa: B018  opened before the clock starts
+    started = time.perf_counter()
+    result = run(QuantizeConfig.model_validate(config), context)
+    seconds = time.perf_counter() - started
+    artifact = folder / "artifact.tflite"
+    artifact.write_bytes(result.tflite or b"")
+    task = context.task(context.load())
+    evaluation = evaluate_artifact(artifact, context.dataset.test, task)
+    return evaluation.metrics["accuracy"], artifact.stat().st_size, seconds
+
+
+if __name__ == "__main__":
+    main()
