@@ -32,10 +32,12 @@ class Checkpoint:
     Attributes:
         content: what was written beside the arrays, plain data.
         arrays: by name; each is read from the disk when it is asked for.
+        shapes: of the arrays, by name.
     """
 
     content: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
+    shapes: Mapping[str, tuple[int, ...]]
 
 
 class CheckpointFolder:
@@ -90,7 +92,8 @@ class CheckpointFolder:
             stored = self.path / f"{entry['sha256']}{_SUFFIX}"
             if files.sha256(stored) != entry["sha256"]:
                 raise ValueError("its arrays do not match their hash")
-            return Checkpoint(entry["content"], _Arrays(stored, entry["arrays"]))
+            shapes = {name: tuple(shape) for name, (shape, _) in entry["arrays"].items()}
+            return Checkpoint(entry["content"], _Arrays(stored, entry["arrays"]), shapes)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self.note = f"a damaged checkpoint was ignored ({error})"
             return None
@@ -105,14 +108,14 @@ class _Arrays(Mapping[str, np.ndarray]):
     """Arrays of a file, one at a time."""
 
     def __init__(self, path: Path, described: Mapping[str, list[Any]]) -> None:
-        self._path = path
+        self._archive = zipfile.ZipFile(path)
         self._described = described
 
     def __getitem__(self, name: str) -> np.ndarray:
         shape, dtype = self._described[name]
-        with zipfile.ZipFile(self._path) as archive, archive.open(name) as stream:
-            # bfloat16 is no dtype of numpy's: its name alone says what the bytes are.
-            return np.frombuffer(stream.read(), np.uint8).view(_dtype(dtype)).reshape(shape)
+        # bfloat16 is no dtype of numpy's: its name alone says what the bytes are.
+        content = np.frombuffer(self._archive.read(name), np.uint8)
+        return content.view(_dtype(dtype)).reshape(shape)
 
     def __iter__(self) -> Any:
         return iter(self._described)

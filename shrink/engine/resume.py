@@ -44,12 +44,13 @@ class Cadence:
         interval_s: seconds between two checkpoints within an epoch.
         share: at most this fraction of the time is spent on checkpoints.
         clock: seconds from some moment on.
+        cost_s: what the last one cost; at first a guess, so that a run of a second or two has none.
     """
 
     interval_s: float = 30.0
     share: float = 0.02
     clock: Callable[[], float] = time.monotonic
-    _cost_s: float = 0.0
+    cost_s: float = 0.05
     _saved_at: float | None = None
 
     def due(self, *, epoch_ends: bool) -> bool:
@@ -57,7 +58,7 @@ class Cadence:
         now = self.clock()
         if self._saved_at is None:
             self._saved_at = now
-        least = self._cost_s / self.share
+        least = self.cost_s / self.share
         return now - self._saved_at >= (least if epoch_ends else max(least, self.interval_s))
 
     def saving(self, save: Callable[[], None]) -> None:
@@ -65,7 +66,7 @@ class Cadence:
         began = self.clock()
         save()
         self._saved_at = self.clock()
-        self._cost_s = self._saved_at - began
+        self.cost_s = self._saved_at - began
 
 
 class Checkpointing(keras.callbacks.Callback):
@@ -137,7 +138,7 @@ class Checkpointing(keras.callbacks.Callback):
         if checkpoint is None:
             self.notes += [self._folder.note] if self._folder.note else []
             return
-        problem = self._state.mismatch(checkpoint.arrays)
+        problem = self._state.mismatch(checkpoint.shapes)
         if problem:
             self.notes.append(f"a checkpoint that does not fit was ignored ({problem})")
             return

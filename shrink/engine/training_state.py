@@ -40,13 +40,13 @@ class TrainingState:
         for name, components in self._components():
             yield name, components[0].numpy()
 
-    def mismatch(self, arrays: Mapping[str, np.ndarray]) -> str:
-        """Say in which way saved arrays do not fit; empty if they do."""
+    def mismatch(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
+        """Say in which way saved arrays of these shapes do not fit; empty if they do."""
         names = {name: components[0] for name, components in self._components()}
-        if missing := sorted(names.keys() - arrays.keys()):
+        if missing := sorted(names.keys() - shapes.keys()):
             return f"it lacks {missing[0]} and {len(missing) - 1} more"
         for name, variable in names.items():
-            given, wanted = arrays[name].shape, tuple(variable.shape)
+            given, wanted = shapes[name], tuple(variable.shape)
             if given != wanted:
                 return f"{name} has the shape {given}, not {wanted}"
         return ""

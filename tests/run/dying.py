@@ -151,9 +151,9 @@ name: chain
 model: plain.py:build
 data: {source: digits}
 stages:
-  - train: {epochs: 60}
-  - distill: {student: plain.py:build, teacher: train, epochs: 60}
-  - prune: {method: magnitude, sparsity: 0.5, epochs: 60}
+  - train: {epochs: 200}
+  - distill: {student: plain.py:build, teacher: train, epochs: 200}
+  - prune: {method: magnitude, sparsity: 0.5, epochs: 200}
 """
 _PLAIN = """
 import tf_keras as keras
