@@ -11,7 +11,7 @@ from types import FrameType
 
 import typer
 
-from shrink.cli import data, recipes, reports, run, tools, validate, verbs
+from shrink.cli import bench, data, recipes, reports, run, tools, validate, verbs
 from shrink.console import Console
 from shrink.errors import (
     InternalError,
@@ -51,6 +51,7 @@ app = typer.Typer(
 run.register(app)
 verbs.register(app, _words())
 tools.register(app)
+bench.register(app)
 reports.register(app)
 data.register(app)
 validate.register(app)

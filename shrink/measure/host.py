@@ -1,7 +1,8 @@
-"""Memory of a process, as the kernel counts it."""
+"""The machine that figures are measured on, and the memory of a process on it."""
 
 from __future__ import annotations
 
+import platform
 import re
 from pathlib import Path
 
@@ -29,3 +30,12 @@ def host_peak_bytes(pid: int | str = "self") -> int:
     if not found:
         raise ResourceError("holds no high-water mark (VmHWM)", subject=status)
     return int(found.group(1)) * 1024
+
+
+def machine() -> str:
+    """Return what the figures were measured on: architecture, processor, memory."""
+    memory_gb = int(Path("/proc/meminfo").read_text("ascii").split()[1]) * 1024 / 1e9
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = f"{len(names)} x {names[0]}" if names else platform.processor()
+    return f"{platform.machine()}, {processor}, {memory_gb:.0f} GB"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +16,7 @@ import tf_keras as keras
 
 from shrink.errors import InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact
+from shrink.measure.host import machine
 from shrink.measure.latency import latency
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.size import measure_sizes
@@ -87,15 +87,6 @@ def probe(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
         plan = planned.plan
         return {"plan": {**asdict(plan), "probed": sorted(plan.probed.items())}}
     return {"plan": None, "unplanned": "the stage did not train"}
-
-
-def machine() -> str:
-    """Return what the figures were measured on: architecture, processor, memory."""
-    memory_gb = int(Path("/proc/meminfo").read_text("ascii").split()[1]) * 1024 / 1e9
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    processor = f"{len(names)} x {names[0]}" if names else platform.processor()
-    return f"{platform.machine()}, {processor}, {memory_gb:.0f} GB"
 
 
 def _stage(kind: str) -> Callable[[Any, StageContext], StageResult]:

@@ -25,6 +25,7 @@ ACTIONS = {
     "profile": "shrink.tools.profile:profile",
     "inspect": "shrink.tools.inspect:inspect",
     "export": "shrink.tools.export:export",
+    "bench": "shrink.tools.bench:bench",
     "data-check": "shrink.tools.data_check:data_check",
 }
 """What a worker can do, by name: (job, send) -> result, all plain data."""

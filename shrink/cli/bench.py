@@ -1,0 +1,65 @@
+"""`shrink bench`: how fast an artifact runs on this machine, and in how much memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.verbs import ModelArgument
+
+_MOST_THREADS = 1024
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("bench")(bench)
+
+
+def bench(
+    model: ModelArgument,
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads", metavar="N", min=1, max=_MOST_THREADS, help="Threads of the interpreter."
+        ),
+    ] = 1,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1."""
+    from shrink.console import Console
+    from shrink.errors import ModelError
+    from shrink.recipe.reference import parse_model_reference
+    from shrink.run.tool import run_tool
+
+    console = Console(as_json=json_, quiet=quiet)
+    reference = parse_model_reference(model, Path.cwd())
+    if reference.form != "tflite":
+        raise ModelError(
+            "bench runs .tflite artifacts",
+            subject=reference.path,
+            hint="quantize the model first: shrink quantize MODEL --data D",
+        )
+    result = run_tool("bench", reference, console, threads=threads)
+    if json_:
+        console.document(result)
+    elif not quiet:
+        for line in lines_of(result):
+            console.print(line)
+
+
+def lines_of(result: dict[str, Any]) -> list[str]:
+    """Return what a measurement says, for people."""
+    threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+    peak = result["inference_peak_bytes"]
+    return [
+        f"latency     p50 {result['p50_ms']:.3f} ms, p90 {result['p90_ms']:.3f} ms ({threads})",
+        f"throughput  {result['inferences_per_s']:,.0f} inferences/s, one at a time",
+        f"memory      {'-' if peak is None else f'{peak:,} bytes'} above any model's",
+        f"file        {result['file_bytes']:,} bytes",
+        f"machine     {result['machine']} (this host; other devices differ)",
+        *(f"note: {note}" for note in result["notes"]),
+    ]

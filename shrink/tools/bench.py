@@ -1,0 +1,38 @@
+"""Latency, throughput and memory of one artifact in LiteRT, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import ModelError
+from shrink.measure.host import machine
+from shrink.measure.latency import latency
+from shrink.measure.memory import inference_peak_bytes
+
+
+def bench(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Measure the job's artifact in fresh processes.
+
+    Returns:
+        `p50_ms`, `p90_ms`, `threads`, `inferences_per_s` (one at a time, at the median),
+        `inference_peak_bytes`, `file_bytes`, `machine` and `notes`.
+
+    Raises:
+        ModelError: LiteRT cannot run it.
+    """
+    path = Path(job["model"]["path"])
+    speed = latency(path, int(job["threads"]))
+    if speed["p50_ms"] is None:
+        raise ModelError(str(speed["note"]), subject=path)
+    peak, note = inference_peak_bytes(path)
+    return {
+        "path": str(path),
+        **speed,
+        "inferences_per_s": 1000 / speed["p50_ms"],
+        "inference_peak_bytes": peak,
+        "file_bytes": path.stat().st_size,
+        "machine": machine(),
+        "notes": [note] if note else [],
+    }
