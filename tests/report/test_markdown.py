@@ -38,6 +38,12 @@ def test_table_escapes_cells() -> None:
     assert table(("h", "n"), [("a|b", "-1")]) == "| h | n |\n| --- | ---: |\n| a\\|b | -1 |"
 
 
+def test_render_markdown_begins_with_what_got_smaller_and_what_it_cost() -> None:
+    lines = render_markdown(report()).splitlines()
+    assert lines[0] == "# digits: PASSED"
+    assert lines[2].startswith("quantize is 7.14 times smaller than train: 14.0 KB instead of")
+
+
 def test_render_markdown_has_the_terminals_content_and_the_environment() -> None:
     text = render_markdown(report(gates={"accuracy_drop": 0.02, "arena_bytes": "20KB"}))
     assert text.startswith("# digits: FAILED: 1 of 2 gates missed\n")
