@@ -1,0 +1,126 @@
+"""The documentation: every command runs, links lead somewhere, the generated page is current.
+
+A block fenced as `console` holds commands that run here; `console slow` those that train.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shrink.bundle import bundled_root
+from shrink.recipe.load import recipe_from_mapping
+from shrink.report.config import parse_gates
+from tests.cli.shell import shrink
+from tests.report.toys import report
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+_BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The language and the content of each fenced block."""
+    return [(m[1].strip(), m[2]) for m in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+def commands(kind: str) -> list[Any]:
+    """The commands of all blocks of a kind, as test cases."""
+    found = []
+    for page in PAGES:
+        for language, content in blocks(page):
+            if language == kind:
+                lines = [line[2:] for line in content.splitlines() if line.startswith("$ ")]
+                found += [pytest.param(line, id=f"{page.name}: {line}") for line in lines]
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout's recipes and models, and what two runs left."""
+    path = tmp_path_factory.mktemp("docs")
+    for name in ("recipes", "models"):
+        shutil.copytree(bundled_root() / name, path / name)
+    for name in ("main", "digits"):
+        (path / "runs" / name).mkdir(parents=True)
+        (path / "runs" / name / "report.json").write_text(json.dumps(report()), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("line", commands("console"))
+def test_light_commands_run(line: str, folder: Path) -> None:
+    program, *words = shlex.split(line)
+    assert program == "shrink"
+    shrink(*words, cwd=folder, store=folder / "store")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", commands("console slow"))
+def test_heavy_commands_run(line: str, folder: Path) -> None:
+    program, *words = shlex.split(line)
+    assert program == "shrink"
+    shrink(*words, cwd=folder, store=folder / "store")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_command_stands_where_nothing_runs_it(page: Path) -> None:
+    for language, content in blocks(page):
+        if not language.startswith(("console", "yaml")):
+            assert "shrink " not in content, language
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def documents() -> list[Any]:
+    """The YAML blocks, as test cases."""
+    found = []
+    for page in PAGES:
+        for number, (language, content) in enumerate(blocks(page)):
+            if language == "yaml":
+                found.append(pytest.param(yaml.safe_load(content), id=f"{page.name}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("document", documents())
+def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any]) -> None:
+    words = [w for w in _strings(document) if w.startswith("shrink ")]
+    for line in words:
+        recipe = shlex.split(line)[2]
+        assert (bundled_root() / recipe).is_file(), line
+    if "gates" in document:
+        assert parse_gates(document["gates"])
+    if isinstance(document.get("stages"), list):
+        base = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
+        assert recipe_from_mapping({**base, "stages": document["stages"]}, "docs").recipe.stages
+    # A block of neither kind has to be a CI system's, with a command of ours in it.
+    assert words or {"gates", "stages"} & document.keys()
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_recipe_reference_is_current() -> None:
+    made = runpy.run_path(str(DOCS / "recipe_reference.py"))["reference"]()
+    written = (DOCS / "recipe.md").read_text(encoding="utf-8")
+    assert written == made, "run `python docs/recipe_reference.py > docs/recipe.md`"
