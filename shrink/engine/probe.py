@@ -86,7 +86,7 @@ class WholeBatchProbe:
 
     def __init__(self, step: TrainingStep) -> None:
         self._step = step
-        self.floor = Floor(step.static_bytes, step.static_bytes + step.gradient_bytes)
+        self.floor = Floor(low=step.static_bytes)
 
     def peak(self, size: int) -> int:
         """Return the peak, in bytes, of steps on `size` examples per replica."""
