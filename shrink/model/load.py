@@ -17,8 +17,8 @@ from shrink.model.scan import check_model_file
 
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
-    "folder": "a SavedModel without Keras' own description has no layers to train: save the Keras "
-    "model (model.save('model.keras')), or give the function that builds it",
+    "folder": "save the Keras model itself (model.save('model.keras'), not model.export), or give "
+    "the function that builds it (file.py:build)",
 }
 
 
@@ -57,6 +57,12 @@ def load_model(path: Path) -> keras.Model:
             subject=path,
             hint=_LOAD_HINTS["folder" if path.is_dir() else "file"],
         ) from error
+    if path.is_dir() and not isinstance(model, keras.Model):
+        raise ModelError(
+            "this SavedModel holds a graph without Keras' layers",
+            subject=path,
+            hint=_LOAD_HINTS["folder"],
+        )
     return _checked(model, path)
 
 

@@ -1,6 +1,7 @@
 """Writes models of Keras 3 with inputs and outputs, in a process in which Keras 3 is Keras.
 
-Run as `python keras3_zoo.py FOLDER`: for each model NAME.keras and NAME.npz (x0, x1, ..., y0, ...).
+Run as `python keras3_zoo.py FOLDER EVERY`: for each model NAME.keras and NAME.npz (x0, ..., y0, ...);
+EVERY is 1 for all models, 3 for a third of those with a single layer.
 """
 
 from __future__ import annotations
@@ -330,8 +331,15 @@ def write(folder: Path, name: str, model: Any) -> None:
     np.savez(folder / f"{name}.npz", **arrays)
 
 
+def chosen(every: int) -> dict[str, Build]:
+    """Return all models of several layers and every so many of one layer."""
+    single = [name for name in ZOO if name not in SPECIAL]
+    names = [*single[::every], "op_slicing", "op_reshape", "activation_hard_silu", *SPECIAL]
+    return {name: ZOO[name] for name in names} | REFUSED
+
+
 if __name__ == "__main__":
     target = Path(sys.argv[1])
-    for key, builder in (ZOO | REFUSED).items():
+    for key, builder in chosen(int(sys.argv[2])).items():
         keras.utils.clear_session()
         write(target, key, builder())
