@@ -126,10 +126,6 @@ class StageContext:
     ) -> TrainingRecord:
         """Train `model` in place; zeros that an earlier stage promised to keep stay zero."""
         task = self.task(model)
-        hooks = list(after_update)
-        if "sparsity" in self.claims:
-            with self.devices.scope():
-                hooks.append(frozen_masks(model))
         record = train(
             model,
             self.dataset,
@@ -139,7 +135,7 @@ class StageContext:
             epochs=epochs,
             metrics=task.metrics,
             monitor=task.monitor,
-            after_update=hooks,
+            after_update=self._hooks(model, after_update),
             on_progress=self._progress,
             stage=self.name,
             recovery=self._recovery(),
