@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -68,11 +69,16 @@ def mixed_artifact(
 def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches) -> Build:
     borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
 
+    @functools.cache
+    def float_ranges() -> edge_quantizer.Ranges:
+        return edge_quantizer.activation_ranges(content, batches)
+
     def build(bits: Mapping[str, int], careful: bool) -> bytes:
         rounded = rounded_model(content, bits, batches) if careful else content
         if mode != "static":
             return edge_quantizer.quantize(rounded, mode, bits)
-        ranges = edge_quantizer.activation_ranges(rounded, batches)
+        unchanged = rounded is content
+        ranges = float_ranges() if unchanged else edge_quantizer.activation_ranges(rounded, batches)
         return edge_quantizer.quantize(rounded, mode, bits, ranges=ranges, float_borders=borders)
 
     return build

@@ -11,6 +11,7 @@ from shrink.data.splits import stratified_sample
 
 Batches = Iterable[list[np.ndarray]]
 _CHUNK = 50
+_MOST_KEPT_BYTES = 64_000_000
 
 
 class CalibrationExamples:
@@ -49,11 +50,23 @@ class CalibrationExamples:
 
 
 class _Batches:
+    """Reads once what is small, and each time anew what is not."""
+
     def __init__(self, examples: Examples, indices: np.ndarray) -> None:
         self._examples = examples
         self._indices = indices
+        self._kept: list[list[np.ndarray]] | None = None
 
     def __iter__(self) -> Iterator[list[np.ndarray]]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[list[np.ndarray]] = []
         for start in range(0, len(self._indices), _CHUNK):
             x, _ = self._examples.arrays(self._indices[start : start + _CHUNK])
-            yield [np.asarray(x, np.float32)]
+            arrays = [np.asarray(x, np.float32)]
+            yield arrays
+            if sum(part.nbytes for one in [*kept, arrays] for part in one) <= _MOST_KEPT_BYTES:
+                kept.append(arrays)
+        if len(kept) * _CHUNK >= len(self._indices):
+            self._kept = kept

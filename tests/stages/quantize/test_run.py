@@ -60,18 +60,20 @@ def weight_types(content: bytes) -> set[str]:
     return {t.dtype for t in read(content)[0].tensors if t.constant and len(t.shape) > 1}
 
 
-@pytest.mark.parametrize("form", ["keras", "tflite"])
 @pytest.mark.parametrize(
-    ("scheme", "types"),
+    ("form", "scheme", "types"),
     [
-        ("float32", {"FLOAT32"}),
-        ("float16", {"FLOAT16"}),
-        ("dynamic_wi8_afp32", {"INT8"}),
-        ("dynamic_wi4_afp32", {"INT4"}),
-        ("weight_only_wi8_afp32", {"INT8"}),
-        ("weight_only_wi4_afp32", {"INT4"}),
-        ("static_wi8_ai8", {"INT8"}),
-        ("static_wi8_ai16", {"INT8"}),
+        ("keras", "float32", {"FLOAT32"}),
+        ("keras", "float16", {"FLOAT16"}),
+        ("keras", "dynamic_wi8_afp32", {"INT8"}),
+        ("keras", "weight_only_wi8_afp32", {"INT8"}),
+        ("keras", "weight_only_wi4_afp32", {"INT4"}),
+        ("keras", "static_wi8_ai8", {"INT8"}),
+        ("keras", "static_wi8_ai16", {"INT8"}),
+        ("tflite", "float16", {"FLOAT16"}),
+        ("tflite", "dynamic_wi4_afp32", {"INT4"}),
+        ("tflite", "static_wi8_ai8", {"INT8"}),
+        ("tflite", "static_wi8_ai16", {"INT8"}),
     ],
 )
 def test_run_keeps_accuracy_under_every_scheme(
