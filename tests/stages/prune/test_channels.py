@@ -1,0 +1,154 @@
+"""The stage on a tiny digits model: it is smaller, it is right, and it refuses what it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.errors import StageError
+from shrink.graph.groups import find_groups
+from shrink.stages.context import StageContext, StageResult
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.run import run
+from shrink.tflite.convert import convert
+from tests.graph.equivalence import randomise
+
+L = keras.layers
+IMPORTANCES = ("l2", "l1", "bn_scale", "taylor", "random", "least_squares")
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    inputs = L.Input((8, 8, 1), name="picture")
+    x = L.Rescaling(1 / 16)(inputs)
+    stem = L.Conv2D(10, 3, padding="same", name="stem")(x)
+    x = L.ReLU()(L.BatchNormalization(name="stem_bn")(stem))
+    x = L.Conv2D(12, 3, padding="same", use_bias=False, name="inner")(x)
+    x = L.ReLU()(L.BatchNormalization(name="inner_bn")(x))
+    x = L.Add()([stem, L.Conv2D(10, 3, padding="same", name="outer")(x)])
+    x = L.Flatten()(L.MaxPooling2D(4)(x))
+    model = keras.Model(inputs, L.Dense(10, activation="softmax", name="head")(x))
+    randomise(model)
+    path = tmp_path_factory.mktemp("model") / "model.keras"
+    model.save(path)
+    return path
+
+
+def context(model_path: Path, tmp_path: Path) -> StageContext:
+    inputs = {"model": {"kind": "keras", "path": str(model_path)}}
+    training = {"global_batch_size": 128, "micro_batch_size": 128}
+    step = {"name": "p", "kind": "prune", "claims": [], "training": training, "inputs": inputs}
+    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
+    return StageContext(job, lambda *args, **fields: None, tmp_path)
+
+
+def prune(model_path: Path, tmp_path: Path, **settings: Any) -> StageResult:
+    config = PruneConfig.model_validate({"method": "channels", "epochs": 0, **settings})
+    return run(config, context(model_path, tmp_path))
+
+
+def widths(result: StageResult) -> dict[str, int]:
+    assert result.model is not None
+    return {name: result.model.get_layer(name).filters for name in ("stem", "inner", "outer")}
+
+
+@pytest.mark.parametrize("importance", IMPORTANCES)
+def test_prune_removes_the_ratio_by_every_importance(
+    importance: str, model_path: Path, tmp_path: Path
+) -> None:
+    result = prune(model_path, tmp_path, ratio=0.5, importance=importance, samples=50)
+    assert widths(result) == {"stem": 5, "inner": 6, "outer": 5}
+    assert {entry["layer"] for entry in result.skipped} == {"head"}
+
+
+def test_prune_reconstructs_better_than_it_ranks(model_path: Path, tmp_path: Path) -> None:
+    original = keras.models.load_model(model_path, compile=False)
+    x = np.random.default_rng(0).uniform(0, 16, (64, 8, 8, 1)).astype(np.float32)
+    errors = {}
+    for importance in ("l2", "least_squares"):
+        result = prune(
+            model_path, tmp_path, ratios={"inner": 0.3}, importance=importance, samples=200
+        )
+        difference = _features(result.model, x) - _features(original, x)
+        errors[importance] = float(np.mean(difference**2))
+    assert errors["least_squares"] < 0.5 * errors["l2"]
+
+
+def _features(model: keras.Model, x: np.ndarray) -> np.ndarray:
+    return np.asarray(keras.Model(model.inputs, model.get_layer("head").input)(x))
+
+
+def test_prune_without_rebuild_keeps_shapes_and_zeros_through_training(
+    model_path: Path, tmp_path: Path
+) -> None:
+    result = prune(model_path, tmp_path, ratio=0.5, rebuild=False, epochs=1)
+    assert widths(result) == {"stem": 10, "inner": 12, "outer": 10}
+    assert result.model is not None
+    kernel = result.model.get_layer("inner").get_weights()[0]
+    assert np.sum(np.any(kernel != 0, axis=(0, 1, 2))) == 6
+    assert np.sum(np.any(kernel != 0, axis=(0, 1, 3))) == 5
+    before = keras.models.load_model(model_path, compile=False).get_layer("inner").get_weights()[0]
+    assert np.any(kernel[kernel != 0] != before[kernel != 0])
+
+
+def test_prune_fine_tunes_under_the_unpruned_model(model_path: Path, tmp_path: Path) -> None:
+    result = prune(model_path, tmp_path, ratio=0.3, teacher="self", epochs=1)
+    assert result.training is not None
+    assert result.training.epochs == 1
+    assert widths(result) == {"stem": 7, "inner": 9, "outer": 7}
+    assert result.model is not None
+    assert result.model.layers[-1].activation is keras.activations.softmax
+
+
+def test_prune_meets_a_budget_of_macs(model_path: Path, tmp_path: Path) -> None:
+    result = prune(model_path, tmp_path, macs=0.5)
+    original = keras.models.load_model(model_path, compile=False)
+    left, before = (_macs(model) for model in (result.model, original))
+    assert 0.35 * before < left <= 0.5 * before
+
+
+def _macs(model: keras.Model | None) -> int:
+    assert model is not None
+    graph = find_groups(model)
+    return graph.macs(graph.keep(np.array([])))
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_prune_meets_a_file_size(precision: str, model_path: Path, tmp_path: Path) -> None:
+    limit = 9_000 if precision == "float32" else 6_600
+    result = prune(model_path, tmp_path, file_bytes=limit, file_precision=precision)
+    assert widths(result)["inner"] < 12
+    assert _file_bytes(result.model, precision) <= limit
+
+
+def _file_bytes(model: keras.Model | None, precision: str) -> int:
+    if precision == "float32":
+        return len(convert(model, "float32").content)
+    pictures = np.random.default_rng(0).uniform(0, 16, (10, 1, 8, 8, 1)).astype(np.float32)
+    examples = [[picture] for picture in pictures]
+    return len(convert(model, "static_int8", examples, "int8", "int8").content)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ratio": 0.05}, "no channel would be removed"),
+        ({"ratio": 0.5, "round_to": 16}, "no channel would be removed"),
+        ({"ratio": 0.5, "exclude": ["*"]}, "no layer has channels that can be removed"),
+        ({"parameters": 0.001}, "out of reach"),
+        ({"ratio": 0.5, "importance": "bn_scale", "exclude": ["inner"]}, None),
+    ],
+)
+def test_prune_refuses_to_change_nothing(
+    settings: dict[str, Any], message: str | None, model_path: Path, tmp_path: Path
+) -> None:
+    if message is None:
+        assert widths(prune(model_path, tmp_path, **settings))["inner"] == 12
+        return
+    with pytest.raises(StageError, match=message) as caught:
+        prune(model_path, tmp_path, **settings)
+    assert caught.value.exit_code == 4
