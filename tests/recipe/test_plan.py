@@ -123,6 +123,16 @@ def test_build_plan_refuses_training_a_tflite_file() -> None:
         plan(PRUNE, model="done.tflite")
 
 
+def test_build_plan_quantizes_a_tflite_file_but_no_stages_artifact() -> None:
+    built = plan(QUANTIZE, model="done.tflite")
+    assert [(step.name, step.form) for step in built.steps] == [
+        ("baseline", "tflite"),
+        ("quantize", "tflite"),
+    ]
+    with pytest.raises(RecipeError, match="cannot follow quantize"):
+        plan(QUANTIZE, {"quantize": {"scheme": "float16"}}, model="done.tflite")
+
+
 def test_build_plan_refuses_a_gate_on_an_unknown_stage() -> None:
     with pytest.raises(RecipeError, match="no stage is called"):
         plan(TRAIN, gates={"tflite_bytes": {"limit": "1KB", "stage": "prune"}})

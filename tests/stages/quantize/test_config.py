@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from shrink.stages.quantize.config import QuantizeConfig
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"scheme": "mixed"}, "exactly one budget"),
+        ({"scheme": "mixed", "accuracy_drop": 0.1, "file_bytes": 1000}, "exactly one budget"),
+        (
+            {"scheme": "static_wi8_ai8", "file_bytes": 1000},
+            "file_bytes is a budget of scheme mixed",
+        ),
+        ({"scheme": "float16", "activations": "float32"}, "activations belongs to scheme mixed"),
+        ({"scheme": "mixed", "file_bytes": 1000, "input_type": "uint8"}, "int8 or float32"),
+        (
+            {"scheme": "mixed", "file_bytes": 9, "activations": "float32", "input_type": "int8"},
+            "can have float32",
+        ),
+    ],
+)
+def test_quantize_config_refuses_keys_that_do_not_go_together(
+    keys: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValidationError, match=words):
+        QuantizeConfig(**keys)
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"scheme": "float16"}, {"scheme": "mixed", "file_bytes": "60KB"}]
+)
+def test_quantize_config_loads_again_when_written_out_in_full(keys: dict[str, Any]) -> None:
+    config = QuantizeConfig(**keys)
+    assert QuantizeConfig.model_validate(config.model_dump(mode="json")) == config
