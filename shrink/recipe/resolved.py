@@ -50,6 +50,7 @@ def recipe_sha256(plan: Plan) -> str:
     value = resolved_recipe(plan)
     places = [(value, "model"), (value["data"], "path")]
     places += [(s, key) for e in value["stages"] for s in e.values() for key in _MODEL_KEYS]
+    places += [(gate, "against") for gate in value.get("gates", {}).values()]
     for section, key in places:
         if isinstance(section.get(key), str):
             section[key] = Path(section[key]).name

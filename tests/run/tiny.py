@@ -19,13 +19,14 @@ from ai_edge_litert.interpreter import Interpreter
 from shrink.data.config import DataConfig
 from shrink.data.dataset import open_dataset
 from shrink.run.files import TEMPORARY_PREFIX
+from shrink.run.folder import RENDERED
 from shrink.run.points import VARIABLE
 from shrink.run.store import Store
 from tests.cli.shell import command, environment, read_report
 
 STAGES = ("train", "prune", "quantize")
 RUN_FILES = {
-    "report.json", "report.md", "plan.json", "recipe.resolved.yaml",
+    "report.json", "plan.json", "recipe.resolved.yaml", *RENDERED,
     "artifacts/00-train.keras", "artifacts/01-prune.keras", "artifacts/02-quantize.tflite",
 }  # fmt: skip
 _MODEL = """
