@@ -38,8 +38,8 @@ WITHOUT_TRAINING: dict[str, dict[str, float]] = {
 }
 WITH_TRAINING: dict[str, dict[str, float]] = {
     "78KB": {INNER_3: 16 / 64},
-    "60KB": {INNER_3: 32 / 64, INNER_2: 4 / 32, STREAM_3: 8 / 64},
-    "40KB": {INNER_3: 44 / 64, INNER_2: 10 / 32, STREAM_2: 4 / 32, STREAM_3: 20 / 64},
+    "60KB": {INNER_3: 36 / 64, INNER_2: 4 / 32, STREAM_3: 8 / 64},
+    "40KB": {INNER_3: 50 / 64, INNER_2: 14 / 32, STREAM_2: 4 / 32, STREAM_3: 24 / 64},
 }
 
 
