@@ -37,4 +37,4 @@ def test_quantize_config_refuses_keys_that_do_not_go_together(
 )
 def test_quantize_config_loads_again_when_written_out_in_full(keys: dict[str, Any]) -> None:
     config = QuantizeConfig(**keys)
-    assert QuantizeConfig.model_validate(config.model_dump(mode="json")) == config
+    assert QuantizeConfig.model_validate(config.model_dump(mode="json", by_alias=True)) == config
