@@ -10,7 +10,11 @@ _DAMPING = 0.01
 
 
 def gptq_round(
-    weights: np.ndarray, hessian: np.ndarray, scales: np.ndarray, bits: int
+    weights: np.ndarray,
+    hessian: np.ndarray,
+    scales: np.ndarray,
+    bits: int,
+    pruned: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return weights on the grid of each channel's scale, with little error in the outputs.
 
@@ -25,6 +29,7 @@ def gptq_round(
             the mean error.
         scales: (channels,) at most the largest weight over the largest code.
         bits: of the symmetric integer type.
+        pruned: bool (channels, n), weights that become 0 whatever they are.
 
     Returns:
         float64 (channels, n).
@@ -32,14 +37,15 @@ def gptq_round(
     order = np.argsort(-np.diag(hessian), kind="stable")
     left = weights[:, order].astype(np.float64)
     factor = _inverse_factor(hessian[np.ix_(order, order)])
-    anchor = np.abs(left).argmax(axis=1)
+    kept = np.ones(left.shape, bool) if pruned is None else ~pruned[:, order]
+    anchor = (np.abs(left) * kept).argmax(axis=1)
     signs = np.where(left[np.arange(len(left)), anchor] < 0, -1, 1)
     top = largest_code(bits)
     rounded = np.empty_like(left)
     for column in range(left.shape[1]):
         codes = np.clip(np.rint(left[:, column] / scales), -top, top)
         codes = np.where(anchor == column, signs * top, codes)
-        rounded[:, column] = codes * scales
+        rounded[:, column] = np.where(kept[:, column], codes * scales, 0.0)
         error = (left[:, column] - rounded[:, column]) / factor[column, column]
         left[:, column + 1 :] -= np.outer(error, factor[column, column + 1 :])
     result = np.empty_like(rounded)

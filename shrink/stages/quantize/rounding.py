@@ -53,14 +53,15 @@ def rounded_model(content: bytes, bits: Mapping[str, int], batches: Batches) -> 
 
 def round_operator(operator: Weighted, width: int, moments: Moments) -> Constants:
     """Return an operator's rounded weights and corrected bias, by operator and input place."""
-    target = absorbing_weights(operator.matrix, moments)
+    pruned = operator.matrix == 0  # zeros that an earlier stage promised to keep
+    target = np.where(pruned, 0.0, absorbing_weights(operator.matrix, moments))
     spread = moments.covariance_now()
     scales = (
         min_max_scales(target, width)
         if width == 8
         else mse_scales(target, width, np.diag(spread) + 1e-12)
     )
-    rounded = gptq_round(target, spread, scales, width)
+    rounded = gptq_round(target, spread, scales, width, pruned)
     found = {(operator.index, _WEIGHTS): rounded.reshape(operator.weights.shape)}
     if operator.bias is not None:
         bias = corrected_bias(operator.bias, operator.matrix, rounded, moments)

@@ -60,3 +60,15 @@ def test_gptq_round_survives_inputs_that_are_always_zero() -> None:
     weights, _ = problem(3, 4)
     rounded = gptq_round(weights, np.zeros((4, 4)), min_max_scales(weights, 4), 4)
     np.testing.assert_allclose(rounded, round_to_nearest(weights, min_max_scales(weights, 4), 4))
+
+
+def test_gptq_round_keeps_pruned_weights_at_zero() -> None:
+    weights, hessian = problem(16, 40)
+    pruned = np.random.default_rng(1).random(weights.shape) < 0.5
+    weights = np.where(pruned, 0.0, weights)
+    scales = mse_scales(weights, 4)
+    rounded = gptq_round(weights, hessian, scales, 4, pruned)
+    assert not rounded[pruned].any()
+    np.testing.assert_allclose(np.abs(rounded).max(axis=1) / 7, scales)
+    plain = output_error(weights, round_to_nearest(weights, scales, 4), hessian).sum()
+    assert output_error(weights, rounded, hessian).sum() < plain
