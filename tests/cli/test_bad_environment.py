@@ -160,7 +160,9 @@ def test_a_full_disk_is_named_and_the_last_run_stays_whole(toy: Toy) -> None:
 
 
 def test_a_full_disk_in_a_stage_is_a_failed_stage(toy: Toy) -> None:
-    done = limited(toy, 9_000, "run", "toy.yaml", "--output", "tight", "--set", "train.epochs=2")
+    # The model's file is a megabyte, the report's files are not.
+    large = ("--set", "model=toy.py:build_large")
+    done = limited(toy, 200_000, "run", "toy.yaml", "--output", "tight", *large)
     assert done.returncode == 5, done.stderr
     assert "cannot write: File too large" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +15,6 @@ from tests.cli.shell import read_report, shrink
 from tests.cli.toy import RECIPE, write_toy
 
 layers = keras.layers
-KERAS_3 = """
-import keras, sys
-inputs = keras.layers.Input((4,))
-keras.Model(inputs, keras.layers.Dense(3)(inputs)).save(sys.argv[1])
-"""
 
 
 def refusal(path: Path) -> str:
@@ -60,13 +52,6 @@ def test_weights_alone_are_no_model(tmp_path: Path) -> None:
     assert "weights without the model" in refusal(path)
 
 
-def test_a_model_of_keras_3_is_told_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "three.keras"
-    env = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    subprocess.run([sys.executable, "-c", KERAS_3, str(path)], env=env, check=True)
-    assert "saved by Keras 3" in refusal(path)
-
-
 @pytest.mark.parametrize("ending", [".keras", ".h5"])
 @pytest.mark.filterwarnings("ignore:.*HDF5 file:UserWarning")
 def test_a_lambda_layer_is_refused_before_it_runs(tmp_path: Path, ending: str) -> None:
@@ -85,9 +70,9 @@ def test_a_lambda_layer_is_refused_before_it_runs(tmp_path: Path, ending: str) -
         write_toy(tmp_path)
         arguments = ("evaluate", path.name, "--data", "toy.npz", "--output", "out")
         done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3)
-        assert "model.h5: refused: a Lambda layer carries code" in done.stderr
+        assert "model.h5: refused: a Lambda carries code" in done.stderr
         assert not Path(canary).exists()
-        assert read_report(tmp_path / "out")["passed"] is False
+        assert not (tmp_path / "out").exists()  # refused before anything began
 
 
 def test_a_lost_loss_fails_its_stage_and_skips_the_rest(tmp_path: Path) -> None:

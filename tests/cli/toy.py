@@ -16,6 +16,10 @@ def build(width=1.0, classes=3):
     inputs = layers.Input((4,))
     hidden = layers.Dense(round(8 * width), activation="relu")(inputs)
     return keras.Model(inputs, layers.Dense(classes)(hidden))
+
+
+def build_large():
+    return build(width=4000)
 """
 
 RECIPE = """\
