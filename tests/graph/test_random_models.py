@@ -7,7 +7,7 @@ import pytest
 from tests.graph.equivalence import check
 from tests.graph.random_models import random_model
 
-_DEFAULT = 20
+_DEFAULT = 8
 
 
 @pytest.mark.parametrize("seed", range(_DEFAULT))
