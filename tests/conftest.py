@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 import pytest
 
@@ -14,9 +15,12 @@ SHARED = {"finished": "a finished run of every stage", "twins": "two runs on one
 """Fixtures that cost a minute: the tests that use one share a process, and so its result."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file, and those that share an expensive fixture, in one process."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Keep the tests of a file, and those that share an expensive fixture, in one process.
+
+    A wrapper, because pytest-xdist reads the groups in this very hook.
+    """
     expensive = {
         str(item.path): name
         for item in items
@@ -26,3 +30,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = expensive.get(str(item.path), str(item.path))
         item.add_marker(pytest.mark.xdist_group(group))
+    return (yield)
