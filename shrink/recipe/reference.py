@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from shrink.errors import ModelError
 from shrink.recipe.suggest import did_you_mean
-from shrink.stages.base import Form
+
+if TYPE_CHECKING:  # the configurations cost a light command more than all the rest
+    from shrink.stages.base import Form
 
 ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
 REPORT_NAME = "report.json"
