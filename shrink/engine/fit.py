@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -28,6 +29,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import Watcher, evidence_of, is_out_of_memory, needs_fresh_process
 from shrink.engine.resume import Cadence, Checkpointing, Recovery
 from shrink.engine.sharding import distribute_batches
+from shrink.engine.timeline import MemoryTimeline
 from shrink.engine.trainer import build_trainer
 from shrink.errors import DataError, RecipeError, StageError
 from shrink.measure.memory import AllocatorPeak
@@ -116,10 +118,12 @@ def train(
     )
     checkpoints.resume()
     memory.reset()
-    callbacks = [progress, *([best] if best else []), checkpoints]
+    timeline = MemoryTimeline(memory, checkpoints.first_update)
+    callbacks = [progress, *([best] if best else []), timeline, checkpoints]
     with _telling(recovery.watcher):
         _fit(trainer, dataset, config, devices, plan, epochs, callbacks, checkpoints.first_update)
-    return _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
+    record = _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
+    return replace(record, memory_timeline=timeline.to_dict())
 
 
 def _fit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from shrink.engine.recovery import OutOfMemoryEvent
@@ -31,6 +31,8 @@ class TrainingRecord:
         training_peak_bytes: the most that any one device's allocator held; None if unknown.
         note: how the peak was measured, or why it is unknown.
         notes: sentences for the report, such as where training was continued.
+        memory_timeline: columns `update`, `time_s`, `device_bytes` (peak since the row before) and
+            `host_bytes`, of the process that ended the training.
     """
 
     replicas: int
@@ -50,6 +52,7 @@ class TrainingRecord:
     training_peak_bytes: int | None
     note: str | None
     notes: tuple[str, ...] = ()
+    memory_timeline: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def oom_retries(self) -> int:

@@ -25,11 +25,23 @@ class AllocatorPeak:
 
     def __init__(self, devices: Sequence[str] = ("CPU:0",)) -> None:
         self._devices = tuple(devices)
+        self._earlier = 0
         silent = [device for device in self._devices if not _counts(device)]
         self.note = f"the allocator of {', '.join(silent)} keeps no statistics" if silent else ""
 
     def reset(self) -> None:
         """Start anew: the peak becomes what is held now."""
+        self._earlier = 0
+        self._reset_devices()
+
+    def window(self) -> int | None:
+        """Return the peak since the last call, and begin a new window; `peak` spans them all."""
+        highest = self._most("peak")
+        self._earlier = max(self._earlier, highest or 0)
+        self._reset_devices()
+        return highest
+
+    def _reset_devices(self) -> None:
         import tensorflow as tf
 
         if not self.note:
@@ -42,7 +54,8 @@ class AllocatorPeak:
 
     def peak(self) -> int | None:
         """Return the largest device's peak since `reset`, in bytes; None where `note` says why."""
-        return self._most("peak")
+        highest = self._most("peak")
+        return None if highest is None else max(highest, self._earlier)
 
     def _most(self, figure: str) -> int | None:
         import tensorflow as tf

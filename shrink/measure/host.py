@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import resource
 from pathlib import Path
 
 from shrink.errors import ResourceError
@@ -30,6 +31,12 @@ def host_peak_bytes(pid: int | str = "self") -> int:
     if not found:
         raise ResourceError("holds no high-water mark (VmHWM)", subject=status)
     return int(found.group(1)) * 1024
+
+
+def host_resident_bytes() -> int:
+    """Return the resident memory of this process now, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * resource.getpagesize()
 
 
 def machine() -> str:
