@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shrink.tflite.flatbuffer import Tensor, read
+from shrink.tflite.flatbuffer import Operator, Subgraph, Tensor, read
 
 Inputs = list[Tensor | None]
 
@@ -23,13 +23,17 @@ def count_macs(content: bytes) -> int:
         ModelError: the content is no TFLite model.
     """
     graph = read(content)[0]
-    total = 0
-    for operator in graph.operators:
-        if rule := _RULES.get(operator.name):
-            inputs = [graph.tensors[i] if i >= 0 else None for i in operator.inputs]
-            outputs = [graph.tensors[i] for i in operator.outputs if i >= 0]
-            total += rule(inputs, outputs[0]) if outputs else 0
+    total = sum(operator_macs(graph, operator) for operator in graph.operators)
     return total // _batch([graph.tensors[index] for index in graph.inputs])
+
+
+def operator_macs(graph: Subgraph, operator: Operator) -> int:
+    """Return the multiply-accumulates of one operator, as `count_macs` counts them."""
+    rule = _RULES.get(operator.name)
+    outputs = [graph.tensors[i] for i in operator.outputs if i >= 0]
+    if rule is None or not outputs:
+        return 0
+    return rule([graph.tensors[i] if i >= 0 else None for i in operator.inputs], outputs[0])
 
 
 def _batch(inputs: list[Tensor]) -> int:

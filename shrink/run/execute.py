@@ -18,6 +18,7 @@ from shrink.errors import InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.measure.host import machine
 from shrink.measure.latency import latency
+from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.size import measure_sizes
 from shrink.run import files
@@ -28,6 +29,7 @@ from shrink.stages.context import Planned, PlanningContext, StageContext, StageR
 from shrink.stages.task import Task, artifact_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
+from shrink.tflite.structure import read
 
 ARTIFACT, SCORES = "artifact", "scores"
 
@@ -60,7 +62,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "training": outcome.training.to_dict() if outcome.training else None,
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
-        "details": dict(outcome.details) if outcome.details else None,
+        "details": _details(outcome, tflite),
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json"},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
@@ -142,6 +144,18 @@ def _measure(
         "latency": speed,
         "notes": notes,
     }
+
+
+def _details(outcome: StageResult, tflite: Path) -> dict[str, Any]:
+    """Return what the stage told, with what its layers or operators hold and compute."""
+    content = tflite.read_bytes()
+    if outcome.model is not None:
+        found = {"layers": layer_table(outcome.model, content)}
+    else:
+        found = {"operators": operator_table(read(content)[0])}
+    # The audit of a quantized artifact has the same table, with the layers that it was made of.
+    told = dict(outcome.details or {})
+    return told if "audit" in told else {**found, **told}
 
 
 def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:

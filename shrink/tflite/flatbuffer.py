@@ -14,7 +14,9 @@ __all__ = [
     "Subgraph",
     "Tensor",
     "float_operators",
+    "nonzero",
     "nonzero_parameters",
+    "operator_weights",
     "parameters",
     "quantized_operators",
     "read",
@@ -60,7 +62,7 @@ def nonzero_parameters(content: bytes) -> int:
     Raises:
         ModelError: the content is no TFLite model.
     """
-    return sum(_nonzero(tensor) for tensor in weights(content))
+    return sum(nonzero(tensor) for tensor in weights(content))
 
 
 def weights(content: bytes) -> list[Tensor]:
@@ -72,6 +74,20 @@ def weights(content: bytes) -> list[Tensor]:
                 if _is_weight(tensor):
                     found.setdefault(tensor.buffer, tensor)
     return list(found.values())
+
+
+def operator_weights(graph: Subgraph, operator: Operator) -> list[Tensor]:
+    """Return the constants of one operator that `parameters` counts."""
+    return [tensor for tensor in _inputs(graph, operator) if _is_weight(tensor)]
+
+
+def nonzero(tensor: Tensor) -> int:
+    """Return how many of a constant's values stand for a real number other than 0."""
+    stored = values(tensor)
+    if stored is None:
+        return tensor.elements
+    zero = tensor.zero_points[0] if len(tensor.zero_points) == 1 else 0
+    return int(np.count_nonzero(stored != zero))
 
 
 def quantized_operators(content: bytes) -> int:
@@ -131,14 +147,6 @@ def _is_weight(tensor: Tensor) -> bool:
 
 def _is_quantized(tensor: Tensor, dtypes: set[str]) -> bool:
     return tensor.dtype in dtypes and bool(tensor.scales)
-
-
-def _nonzero(tensor: Tensor) -> int:
-    stored = values(tensor)
-    if stored is None:
-        return tensor.elements
-    zero = tensor.zero_points[0] if len(tensor.zero_points) == 1 else 0
-    return int(np.count_nonzero(stored != zero))
 
 
 def _dequantized_constants(graph: Subgraph) -> set[int]:

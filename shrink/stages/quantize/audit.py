@@ -12,7 +12,9 @@ import numpy as np
 
 from shrink.errors import StageError
 from shrink.measure.child import run_child
+from shrink.measure.layers import operator_table
 from shrink.run import files
+from shrink.stages.quantize.layer_error import layer_errors
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load
@@ -63,12 +65,13 @@ def audit(
     """
     check_runs(content, path)
     graph = read(content)[0]
+    operators = _operators(graph, content, source, inputs)
     agreements = compare_forms(content, source, inputs)
     notes = [*findings(graph), *(_microcontroller_findings(graph) if target == "tflm" else [])]
     if agreements:
         notes.append(_agreement_note(agreements))
     return {
-        "operators": operator_table(graph),
+        "operators": operators,
         "float_islands": float_islands(graph),
         "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
         "agreement": [asdict(agreement) for agreement in agreements],
@@ -86,17 +89,18 @@ def check_runs(content: bytes, path: Path) -> None:
         )
 
 
-def operator_table(graph: Subgraph) -> list[dict[str, Any]]:
-    """Return name, activation types and weight type of every operator, in order of execution."""
-    return [
-        {
-            "name": operator.name,
-            "inputs": _dtypes(graph, operator.inputs, constant=False),
-            "weights": next(iter(_dtypes(graph, operator.inputs[:2], constant=True)), None),
-            "outputs": _dtypes(graph, operator.outputs, constant=False),
-        }
-        for operator in graph.operators
-    ]
+def _operators(
+    graph: Subgraph, content: bytes, source: FloatModel, inputs: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return a row per operator: what it is, and how far its output is from the float model's."""
+    layers = [row.name for row in source.model.layers] if source.model is not None else []
+    reference = source.float32.content
+    known = content != reference and len(graph.inputs) == 1
+    errors = layer_errors(content, reference, inputs) if known else {}
+    rows = operator_table(graph, layers)
+    for number, row in enumerate(rows):
+        row["snr_db"], row["cosine"] = errors.get(number, (None, None))
+    return rows
 
 
 def float_islands(graph: Subgraph) -> list[str]:
@@ -187,11 +191,6 @@ def _microcontroller_findings(graph: Subgraph) -> list[str]:
             "microcontroller kernels do not run; use a static scheme"
         )
     return notes
-
-
-def _dtypes(graph: Subgraph, indices: Sequence[int], *, constant: bool) -> list[str]:
-    tensors = [graph.tensors[index] for index in indices if index >= 0]
-    return [tensor.dtype.lower() for tensor in tensors if tensor.constant == constant]
 
 
 def _writes(graph: Subgraph, operator: Operator, dtypes: set[str]) -> bool:
