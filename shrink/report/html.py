@@ -23,8 +23,15 @@ from shrink.report.content import (
 )
 from shrink.report.curves import loss_plots
 from shrink.report.headline import headlines
+from shrink.report.layers import (
+    audit_sentences,
+    error_plots,
+    layer_tables,
+    operator_tables,
+)
 from shrink.report.markdown import more_columns
 from shrink.report.memory import memory_groups
+from shrink.report.timeline import timeline_plots
 from shrink.report.tradeoff import tradeoff_plot
 
 if TYPE_CHECKING:
@@ -70,7 +77,12 @@ def render_html(report: Report) -> str:
         caption=caption(report),
         tradeoff=tradeoff_plot(report),
         memory=memory_groups(report),
+        timelines=timeline_plots(report),
         losses=loss_plots(report),
+        layers=layer_tables(report),
+        operators=operator_tables(report),
+        errors_by_operator=error_plots(report),
+        audits=list(audit_sentences(report)),
         skipped=_cut(grouped_skips(report)),
         notes=_cut(grouped_notes(report)),
         cached=cached_lines(report),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shlex
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.errors import RecipeError
+from shrink.measure.host import machine
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
@@ -175,6 +177,9 @@ def environment(outcomes: Sequence[StageOutcome]) -> dict[str, Any]:
         "shrink": known["shrink"],
         "tensorflow": known["tensorflow"],
         "devices": list(dict.fromkeys(name for names in devices for name in names)),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "machine": machine(),
         "packages": {k: v for k, v in known.items() if k not in ("shrink", "shrink_sources")},
     }
 

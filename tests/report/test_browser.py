@@ -29,7 +29,8 @@ _MEASURE = """
 addEventListener("load", () => {{
   const page = document.getElementById("f").contentDocument;
   page.querySelectorAll("details").forEach(d => d.open = true);
-  const wide = [...page.querySelectorAll("body *")].filter(e => !e.closest("pre, .skip, thead")
+  const apart = "pre, .skip, thead, .wide *";
+  const wide = [...page.querySelectorAll("body *")].filter(e => !e.closest(apart)
     && e.getBoundingClientRect().right > {width} + 0.5).map(e => e.outerHTML.slice(0, 80));
   const {{scrollWidth, clientWidth}} = page.documentElement;
   const result = {{scrollWidth, clientWidth, wide, texts: page.body.innerText.length}};

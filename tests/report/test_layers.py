@@ -1,0 +1,125 @@
+"""Layers before and after, operators, and the plots of errors and of memory over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shrink.report.html import render_html
+from shrink.report.layers import audit_sentences, error_plots, layer_tables, operator_tables
+from shrink.report.timeline import timeline_plots
+from tests.report.page import Page
+from tests.report.toys import outcomes, report, with_result
+
+
+def layer(name: str, parameters: int, sparsity: float | None = 0.0) -> dict[str, Any]:
+    known = {"macs": 10 * parameters, "activation_bytes": 4 * parameters, "sparsity": sparsity}
+    return {"name": name, "type": "Conv2D", "parameters": parameters, **known}
+
+
+def operator(name: str, snr: float | None, layer: str | None = None) -> dict[str, Any]:
+    types = {"inputs": ["int8"], "weights": "int8", "outputs": ["int8"]}
+    held = {"parameters": 5, "macs": 50, "activation_bytes": 5, "sparsity": None}
+    return {"name": name, "layer": layer, **types, **held, "snr_db": snr, "cosine": 1.0}
+
+
+def audited(operators: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"audit": {"operators": operators, "float_islands": ["ELU"], "custom_operators": []}}
+
+
+def built(layers: int = 3, operators: int = 2) -> dict[str, Any]:
+    """Train, then prune without the last layer and with half of the first, then quantize."""
+    train, prune, quantize = outcomes()
+    first = [layer(f"conv{i}", 1000 + i) for i in range(layers)]
+    second = [layer("conv0", 500, 0.25), *first[1:-1]]
+    table = [operator("CONV_2D", 40.0 - i, f"conv{i}") for i in range(operators)]
+    timeline = {
+        "update": [1, 2, 3],
+        "time_s": [0.1, 0.2, 0.3],
+        "device_bytes": [1e6, 30e6, 2e6],
+        "host_bytes": [600e6, 650e6, 640e6],
+    }
+    training = train.result["training"] | {"memory_timeline": timeline}
+    return report(
+        [
+            with_result(train, details={"layers": first}, training=training),
+            with_result(prune, details={"layers": second}),
+            with_result(quantize, details=audited([*table, operator("QUANTIZE", None)])),
+        ]
+    )
+
+
+def test_layer_tables_lead_from_the_baseline_to_the_stage() -> None:
+    (table,) = layer_tables(built())
+    assert table.title == "prune: 2 layers, against train"
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["conv0 (Conv2D)"] == (
+        *("1,000 → 500", "10.0 K → 5.00 K", "4.00 KB → 2.00 KB", "0 % → 25 %"),
+    )
+    assert rows["conv1 (Conv2D)"] == ("1,001", "10.0 K", "4.00 KB", "0 %")
+    assert rows["conv2 (Conv2D)"] == ("removed", "-", "-", "-")
+
+
+def test_layer_tables_show_the_baseline_where_it_is_all_there_is() -> None:
+    train = with_result(outcomes()[0], details={"layers": [layer("conv0", 10, None)]})
+    (table,) = layer_tables(report([train], finals=("train",)))
+    assert table.rows == (("conv0 (Conv2D)", "10", "100", "40 B", "-"),)
+
+
+def test_operator_tables_tell_types_and_error() -> None:
+    (table,) = operator_tables(built())
+    assert table.rows[0] == (
+        *("1 CONV_2D", "conv0", "int8 → int8", "int8", "5", "50", "5 B", "-", "40.0 dB"),
+    )
+    assert table.rows[2][-1] == "-"
+    ((stage, sentence),) = audit_sentences(built())
+    assert stage == "quantize"
+    assert "2 operators, 2 of them on integers, 1 conversions" in sentence
+    assert "Float islands: ELU. Custom operators: none." in sentence
+
+
+def test_error_plots_name_the_worst_operator() -> None:
+    (plot,) = error_plots(built(operators=5))
+    assert "the least is 36.0 dB, at 5 conv4" in plot.caption
+
+
+def test_tables_are_cut_with_a_word_about_it() -> None:
+    (table,) = layer_tables(built(layers=50), most_rows=10)
+    assert len(table.rows) == 10
+    assert "The first 10 of 50 rows; all in report.json." in table.caption
+
+
+def test_timeline_plots_tell_the_highest_point() -> None:
+    device, process = timeline_plots(built())
+    assert device.title == "train, device"
+    assert device.caption == "At most 30.0 MB, over 3 updates."
+    assert process.caption == "At most 650 MB, over 3 updates."
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [None, {}, {"update": [1, 2]}, {"update": [2, 1], "device_bytes": [1, 2]}, {"update": "x"}],
+)
+def test_timeline_plots_leave_out_what_is_no_timeline(columns: Any) -> None:
+    train = outcomes()[0]
+    training = train.result["training"] | {"memory_timeline": columns}
+    assert timeline_plots(report([with_result(train, training=training)], finals=())) == []
+
+
+@pytest.mark.parametrize("details", [{"layers": 3}, {"audit": []}, {"audit": {"operators": [1]}}])
+def test_tables_leave_out_what_is_none(details: dict[str, Any]) -> None:
+    found = report([with_result(outcomes()[0], details=details)], finals=())
+    assert (layer_tables(found), operator_tables(found), error_plots(found)) == ([], [], [])
+
+
+def test_page_holds_every_table_and_stays_valid() -> None:
+    page = Page(render_html(built()))
+    assert page.open == []
+    assert "Operators and quantization error" in page.text
+    assert "Memory over the course of each training" in page.text
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    scrolling = [a for _, a in page.elements if a.get("class") == "wide"]
+    assert len(scrolling) == 3
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolling)
