@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -34,19 +35,15 @@ def replacing(target: Path) -> Iterator[Path]:
     """
     with _typed_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=target.parent))
-    try:
-        with _typed_errors(target):
-            temporary = folder / target.name
-            yield temporary
-            sync(temporary)
-            if target.is_dir() and not target.is_symlink():
-                # A folder cannot be renamed over another; this one's content goes with `folder`.
-                target.rename(folder / f"before-{target.name}")
-            temporary.replace(target)
-            _sync_folder(target.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with _staging(target.parent) as folder, _typed_errors(target):
+        temporary = folder / target.name
+        yield temporary
+        sync(temporary)
+        if target.is_dir() and not target.is_symlink():
+            # A folder cannot be renamed over another; this one's content goes with `folder`.
+            target.rename(folder / f"before-{target.name}")
+        temporary.replace(target)
+        _sync_folder(target.parent)
 
 
 def write_bytes(target: Path, content: bytes) -> None:
@@ -86,21 +83,16 @@ def write_together(
             then do so in this order.
         before: called when nothing but the renaming is left.
     """
-    with _typed_errors(folder):
-        staged = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=folder))
-    try:
-        with _typed_errors(folder):
-            for name, content in contents.items():
-                (staged / name).write_bytes(encoded(content))
-            sync(staged)
-            if before is not None:
-                before()
-            for name in contents:
-                (staged / name).replace(folder / name)
-                reached(f"{name}-written")
-            _sync_folder(folder)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
+    with _staging(folder) as staged, _typed_errors(folder):
+        for name, content in contents.items():
+            (staged / name).write_bytes(encoded(content))
+        sync(staged)
+        if before is not None:
+            before()
+        for name in contents:
+            (staged / name).replace(folder / name)
+            reached(f"{name}-written")
+        _sync_folder(folder)
 
 
 def copy(source: Path, target: Path, before: Callable[[], None] | None = None) -> None:
@@ -133,12 +125,13 @@ def sync(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporaries that a killed run left in `folder` itself."""
+    """Remove temporaries that a killed run left in `folder` itself; those in use stay."""
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
+        if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
+            continue
+        with contextlib.suppress(OSError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
@@ -167,6 +160,33 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     except OSError:  # some file systems refuse to sync a folder; the rename still stands
         pass
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _staging(parent: Path) -> Iterator[Path]:
+    """Yield a new folder in `parent`, locked for as long as it is in use, then remove it."""
+    with contextlib.ExitStack() as held:
+        folder = None
+        while folder is None or not folder.is_dir():  # a sweep came before the lock
+            with _typed_errors(parent):
+                folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
+            with contextlib.suppress(FileNotFoundError):
+                held.enter_context(_locked(folder, fcntl.LOCK_EX))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a folder, which the kernel lets go when the process dies."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
     finally:
         os.close(descriptor)
 

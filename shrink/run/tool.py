@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shrink.console import Console
+from shrink.errors import ShrinkError
 from shrink.recipe.reference import ModelReference
 from shrink.run.paths import cache_root
 from shrink.run.process import run_worker
@@ -24,7 +25,11 @@ def run_action(action: str, name: str, console: Console, **settings: Any) -> dic
     store.sweep()
     with store.work_folder() as work:
         job = {"action": action, "name": name, "work": str(work), **settings}
-        return run_worker(job, work, console.event)
+        try:
+            return run_worker(job, work, console.event)
+        except ShrinkError as error:
+            error.subject = error.subject or name
+            raise
 
 
 def run_tool(

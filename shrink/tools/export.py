@@ -13,6 +13,7 @@ from shrink.run import files
 def export(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     """Write the job's model to its target in the wanted format; return the path and its size."""
     model, target = load_source(job["model"]), Path(job["target"])
+    files.sweep(target.parent)  # what a killed export left here
     with files.replacing(target) as temporary:
         if job["format"] == "savedmodel":
             model.export(str(temporary))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,5 +45,24 @@ def test_copy_replaces_a_folder_and_leaves_nothing_behind(tmp_path: Path) -> Non
 
 def test_sweep_removes_a_temporary_file(tmp_path: Path) -> None:
     (tmp_path / f"{files.TEMPORARY_PREFIX}x").touch()
+    files.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sweep_leaves_a_temporary_that_is_in_use(tmp_path: Path) -> None:
+    with files.replacing(tmp_path / "target") as temporary:
+        temporary.write_text("whole", encoding="utf-8")
+        files.sweep(tmp_path)
+    assert (tmp_path / "target").read_text(encoding="utf-8") == "whole"
+
+
+def test_sweep_removes_the_folder_that_a_killed_process_left(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from pathlib import Path; from shrink.run import files\n"
+        "with files.replacing(Path(sys.argv[1]) / 'target') as temporary:\n"
+        "    temporary.touch(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
     files.sweep(tmp_path)
     assert list(tmp_path.iterdir()) == []
