@@ -124,11 +124,10 @@ def _is_help(error: Exception) -> bool:
 
 
 def _usage_error(error: typer.TyperException) -> RecipeError:
-    text = error.format_message().replace("Value error, ", "").partition(", unable to parse")[0]
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "shrink"
     return RecipeError(
-        text.replace("Input should be", "must be").rstrip("."),
+        error.format_message().rstrip(".").replace("int range", "integer"),
         subject=command,
         hint=f"`{command} --help` lists what it takes",
     )
