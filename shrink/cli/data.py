@@ -22,7 +22,7 @@ def check(
         str,
         typer.Argument(
             metavar="RECIPE|PATH",
-            help="A recipe, a source (digits), a folder of pictures or an .npz file.",
+            help="A recipe, a source (digits), a folder of pictures, an .npz or .h5 file.",
         ),
     ],
     seed: Annotated[int, typer.Option("--seed", help="The seed that decides the splits.")] = 0,

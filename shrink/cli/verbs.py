@@ -22,7 +22,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="D",
-        help="A source (digits), a folder of pictures, an .npz file, or a YAML file with a "
+        help="A source (digits), a folder of pictures, an .npz or .h5 file, or a YAML file with a "
         "data: section. A run folder brings its own.",
         show_default=False,
     ),

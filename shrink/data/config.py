@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from shrink.data.augment.config import AugmentConfig
 from shrink.recipe.fields import Config, Count, OpenFraction, Positive
 
-SourceName = Literal["digits", "images", "npz"]
+SourceName = Literal["digits", "images", "npz", "hdf5", "python"]
+Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 class NormalizeConfig(Config):
@@ -22,9 +24,14 @@ class DataConfig(Config):
     """Which examples a recipe trains and measures on."""
 
     source: SourceName
-    """digits: scikit-learn's handwritten digits. images: folders of pictures. npz: arrays."""
+    """digits: scikit-learn's handwritten digits. images: folders of pictures. npz, hdf5: arrays.
+    python: a function that gives examples."""
     path: str | None = None
-    """The file or folder; relative to the recipe."""
+    """The file or folder, or `file.py:function` for source python; relative to the recipe."""
+    inputs: Names | None = None
+    """Names of the input arrays, in the order of the model's inputs; by default x."""
+    targets: Names | None = None
+    """Names of the target arrays, in the order of the model's outputs; by default y."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None
     """Height and width to which pictures are resized; by default they must all be of one size."""
     channels: Literal[1, 3] | None = None
@@ -37,6 +44,8 @@ class DataConfig(Config):
     """input: the model is trained to reproduce its input (autoencoder)."""
     normalize: NormalizeConfig | None = None
     """None: pictures 0-255 and arrays as stored, cast to the model's input dtype."""
+    augment: AugmentConfig | None = None
+    """Random changes to the examples of the train split; none by default."""
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
@@ -46,4 +55,6 @@ class DataConfig(Config):
             raise ValueError("source: digits comes with scikit-learn and takes no path")
         if self.source != "digits" and self.path is None:
             raise ValueError(f"source: {self.source} needs a path")
+        if self.source == "python" and ":" not in str(self.path):
+            raise ValueError("source: python takes path: file.py:function")
         return self

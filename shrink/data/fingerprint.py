@@ -36,7 +36,8 @@ def fingerprint(config: DataConfig) -> str:
     """Return the SHA-256, in hex, of what the source of a `data` section holds.
 
     Names of classes and pictures count as well as their contents; the place does not, so data
-    may be moved as a whole. How the data is split and transformed is not part of it.
+    may be moved as a whole. How the data is split and transformed is not part of it. Of source
+    python only the file with the function counts: what the function reads is not known.
 
     Raises:
         DataError: nothing is there, or it cannot be read.
@@ -44,15 +45,19 @@ def fingerprint(config: DataConfig) -> str:
     if config.source == "digits":
         version = importlib.metadata.version("scikit-learn")
         return _hash([f"digits of scikit-learn {version}"])
-    path = Path(config.path or "").expanduser().absolute()
+    text, function = config.path or "", ""
+    if config.source == "python":
+        text, _, function = text.rpartition(":")
+    path = Path(text).expanduser().absolute()
     if not path.exists():
         raise DataError(
             "no such file or folder",
             subject=shown(path),
             hint="data.path is relative to the recipe, or absolute",
         )
-    if config.source == "npz":
-        return _hash(["npz", _of_named(path.parent, [path.name], path)[path.name]])
+    if config.source != "images":
+        digest = _of_named(path.parent, [path.name], path)[path.name]
+        return _hash([config.source, digest, *([function] if function else [])])
     hashes = _of_named(path, find_pictures(path).files(), path)
     return _hash(["images", *(f"{name}\0{digest}" for name, digest in hashes.items())])
 

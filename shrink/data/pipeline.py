@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.dataset import Examples
+from shrink.data.examples import AugmentedExamples, Examples
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 64 * 1000**2
 """Batches that wait, or are being read, take at most this much; two batches are always allowed."""
+
+Loader = Callable[[tf.Tensor], tuple[Any, Any]]
+"""From the number of a step, int64 (), to its batch."""
 
 
 def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
@@ -53,8 +56,11 @@ def training_batches(
         start = place * global_batch_size
         return order_of(epoch)[start : start + global_batch_size]
 
+    load = _loader(examples, indices_of)
+    if isinstance(examples, AugmentedExamples):
+        load = _augmented_loader(examples, indices_of, seed, per_epoch)
     steps = tf.data.Dataset.range(first_step, last_step)
-    return _batches(examples, steps, indices_of, min(n, global_batch_size))
+    return _batches(examples, steps, load, min(n, global_batch_size))
 
 
 def evaluation_batches(
@@ -73,7 +79,8 @@ def evaluation_batches(
         return chosen[int(step) * batch_size : (int(step) + 1) * batch_size]
 
     steps = tf.data.Dataset.range(-(-len(chosen) // batch_size))
-    return _batches(examples, steps, indices_of, min(max(len(chosen), 1), batch_size))
+    load = _loader(examples, indices_of)
+    return _batches(examples, steps, load, min(max(len(chosen), 1), batch_size))
 
 
 @contextlib.contextmanager
@@ -98,16 +105,34 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
         raise
 
 
-def _batches(
-    examples: Examples,
-    steps: tf.data.Dataset,
-    indices_of: Callable[[int], np.ndarray],
-    largest_batch: int,
-) -> tf.data.Dataset:
+def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Loader:
     def load(step: tf.Tensor) -> tuple[Any, Any]:
         indices = tf.numpy_function(indices_of, [step], tf.int64)
         return examples.load(tf.ensure_shape(indices, [None]))
 
+    return load
+
+
+def _augmented_loader(
+    examples: AugmentedExamples,
+    indices_of: Callable[[int], np.ndarray],
+    seed: int,
+    per_epoch: int,
+) -> Loader:
+    def draw(step: int) -> tuple[np.ndarray, np.ndarray]:
+        indices = indices_of(step)
+        return indices, examples.draw(seed, int(step) // per_epoch, indices)
+
+    def load(step: tf.Tensor) -> tuple[Any, Any]:
+        indices, numbers = tf.numpy_function(draw, [step], [tf.int64, tf.float32])
+        return examples.load_augmented(tf.ensure_shape(indices, [None]), numbers)
+
+    return load
+
+
+def _batches(
+    examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
+) -> tf.data.Dataset:
     batch_bytes = largest_batch * _example_bytes(examples)
     waiting = _batches_in_flight(batch_bytes, len(os.sched_getaffinity(0)))
     batches = steps.map(load, num_parallel_calls=waiting - 1, deterministic=True).prefetch(1)

@@ -12,7 +12,11 @@ from shrink.recipe.reference import exists, expand_user
 from shrink.recipe.suggest import did_you_mean
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
-_KINDS = "a source without files (digits), a folder of pictures, an .npz file, or a YAML file"
+_SOURCE_OF_ENDING = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5"}
+_KINDS = (
+    "a source without files (digits), a folder of pictures, an .npz or .h5 file, "
+    "file.py:function, or a YAML file"
+)
 _MOST_EXTENDS = 8
 
 
@@ -31,6 +35,9 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
     if text == "digits":
         return {"source": "digits"}
     path = (cwd / expand_user(text)).absolute()
+    file, _, function = text.rpartition(":")
+    if file.endswith(".py") and function.isidentifier():
+        return {"source": "python", "path": str(path)}
     if text in get_args(SourceName) and not exists(path):
         raise DataError(
             f"the source {text} needs a path",
@@ -41,8 +48,8 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
         raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
     if path.is_dir():
         return {"source": "images", "path": str(path)}
-    if path.suffix.lower() == ".npz":
-        return {"source": "npz", "path": str(path)}
+    if path.suffix.lower() in _SOURCE_OF_ENDING:
+        return {"source": _SOURCE_OF_ENDING[path.suffix.lower()], "path": str(path)}
     if path.suffix.lower() in _RECIPE_ENDINGS:
         return _section(path, _MOST_EXTENDS)
     raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")

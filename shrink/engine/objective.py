@@ -49,6 +49,10 @@ def per_example(values: Any) -> Any:
 
 def _sparse_categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
     if y.shape.rank == outputs.shape.rank:
+        if y.shape[-1] != 1:  # labels that mixup made probabilities
+            missing = outputs.shape[-1] - y.shape[-1]
+            y = tf.pad(y, [[0, 0]] * (y.shape.rank - 1) + [[0, missing]])
+            return _categorical_crossentropy(y, outputs, from_logits)
         y = tf.squeeze(y, axis=-1)
     return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
 

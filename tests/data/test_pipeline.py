@@ -128,3 +128,36 @@ def test_naming_bad_examples_blames_none_when_memory_ran_out() -> None:
     broken = _Broken(numbers, numbers, numbers)
     with pytest.raises(tf.errors.ResourceExhaustedError), naming_bad_examples(broken):
         list(steps)
+
+
+def _augmented(normalize: bool = True) -> Examples:
+    config = {"source": "digits", "augment": {"crop": 1, "rotate": 10, "mixup": 0.3}}
+    if normalize:
+        config["normalize"] = {"scale": 0.0625}
+    return open_dataset(DataConfig.model_validate(config), 0).train
+
+
+def test_training_batches_augment_alike_however_they_are_resumed() -> None:
+    train = _augmented()
+    whole, resumed = _train(train, 500, 0, 5), _train(train, 500, 2, 5)
+    for (x, y), (again_x, again_y) in zip(whole[2:], resumed, strict=True):
+        np.testing.assert_array_equal(x, again_x)
+        np.testing.assert_array_equal(y, again_y)
+    assert y.shape == (500, 10)
+
+
+def test_training_batches_augment_each_epoch_anew() -> None:
+    train = _augmented(normalize=False)
+    order = [np.argsort(epoch_order(len(train), 0, epoch)) for epoch in (0, 1)]
+    one, other = (_train(train, 1257, e, e + 1)[0][0][order[e]] for e in (0, 1))
+    assert (one != other).any(axis=(1, 2, 3)).mean() > 0.9
+
+
+def test_evaluation_batches_are_not_augmented() -> None:
+    plain = open_dataset(DataConfig(source="digits"), 0).train
+    one, other = (
+        next(iter(evaluation_batches(examples, 50).as_numpy_iterator()))
+        for examples in (plain, _augmented(normalize=False))
+    )
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(one[1], other[1])

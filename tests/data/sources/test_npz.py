@@ -269,3 +269,30 @@ def test_open_dataset_raises_data_error_when_it_is_no_npz(tmp_path: Path, conten
 def test_open_dataset_raises_data_error_when_the_file_is_a_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a file"):
         _open(tmp_path)
+
+
+def test_open_dataset_takes_several_inputs_and_targets_by_name(tmp_path: Path) -> None:
+    numbers = np.arange(30)
+    path = _save(
+        tmp_path,
+        left=np.tile(numbers[:, None], 2),
+        right=np.tile(numbers[:, None], 3),
+        even=numbers % 2,
+        size=numbers / 30,
+    )
+    dataset = _open(path, inputs=["right", "left"], targets=["size", "even"])
+    (right, left), (size, even) = dataset.train.arrays(np.arange(5))
+    assert (right.shape, left.shape) == ((5, 3), (5, 2))
+    assert (size.dtype, even.dtype) == (np.float32, np.int64)
+    np.testing.assert_array_equal(even, left[:, 0] % 2)
+    np.testing.assert_allclose(size[:, 0] * 30, left[:, 0], rtol=1e-6)
+    loaded = dataset.train.load(tf.constant(np.arange(5)))
+    for array, tensor in zip(tf.nest.flatten(loaded), (right, left, size, even), strict=True):
+        np.testing.assert_array_equal(array, tensor)
+
+
+def test_open_dataset_raises_data_error_when_there_is_a_single_label(tmp_path: Path) -> None:
+    path = _save(tmp_path, x=np.zeros((20, 2)), y=np.full(20, 3))
+    with pytest.raises(DataError, match="all labels in y are 3: nothing to tell apart"):
+        _open(path)
+    assert len(_open(path, target="input").train) == 14

@@ -1,0 +1,58 @@
+"""What every source of data gives: examples by index."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.errors import DataError
+
+PARTS = ("train", "validation", "test")
+"""The parts of every data set."""
+
+
+class Examples(Protocol):
+    """A sequence of examples, read by index; inputs and targets in their stored dtype."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """Integer labels, int64 (n,), known without reading inputs; None for other targets."""
+
+    @property
+    def input_spec(self) -> Any:
+        """`tf.TensorSpec` of one example's input (pictures: uint8), or a structure of them."""
+
+    @property
+    def target_spec(self) -> Any:
+        """`tf.TensorSpec` of one example's target, or a structure of them."""
+
+    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+        """Return the batch `(x, y)` of int64 (b,) indices; can be traced by `tf.data`."""
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        """Return the batch `(x, y)` of int64 (b,) indices as numpy arrays, equal to `load`'s.
+
+        Raises:
+            DataError: an example cannot be read.
+        """
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the first of these examples that cannot be read, or None.
+
+        An error inside a `tf.data` graph does not say which file it is about; this does.
+        """
+
+
+@runtime_checkable
+class AugmentedExamples(Protocol):
+    """Examples that differ from epoch to epoch when they are trained on."""
+
+    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Return the random numbers of some examples, float32 (n, k), by seed, epoch, index."""
+
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
+        """Return the batch `(x, y)`, changed by the numbers drawn for it; can be traced."""

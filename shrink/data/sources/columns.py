@@ -1,0 +1,218 @@
+"""Named arrays as a data set: `x_train, y_train, x_test, y_test`, or `x, y` split by fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import PARTS, Dataset
+from shrink.data.sources.array_checks import (
+    check_inputs,
+    check_not_constant,
+    check_same_inputs,
+    check_same_targets,
+    fed_dtype,
+    targets_of,
+)
+from shrink.data.sources.arrays import ArrayExamples, Rows, are_labels
+from shrink.data.sources.large import opened
+from shrink.data.splits import split_examples
+from shrink.errors import DataError
+from shrink.recipe.suggest import did_you_mean
+
+_MOST_NAMES = 10_000
+_MOST_LISTED = 12
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Inputs and targets of one part, checked, by name; the suffix is that of the names."""
+
+    x: Mapping[str, Rows]
+    y: Mapping[str, Rows]
+    suffix: str
+
+    @property
+    def count(self) -> int:
+        return len(next(iter(self.x.values())))
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        only = _single(tuple(self.y.values()))
+        return only if are_labels(only) else None
+
+
+def open_columns(
+    path: Path,
+    names: Collection[str],
+    read: Callable[[list[str]], Mapping[str, Rows]],
+    config: DataConfig,
+    seed: int,
+) -> Dataset:
+    """Open named arrays; parts that are not given are split from the training one.
+
+    Integer targets of shape (n,) or (n, 1) are labels, int64. Any other target is real, float32;
+    (n,) is fed as (n, 1), the shape of a model's single output. Inputs are fed as stored, except
+    that float64 becomes float32 and bool becomes uint8. Several inputs, or targets, are fed as a
+    tuple in the recipe's order.
+
+    Args:
+        path: the file, for messages.
+        names: of all arrays there are.
+        read: returns arrays by name; what does not fit into memory as rows on the disk.
+        config: the `data` section.
+        seed: decides splits that are not given.
+
+    Raises:
+        DataError: missing arrays, shapes that do not fit together, values that are not finite,
+            negative labels, labels that training never sees, a single label.
+    """
+    inputs, targets = config.inputs or ("x",), config.targets or ("y",)
+    suffixes = _layout(path, names, inputs)
+    wanted = _wanted(path, names, suffixes, inputs, targets, config.target == "label")
+    arrays = read([f"{name}{s}" for s in suffixes.values() for name in (*inputs, *wanted)])
+    notes: list[str] = []
+    parts = {
+        part: _part(path, suffix, arrays, inputs, wanted, notes)
+        for part, suffix in suffixes.items()
+    }
+    _check_parts(path, parts, needs_two=config.target == "label")
+    examples = _examples(path, parts, config, seed)
+    classes = _class_count(parts)
+    return Dataset(
+        train=examples["train"],
+        validation=examples["validation"],
+        test=examples["test"],
+        class_names=tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else (),
+        num_classes=classes,
+        notes=tuple(notes),
+    )
+
+
+def _layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[str, str]:
+    """Return the suffix of the arrays of each part that the file gives."""
+    first = inputs[0]
+    given = {part: f"_{part}" for part in PARTS if f"{first}_{part}" in names}
+    expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
+    if first in names and given:
+        raise DataError(
+            f"both {first} and {first}{next(iter(given.values()))} are there; which one is meant?",
+            subject=path,
+            hint=f"keep {expected}",
+        )
+    if first in names:
+        return {"train": ""}
+    if "train" in given:
+        return given
+    near = did_you_mean(f"{first}_train", names)
+    found = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
+    rename = f"rename {near} to {first}_train, or set data.inputs: [{near}]"
+    raise DataError(
+        f"no array {first}_train or {first} in this file; its arrays: {found}",
+        subject=path,
+        hint=rename if near else f"name the arrays {expected}, or name yours in data.inputs",
+    )
+
+
+def _wanted(
+    path: Path,
+    names: Collection[str],
+    suffixes: Mapping[str, str],
+    inputs: tuple[str, ...],
+    targets: tuple[str, ...],
+    targets_needed: bool,
+) -> tuple[str, ...]:
+    """Return the targets to read: none where an autoencoder's file has not all of them."""
+    lacking = [f"{n}{s}" for s in suffixes.values() for n in inputs if f"{n}{s}" not in names]
+    missing = [f"{n}{s}" for s in suffixes.values() for n in targets if f"{n}{s}" not in names]
+    if lacking or (missing and targets_needed):
+        raise DataError(
+            f"no array {', '.join(sorted(lacking or missing))} in this file",
+            subject=path,
+            hint="add it, or correct data.inputs"
+            if lacking
+            else "add the targets, name yours in data.targets, or set data.target: input for an "
+            "autoencoder",
+        )
+    return () if missing else targets
+
+
+def _part(
+    path: Path,
+    suffix: str,
+    arrays: Mapping[str, Rows],
+    inputs: tuple[str, ...],
+    targets: tuple[str, ...],
+    notes: list[str],
+) -> _Part:
+    x: dict[str, Rows] = {}
+    for name in (f"{name}{suffix}" for name in inputs):
+        check_inputs(path, name, arrays[name])
+        x[name] = opened(path, name, arrays[name])
+    first, rows = next(iter(x.items()))
+    for name, array in x.items():
+        if len(array) != len(rows):
+            raise DataError(
+                f"{first} has {len(rows)} examples and {name} has {len(array)}",
+                subject=path,
+                hint="each array needs one row for each example",
+            )
+    y: dict[str, Rows] = {}
+    for name in (f"{name}{suffix}" for name in targets):
+        y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows), notes))
+    return _Part(x, y or {"": np.zeros((len(rows), 0), np.float32)}, suffix)
+
+
+def _check_parts(path: Path, parts: Mapping[str, _Part], needs_two: bool) -> None:
+    train = parts["train"]
+    if needs_two:
+        for name, array in train.y.items():
+            check_not_constant(path, name, array)
+    for part in (part for name, part in parts.items() if name != "train"):
+        for (name, x), (other, reference) in zip(part.x.items(), train.x.items(), strict=True):
+            check_same_inputs(path, name, x, other, reference)
+        for (name, y), (other, reference) in zip(part.y.items(), train.y.items(), strict=True):
+            check_same_targets(path, name, y, other, reference)
+
+
+def _examples(
+    path: Path, parts: Mapping[str, _Part], config: DataConfig, seed: int
+) -> dict[str, ArrayExamples]:
+    train = parts["train"]
+    try:
+        split = split_examples(
+            train.labels,
+            train.count,
+            seed,
+            validation=0.0 if "validation" in parts else config.validation_split,
+            test=0.0 if "test" in parts else config.test_split,
+        )
+    except DataError as error:
+        raise DataError(error.message, subject=path, hint=error.hint) from error
+    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+    examples = {}
+    for name in PARTS:
+        given = name in parts and name != "train"
+        part = parts[name] if given else train
+        rows = np.arange(part.count) if given else derived[name]
+        x, y = tuple(part.x.values()), tuple(part.y.values())
+        x_dtypes = tuple(fed_dtype(array) for array in x)
+        y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)
+        examples[name] = ArrayExamples(
+            _single(x), _single(y), rows, _single(x_dtypes), _single(y_dtypes)
+        )
+    return examples
+
+
+def _single(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _class_count(parts: Mapping[str, _Part]) -> int | None:
+    highest = [int(part.labels.max()) for part in parts.values() if part.labels is not None]
+    return max(highest) + 1 if highest else None

@@ -1,0 +1,140 @@
+"""Datasets in an HDF5 file, by the names that arrays have in an .npz file; groups as `a/x`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.sources.arrays import Rows
+from shrink.data.sources.columns import open_columns
+from shrink.errors import DataError
+
+_CHUNK_CACHE_BYTES = 64 * 1000**2
+_HINT = "h5py.File(path, 'w').create_dataset('x', data=x) writes such files"
+
+
+class ChunkedRows:
+    """Rows of a chunked, maybe compressed, HDF5 dataset.
+
+    Args:
+        path: the file, for messages.
+        dataset: h5py's dataset; it stays open.
+    """
+
+    def __init__(self, path: Path, dataset: h5py.Dataset) -> None:
+        self._path = path
+        self._dataset = dataset
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole dataset."""
+        return tuple(self._dataset.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Stored dtype."""
+        return self._dataset.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return rows by number: one read for each run of neighbours.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        try:
+            if isinstance(rows, slice):
+                return np.asarray(self._dataset[rows])
+            unique, places = np.unique(np.asarray(rows), return_inverse=True)
+            read = np.empty((len(unique), *self.shape[1:]), self.dtype)
+            ends = np.flatnonzero(np.diff(unique) != 1) + 1
+            for run in np.split(np.arange(len(unique)), ends):
+                if len(run):
+                    first = int(unique[run[0]])
+                    read[run[0] : run[-1] + 1] = self._dataset[first : first + len(run)]
+            return read[places]
+        except OSError as error:
+            raise DataError(
+                f"{self._dataset.name} is damaged: {error}",
+                subject=self._path,
+                hint="write the file again",
+            ) from error
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Open the datasets of `config.path`; see `open_columns`.
+
+    What is stored in one piece is mapped from the file; chunks are read as they are needed.
+
+    Raises:
+        DataError: a missing or damaged file, or arrays that cannot be trained on.
+    """
+    path = Path(config.path or "").expanduser()
+    file = _open(path)
+    return open_columns(
+        path, _names(path, file), lambda names: _read(path, file, names), config, seed
+    )
+
+
+def _open(path: Path) -> h5py.File:
+    if not path.is_file():
+        raise DataError(
+            "this is not a file" if path.exists() else "no such file",
+            subject=path,
+            hint="data.path is relative to the recipe, or absolute",
+        )
+    try:
+        return h5py.File(path, "r", rdcc_nbytes=_CHUNK_CACHE_BYTES)
+    except PermissionError as error:
+        raise DataError("permission denied", subject=path, hint=f"chmod u+r {path}") from error
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"not an HDF5 file: {error}", subject=path, hint=_HINT) from error
+
+
+def _names(path: Path, file: h5py.File) -> list[str]:
+    names: list[str] = []
+    try:  # soft and external links are not followed
+        file.visititems(lambda name, item: _note(names, name, item))
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        raise DataError(f"the HDF5 file is damaged: {error}", subject=path, hint=_HINT) from error
+    return names
+
+
+def _note(names: list[str], name: str, item: Any) -> None:
+    if isinstance(item, h5py.Dataset):
+        names.append(name)
+
+
+def _read(path: Path, file: h5py.File, names: Iterable[str]) -> dict[str, Rows]:
+    return {name: _rows(path, name, file[name]) for name in names}
+
+
+def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
+    if dataset.is_virtual or dataset.external:
+        raise DataError(
+            f"{name} lies in other files, which this one only points to; refused",
+            subject=path,
+            hint="copy the data into one file",
+        )
+    if dataset.shape is None or dataset.dtype.kind == "O":
+        raise DataError(
+            f"{name} holds {dataset.dtype}, not numbers of one shape",
+            subject=path,
+            hint="store numbers in an array of one shape",
+        )
+    offset = dataset.id.get_offset() if dataset.chunks is None else None
+    if offset is None or not dataset.size:
+        return ChunkedRows(path, dataset)
+    if offset + dataset.nbytes > path.stat().st_size:
+        raise DataError(
+            f"{name} is cut short", subject=path, hint="the file is damaged; write it again"
+        )
+    return np.memmap(path, dataset.dtype, "r", offset, dataset.shape)

@@ -1,0 +1,136 @@
+"""Examples from a function in a Python file: a `tf.data.Dataset`, or anything that can be iterated.
+
+The function takes no arguments and returns the examples, `(input, target)` each, or a mapping of
+them by part (`train`, `validation`, `test`). Inputs and targets may be tuples or mappings of
+arrays. They are read once, on the CPU, and kept in the cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import PARTS, Dataset
+from shrink.data.fingerprint import fingerprint
+from shrink.data.sources.columns import open_columns
+from shrink.data.spool import ALL, Example, spooled
+from shrink.errors import DataError, ShrinkError
+
+_HINT = "return a tf.data.Dataset or an iterable of (input, target)"
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Run the function that `config.path` names, unless its examples are in the cache folder.
+
+    Raises:
+        DataError: no such file or function, it raised, or its examples cannot be trained on.
+    """
+    text = config.path or ""
+    path, _, function = text.rpartition(":")
+    source = _Function(Path(path).expanduser(), function)
+    inputs, targets = config.inputs or ("x",), config.targets or ("y",)
+    names = [*inputs, *(targets if config.target == "label" else ())]
+    key = hashlib.sha256("\0".join([fingerprint(config), *names]).encode()).hexdigest()
+
+    def flat_parts() -> dict[str, Iterator[Example]]:
+        sides = [inputs, targets] if config.target == "label" else [inputs]
+        return {part: _flat(found, sides, source) for part, found in source.parts().items()}
+
+    arrays = {
+        f"{name}_{part}" if part != ALL else name: array
+        for part, found in spooled(key, flat_parts, names).items()
+        for name, array in found.items()
+    }
+    return open_columns(source.path, arrays, lambda _: arrays, config, seed)
+
+
+class _Function:
+    """The user's function, run when its examples are first needed."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self.name = name
+
+    def parts(self) -> dict[str, Iterable[Any]]:
+        """Return the examples of each part, or of the part `all` where they are not divided."""
+        with tf.device("CPU:0"):
+            found = self._call()
+        if not isinstance(found, Mapping):
+            return {ALL: found}
+        unknown = sorted(set(found) - set(PARTS))
+        if unknown or "train" not in found:
+            raise self.error(f"it returned the parts {', '.join(map(str, found)) or 'none'}")
+        return dict(found)
+
+    def _call(self) -> Any:
+        function = self._load()
+        try:
+            return function()
+        except ShrinkError:
+            raise
+        except Exception as error:
+            raise self.error(f"it raised {type(error).__name__}: {error}") from error
+
+    def _load(self) -> Callable[[], Any]:
+        spec = importlib.util.spec_from_file_location(f"shrink_data_{self.path.stem}", self.path)
+        if spec is None or spec.loader is None or not self.path.is_file():
+            raise DataError("no such Python file", subject=self.path, hint="path: file.py:function")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise self.error(f"cannot be imported: {type(error).__name__}: {error}") from error
+        function = getattr(module, self.name, None)
+        if not callable(function):
+            public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+            raise self.error(f"it is not there; there are {', '.join(public) or 'no functions'}")
+        return function
+
+    def error(self, message: str) -> DataError:
+        return DataError(message, subject=f"{self.path}:{self.name}", hint=_HINT)
+
+
+def _flat(
+    examples: Iterable[Any], sides: Sequence[tuple[str, ...]], source: _Function
+) -> Iterator[Example]:
+    """Yield the arrays of each example: those of the input, then those of the target."""
+    if isinstance(examples, tf.data.Dataset):
+        if int(examples.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            raise source.error("its data set never ends; end it with .take(n)")
+        examples = examples.as_numpy_iterator()
+    try:
+        for example in examples:
+            values = (example,) if len(sides) == 1 else example
+            if not isinstance(values, tuple) or len(values) != len(sides):
+                raise source.error("an example is not a pair (input, target)")
+            yield [
+                np.asarray(array)
+                for value, names in zip(values, sides, strict=True)
+                for array in _side(value, names, source)
+            ]
+    except (ShrinkError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise source.error(f"its examples raised {type(error).__name__}: {error}") from error
+
+
+def _side(value: Any, names: tuple[str, ...], source: _Function) -> list[Any]:
+    if isinstance(value, Mapping):
+        missing = [name for name in names if name not in value]
+        if missing:
+            present = ", ".join(map(str, value))
+            raise source.error(f"an example has no {missing[0]}; it has {present}")
+        return [value[name] for name in names]
+    found = list(value) if isinstance(value, tuple) else [value]
+    if len(found) != len(names):
+        raise source.error(f"an example has {len(found)} arrays for {', '.join(names)}")
+    return found

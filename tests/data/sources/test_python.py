@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.fingerprint import fingerprint
+from shrink.errors import DataError
+
+_PRELUDE = "import numpy as np\nimport tensorflow as tf\nfrom pathlib import Path\n"
+_NUMBERS = "((np.full(3, i, np.float32), i % 4) for i in range(40))"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def _open(folder: Path, body: str, **settings: Any) -> Dataset:
+    path = folder / "data.py"
+    path.write_text(f"{_PRELUDE}def examples():\n    {body}\n")
+    return open_dataset(_config(path, **settings), seed=0)
+
+
+def _config(file: Path, function: str = "examples", **settings: Any) -> DataConfig:
+    value = {"source": "python", "path": f"{file}:{function}", **settings}
+    return DataConfig.model_validate(value)
+
+
+def _all(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    parts = (dataset.train, dataset.validation, dataset.test)
+    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
+    return np.concatenate(x), np.concatenate(y)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"return {_NUMBERS}",
+        f"return list({_NUMBERS})",
+        "return tf.data.Dataset.range(40).map(lambda i: (tf.fill([3], float(i)), i % 4))",
+    ],
+)
+def test_open_dataset_takes_anything_that_can_be_iterated(tmp_path: Path, body: str) -> None:
+    x, y = _all(_open(tmp_path, body))
+    np.testing.assert_array_equal(np.sort(x[:, 0]), np.arange(40))
+    np.testing.assert_array_equal(y, x[:, 0] % 4)
+    assert x.dtype == np.float32
+
+
+def test_open_dataset_takes_parts(tmp_path: Path) -> None:
+    dataset = _open(tmp_path, f"return {{'train': {_NUMBERS}, 'test': list({_NUMBERS})[:8]}}")
+    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [36, 4, 8]
+
+
+def test_open_dataset_takes_named_inputs_and_targets_in_the_recipes_order(tmp_path: Path) -> None:
+    body = (
+        "return (({'a': np.zeros(2), 'b': np.ones(3)}, {'even': i % 2, 'size': np.float32(i)})"
+        " for i in range(30))"
+    )
+    train = _open(tmp_path, body, inputs=["b", "a"], targets=["size", "even"]).train
+    x, y = train.arrays(np.arange(4))
+    assert [part.shape for part in x] == [(4, 3), (4, 2)]
+    assert [part.dtype for part in y] == [np.float32, np.int64]
+    np.testing.assert_array_equal(y[1], y[0][:, 0] % 2)
+    assert train.labels is None
+
+
+def test_open_dataset_runs_the_function_once(tmp_path: Path) -> None:
+    body = f"Path('{tmp_path}').joinpath('ran').mkdir()\n    return {_NUMBERS}"
+    first = _all(_open(tmp_path, body))
+    again = _all(open_dataset(_config(tmp_path / "data.py"), seed=0))
+    np.testing.assert_array_equal(first[0], again[0])
+
+
+def test_fingerprint_changes_with_the_code_and_the_function(tmp_path: Path) -> None:
+    path = tmp_path / "data.py"
+    path.write_text("def examples(): pass")
+    one = fingerprint(_config(path))
+    assert one != fingerprint(_config(path, "others"))
+    path.write_text("def examples(): return 1")
+    assert one != fingerprint(_config(path))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return tf.data.Dataset.range(3).map(lambda i: (i, i)).repeat()", "never ends"),
+        ("return 1 / 0", "it raised ZeroDivisionError"),
+        ("return ((1 / (5 - i), i) for i in range(9))", "its examples raised ZeroDivisionError"),
+        ("return [(np.zeros(i), i) for i in range(9)]", r"x of example 1 .* shape \(1,\)"),
+        ("return []", "there are no examples"),
+        ("return [3]", r"not a pair \(input, target\)"),
+        ("return [((1, 2), 3)]", "an example has 2 arrays for x"),
+        ("return [({'z': 1}, 3)]", "an example has no x; it has z"),
+        ("return {'tset': []}", "it returned the parts tset"),
+    ],
+)
+def test_open_dataset_raises_data_error_when_examples_are_wrong(
+    tmp_path: Path, body: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        _open(tmp_path, body)
+
+
+def test_open_dataset_raises_data_error_when_there_is_no_such_function(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("def other(): pass")
+    with pytest.raises(DataError, match="it is not there; there are other"):
+        open_dataset(_config(tmp_path / "data.py"), seed=0)
