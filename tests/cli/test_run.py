@@ -35,6 +35,7 @@ MEMORY_KEYS = {
 TRAINING_KEYS = {
     "replicas", "workers", "global_batch_size", "micro_batch_size", "accumulation_steps",
     "precision", "memory_limit_bytes", "oom_retries", "oom_events", "exact", "inexact_because",
+    "memory_timeline",
     "epochs", "updates", "examples_per_s", "history",
 }  # fmt: skip
 

@@ -33,6 +33,7 @@ TRAINING_KEYS = {
     "oom_events",
     "exact",
     "inexact_because",
+    "memory_timeline",
     "epochs",
     "updates",
     "examples_per_s",
@@ -76,6 +77,7 @@ def test_train_reports_the_training_object_and_progress() -> None:
     )
     assert set(report["history"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert [len(values) for values in report["history"].values()] == [2, 2, 2, 2]
+    assert report["memory_timeline"]["update"] == [1, 2, 3, 4, 5, 6]
     # So small a model is below what the allocator counts: no figure, and a reason.
     assert record.training_peak_bytes is None
     assert record.note
