@@ -98,7 +98,7 @@ def test_resample_turns_like_scipy() -> None:
         zero,
         tf.constant([np.radians(20.0)], tf.float32),
     )
-    expected = ndimage.rotate(smooth[0, :, :, 0], -20, reshape=False, order=1)
+    expected = ndimage.rotate(smooth[0, :, :, 0], 20, reshape=False, order=1)
     np.testing.assert_allclose(turned[0, 4:-4, 4:-4, 0], expected[4:-4, 4:-4], atol=1e-5)
 
 
