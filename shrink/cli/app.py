@@ -11,7 +11,18 @@ from types import FrameType
 
 import typer
 
-from shrink.cli import bench, data, recipes, reports, run, tools, validate, verbs
+from shrink.cli import (
+    bench,
+    data,
+    doctor,
+    init,
+    recipes,
+    reports,
+    run,
+    tools,
+    validate,
+    verbs,
+)
 from shrink.console import Console
 from shrink.errors import (
     InternalError,
@@ -56,6 +67,8 @@ reports.register(app)
 data.register(app)
 validate.register(app)
 recipes.register(app)
+init.register(app)
+doctor.register(app)
 
 
 def main() -> None:

@@ -22,6 +22,24 @@ ForceFlag = Annotated[
 NoCacheFlag = Annotated[
     bool, typer.Option("--no-cache", help="Compute every stage again and store it anew.")
 ]
+TensorboardOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tensorboard",
+        metavar="LOGDIR",
+        help="Also write curves and figures as TensorBoard logs.",
+        show_default=False,
+    ),
+]
+MlflowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mlflow",
+        metavar="URI",
+        help="Also log to this MLflow tracking address, a nested run per stage.",
+        show_default=False,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

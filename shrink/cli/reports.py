@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN_DIR", help="A run folder, or a report.json.")
@@ -20,15 +20,24 @@ def register(app: typer.Typer) -> None:
     app.command("diff")(diff)
 
 
-def report(run: RunArgument, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def report(
+    run: RunArgument,
+    tensorboard: TensorboardOption = None,
+    mlflow: MlflowOption = None,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
     """Show a run's report again, and write its files anew, from report.json alone."""
     from shrink.console import Console
     from shrink.report.model import read_report
     from shrink.report.terminal import render_report
     from shrink.run import files
     from shrink.run.folder import render
+    from shrink.run.trackers import Trackers
 
     console = Console(as_json=json_, quiet=quiet)
+    trackers = Trackers(tensorboard, mlflow)
+    trackers.check()
     found = read_report(run)
     folder = run if run.is_dir() else run.parent
     files.write_together(folder, render(found))
@@ -36,6 +45,8 @@ def report(run: RunArgument, json_: JsonFlag = False, quiet: QuietFlag = False) 
         console.document(found)
     elif not quiet:
         render_report(found, console.rich(), run_folder=folder)
+    for line in trackers.publish(folder, console):
+        console.say(line)
 
 
 def diff(

@@ -10,11 +10,13 @@ import typer
 from shrink.cli.options import (
     ForceFlag,
     JsonFlag,
+    MlflowOption,
     NoCacheFlag,
     OutputOption,
     QuietFlag,
     RecipeArgument,
     SetOption,
+    TensorboardOption,
 )
 
 
@@ -50,6 +52,8 @@ def run(
             show_default=False,
         ),
     ] = None,
+    tensorboard: TensorboardOption = None,
+    mlflow: MlflowOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -60,8 +64,11 @@ def run(
     from shrink.recipe.plan import build_plan
     from shrink.run.runner import RunOptions
     from shrink.run.session import run_plan
+    from shrink.run.trackers import Trackers
 
     console = Console(as_json=json_, quiet=quiet)
+    trackers = Trackers(tensorboard, mlflow)
+    trackers.check()
     plan = build_plan(load_recipe(find_recipe(recipe), set_ or ()))
     options = RunOptions(
         output=output or Path("runs") / plan.recipe.name,
@@ -70,4 +77,4 @@ def run(
         first=from_,
         last=until,
     )
-    raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run))
+    raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run, trackers=trackers))

@@ -35,10 +35,9 @@ def single_recipe(
         folder: the folder that relative paths start from.
     """
     reference = parse_model_reference(model, folder)
-    stem = _NOT_IN_NAMES.sub("-", Path(model.partition(":")[0]).stem).strip("-.") or "model"
     before = _resolved_recipe(folder / model)
     recipe: dict[str, Any] = {
-        "name": f"{verb}-{stem}"[:100],
+        "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
         "data": _data(data, before, folder),
     }
@@ -48,6 +47,11 @@ def single_recipe(
     if training:
         recipe["training"] = training
     return {**recipe, "stages": stages}
+
+
+def recipe_name(model: str) -> str:
+    """Return the name of a recipe for a model, from the name of its file."""
+    return _NOT_IN_NAMES.sub("-", Path(model.partition(":")[0]).stem).strip("-.") or "model"
 
 
 def student_value(text: str, folder: Path) -> str | dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shrink.report.content import Report
+from shrink.report.content import Report, Stage
 
 
 def flat_metrics(report: Report) -> dict[str, float]:
@@ -13,10 +13,14 @@ def flat_metrics(report: Report) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for stage in report["stages"]:
-        groups = (stage["metrics"], stage["size"], stage["memory"], stage["latency"])
-        figures = {name: v for group in groups for name, v in (group or {}).items()}
-        figures["duration_s"] = stage["duration_s"]
-        known = {name: value for name, value in figures.items() if value is not None}
-        found |= {f"{stage['name']}.{name}": value for name, value in known.items()}
+        found |= {f"{stage['name']}.{name}": v for name, v in stage_figures(stage).items()}
     missed = [g for g in report["gates"] if not g["passed"] and g.get("level", "fail") == "fail"]
     return found | {"gates_missed": len(missed)}
+
+
+def stage_figures(stage: Stage) -> dict[str, float]:
+    """Return the figures of one stage that were measured, by name."""
+    groups = (stage["metrics"], stage["size"], stage["memory"], stage["latency"])
+    figures = {name: v for group in groups for name, v in (group or {}).items()}
+    figures["duration_s"] = stage["duration_s"]
+    return {name: value for name, value in figures.items() if value is not None}

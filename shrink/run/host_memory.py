@@ -35,7 +35,7 @@ class HostMemory:
         kills = self._count_kills() - self._kills
         if kills > 0:
             return f"the control group's oom_kill counter rose by {kills}"
-        limit = self._limit_bytes()
+        limit = self.limit_bytes()
         if limit and resident_bytes >= _NEAR * limit:
             return (
                 f"resident memory of {resident_bytes / 1e6:.0f} MB near the limit of"
@@ -53,7 +53,8 @@ class HostMemory:
                         return int(value)
         return 0
 
-    def _limit_bytes(self) -> int:
+    def limit_bytes(self) -> int:
+        """Return the bytes that this process may hold: the machine's, or its group's limit."""
         limits = [self._total_bytes]
         for folder in self._folders:
             for name in _LIMITS:

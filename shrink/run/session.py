@@ -5,15 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from shrink.console import Console
+from shrink.errors import ShrinkError
 from shrink.model.guard import guard_model_file
 from shrink.model.scan import SCANNED
 from shrink.recipe.plan import Plan
 from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
+from shrink.run.trackers import Trackers
 
 
-def run_plan(plan: Plan, options: RunOptions, console: Console, *, dry_run: bool = False) -> int:
+def run_plan(
+    plan: Plan,
+    options: RunOptions,
+    console: Console,
+    *,
+    dry_run: bool = False,
+    trackers: Trackers | None = None,
+) -> int:
     """Run a plan and show its report.
 
     Returns:
@@ -27,6 +36,7 @@ def run_plan(plan: Plan, options: RunOptions, console: Console, *, dry_run: bool
     guard_models(plan)
     result = runner.run()
     show_result(result, options, console)
+    _tell_trackers(trackers or Trackers(), options, console)
     return result.exit_code
 
 
@@ -56,6 +66,15 @@ def show_result(result: RunResult, options: RunOptions, console: Console) -> Non
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)
     _tell_ci(result, options)
+
+
+def _tell_trackers(trackers: Trackers, options: RunOptions, console: Console) -> None:
+    """Log the run elsewhere; what fails there is a warning, as the run itself stands."""
+    try:
+        for line in trackers.publish(options.output, console):
+            console.say(line)
+    except ShrinkError as error:
+        console.warn(str(error))
 
 
 def _tell_ci(result: RunResult, options: RunOptions) -> None:

@@ -26,6 +26,10 @@ ACTIONS = {
     "inspect": "shrink.tools.inspect:inspect",
     "export": "shrink.tools.export:export",
     "bench": "shrink.tools.bench:bench",
+    "first-look": "shrink.tools.first_look:first_look",
+    "doctor": "shrink.tools.doctor:doctor",
+    "tensorboard": "shrink.tools.tensorboard:write_tensorboard",
+    "mlflow": "shrink.tools.mlflow_runs:log_to_mlflow",
     "data-check": "shrink.tools.data_check:data_check",
 }
 """What a worker can do, by name: (job, send) -> result, all plain data."""

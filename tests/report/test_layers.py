@@ -121,5 +121,5 @@ def test_page_holds_every_table_and_stays_valid() -> None:
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     scrolling = [a for _, a in page.elements if a.get("class") == "wide"]
-    assert len(scrolling) == 3
+    assert len(scrolling) == 4
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolling)

@@ -1,0 +1,77 @@
+"""`shrink init`: a first recipe, written from a look at a model and its data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.verbs import ModelArgument
+
+_EPILOG = (
+    "Examples:  shrink init model.h5 --data pictures/     "
+    "shrink init student.py:build --data digits --output digits.yaml"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("init", epilog=_EPILOG)(init)
+
+
+def init(
+    model: ModelArgument,
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            metavar="D",
+            help="A source (digits), a folder of pictures, an .npz file, or a YAML file.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="The recipe to write.")
+    ] = Path("recipe.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a recipe.")] = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Look at a model and its data, and write a first recipe with gates."""
+    from shrink.console import Console
+    from shrink.recipe.load import load_recipe
+    from shrink.recipe.plan import build_plan
+    from shrink.run import files
+
+    console = Console(as_json=json_, quiet=quiet)
+    if output.exists() and not force:
+        from shrink.errors import RecipeError
+
+        raise RecipeError("it is there already", subject=output, hint="overwrite it with --force")
+    text, found = _written(model, data, output, console)
+    files.write_text(output, text)
+    plan = build_plan(load_recipe(output))
+    stages = [step.name for step in plan.steps]
+    if json_:
+        console.document({"path": str(output), "stages": stages, "found": found})
+        return
+    console.print(str(output))
+    if not quiet:
+        console.say(f"{' -> '.join(stages)}; run it: shrink run {output}")
+
+
+def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
+    from shrink.data.config import DataConfig
+    from shrink.data.reference import parse_data_reference
+    from shrink.recipe.first import first_recipe
+    from shrink.recipe.load import validate_section
+    from shrink.recipe.reference import parse_model_reference
+    from shrink.recipe.single import recipe_name
+    from shrink.run.tool import run_tool
+
+    reference = parse_model_reference(model, Path.cwd())
+    section = parse_data_reference(data, Path.cwd())
+    config = validate_section(DataConfig, section, data).model_dump(mode="json")
+    found = run_tool("first-look", reference, console, data=config, seed=0)
+    return first_recipe(recipe_name(model), reference, section, found, output.parent), found

@@ -1,0 +1,131 @@
+"""A first recipe for a model and its data: short, commented, with gates that should hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shrink.recipe.reference import ModelReference
+from shrink.recipe.resolved import recipe_text
+
+_INT8_SHARE = 0.3
+"""What is left of a float32 file as int8: a quarter, and the tables that do not shrink."""
+_FIXED_BYTES = 8_000
+_MEMORY_LIMIT = "2GB"
+_INTEGER_ARENA_SHARE = 0.35
+
+
+def first_recipe(
+    name: str,
+    model: ModelReference,
+    data: Mapping[str, Any],
+    found: Mapping[str, Any],
+    folder: Path,
+) -> str:
+    """Return the recipe as commented YAML.
+
+    Args:
+        name: of the recipe.
+        model: the model; a builder is trained first.
+        data: the `data` section, its path absolute.
+        found: what `shrink.tools.first_look` told of both.
+        folder: where the recipe will lie; paths below it become relative.
+    """
+    section = dict(data)
+    if isinstance(section.get("path"), str):
+        section["path"] = _near(Path(section["path"]), folder)
+    place = _near(model.path, folder) + (f":{model.function}" if model.function else "")
+    parts = [
+        "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
+        f"# The model: {_model_line(model, found)}.",
+        f"# The data: {_data_line(found)}.",
+        recipe_text({"name": name, "model": place, "data": section}).rstrip(),
+        *_training(model),
+        "stages:",
+        *_stages(model, found),
+        "# A missed gate is exit code 1. Tighten them once the first report is there.",
+        "gates:",
+        *_gates(model, found),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _near(path: Path, folder: Path) -> str:
+    """Return a path as seen from the folder, where it is near, else absolute."""
+    resolved = path.resolve()
+    near = os.path.relpath(resolved, folder.resolve())
+    return str(resolved) if near.startswith("../..") else near
+
+
+def _model_line(model: ModelReference, found: Mapping[str, Any]) -> str:
+    kind = "built anew, and trained by the first stage" if not model.trained else "trained already"
+    size = f"{found['parameters']:,} parameters, {found['float_bytes']:,} bytes as float32 .tflite"
+    return f"{size}, {kind}"
+
+
+def _data_line(found: Mapping[str, Any]) -> str:
+    counts = ", ".join(f"{found[n]:,} for {n}" for n in ("train", "validation", "test"))
+    kind = f"{found['classes']} classes" if found["classes"] else "real targets"
+    return f"{kind}; {counts}"
+
+
+def _training(model: ModelReference) -> list[str]:
+    if model.form == "tflite":
+        return []
+    return [
+        "# What an update sees; how it is split over memory and devices is worked out.",
+        "training:",
+        "  global_batch_size: 64",
+        f"  optimizer: {{name: adam, learning_rate: {_rate(model)}, schedule: cosine}}",
+        f"  memory_limit: {_MEMORY_LIMIT}",
+    ]
+
+
+def _rate(model: ModelReference) -> str:
+    return "3e-4" if model.trained else "1e-3"
+
+
+def _stages(model: ModelReference, found: Mapping[str, Any]) -> list[str]:
+    train = [] if model.trained else ["  - train: {epochs: 20}"]
+    prune = [
+        "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
+        "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
+    ]
+    quantize = [
+        "  - quantize: {scheme: static_wi8_ai8}",
+        "  # Instead, 4-bit weights where they cost least, to a budget:",
+        "  # - quantize: {scheme: mixed, accuracy_drop: 0.01}",
+    ]
+    can_prune = found["groups"] > 0
+    is_classifier = found["metric"] == "accuracy"
+    return [*train, *(prune if can_prune else []), *quantize[: None if is_classifier else 1]]
+
+
+def _gates(model: ModelReference, found: Mapping[str, Any]) -> list[str]:
+    gates = []
+    if found["metric"] == "accuracy":
+        gates.append(
+            "  accuracy_drop: {limit: 0.02, confidence: 0.95}  # what chance explains is none"
+        )
+    else:
+        gates.append(f"  {found['metric']}_rise: {{limit: 0.05, level: warn}}  # in its own unit")
+    size = found["float_bytes"]
+    gates.append(
+        f"  tflite_bytes: {_rounded_up(_INT8_SHARE * size + _FIXED_BYTES)}  # {size:,} now"
+    )
+    if found["arena_bytes"] is not None:
+        arena = _INTEGER_ARENA_SHARE * found["arena_bytes"] + _FIXED_BYTES
+        gates.append(f"  arena_bytes: {_rounded_up(arena)}  # {found['arena_bytes']:,} now")
+    if not model.trained:
+        gates.append(f"  training_peak_bytes: {_MEMORY_LIMIT}")
+    return gates
+
+
+def _rounded_up(size_bytes: float) -> str:
+    """Return a size of two digits as a recipe has it, such as 34KB or 1.2MB; never less."""
+    unit, name = (1e6, "MB") if size_bytes >= 1e6 else (1e3, "KB")
+    tenths = -(-size_bytes * 10 // unit)
+    number = tenths / 10 if size_bytes < 10 * unit else -(-size_bytes // unit)
+    return f"{number:g}{name}"

@@ -1,0 +1,156 @@
+"""What a bug report should say of an installation, and what is wrong with it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import shrink
+from shrink.console import Console
+from shrink.errors import ShrinkError
+from shrink.measure.host import machine
+from shrink.run.host_memory import HostMemory
+from shrink.run.keys import versions
+from shrink.run.paths import cache_root
+from shrink.run.tool import run_action
+
+_VARIABLES = re.compile(
+    r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"
+    r"|KERAS_|XLA_|PYTHON(PATH|HOME)|SLURM_JOB_NUM_NODES)"
+)
+_EXTRAS = ("mlflow", "hdf5", "lmdb", "tiles", "tfds")
+_LOW_DISK_BYTES = 1_000_000_000
+
+
+def examine(console: Console) -> dict[str, Any]:
+    """Return versions, machine, store and settings, what was tried in a worker, and `problems`.
+
+    Nothing personal is in it but paths, whose home folder is written `~`.
+    """
+    found: dict[str, Any] = {
+        "shrink": shrink.__version__,
+        "installed": _short(Path(shrink.__file__).parent),
+        "python": f"{platform.python_version()} ({_short(Path(sys.executable))})",
+        "system": platform.platform(),
+        "machine": machine(),
+        "memory_limit_bytes": HostMemory().limit_bytes(),
+        "packages": {k: v for k, v in versions().items() if not k.startswith("shrink")},
+        "extras": [name for name in _EXTRAS if _has_extra(name)],
+        "store": _store(),
+        "variables": _variables(),
+    }
+    problems = [*_unmet_requirements(), *_store_problems(found["store"])]
+    try:
+        found["worker"] = run_action("doctor", "doctor", console)
+        problems += found["worker"].pop("problems")
+    except ShrinkError as error:
+        found["worker"] = None
+        problems.append(f"a worker fails: {error}")
+    return {**found, "problems": problems}
+
+
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """Return the findings as Markdown that can be pasted into an issue."""
+    store, worker = found["store"], found["worker"] or {}
+    facts = {
+        "shrink": f"{found['shrink']} in {found['installed']}",
+        **{key: found[key] for key in ("python", "system", "machine")},
+        "memory limit": _gigabytes(found["memory_limit_bytes"]),
+        **{name: version for name, version in found["packages"].items()},
+        "extras": ", ".join(found["extras"]) or "none",
+        "store": f"{store['path']}, {_gigabytes(store['free_bytes'])} free",
+        **{name: value for name, value in found["variables"].items()},
+        "devices": ", ".join(worker.get("devices", [])) or "unknown",
+        "TensorFlow starts in": _seconds(worker.get("tensorflow_import_s")),
+        "a training step takes": _seconds(worker.get("training_step_s")),
+    }
+    lines = [f"- {name}: {value}" for name, value in facts.items()]
+    lines += [f"- limit: {text}" for text in worker.get("limits", [])]
+    lines += [f"- PROBLEM: {text}" for text in found["problems"]]
+    return [*lines, "" if found["problems"] else "No problems found."]
+
+
+def _store() -> dict[str, Any]:
+    path = cache_root()
+    place = next(p for p in (path, *path.parents) if p.exists())
+    return {
+        "path": _short(path),
+        "free_bytes": shutil.disk_usage(place).free,
+        "writable": os.access(place, os.W_OK),
+    }
+
+
+def _store_problems(store: dict[str, Any]) -> list[str]:
+    found = []
+    if not store["writable"]:
+        found.append(f"the store {store['path']} is not writable; choose one by SHRINK_CACHE_DIR")
+    if store["free_bytes"] < _LOW_DISK_BYTES:
+        found.append(f"the disk of the store {store['path']} has less than 1 GB left")
+    return found
+
+
+def _unmet_requirements() -> list[str]:
+    """Return a sentence for each plain dependency that is missing or of another version."""
+    try:
+        wanted = importlib.metadata.requires("shrink") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []  # run from a source tree that was never installed
+    return [text for line in wanted if "extra ==" not in line if (text := _unmet(line))]
+
+
+def _unmet(requirement: str) -> str | None:
+    name = re.split(r"[\s<>=\[;]", requirement)[0]
+    bounds = dict(re.findall(r"(>=|<)([\d.]+)", requirement.partition(";")[0]))
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{name} is missing: python -m pip install '{requirement}'"
+    numbers = _numbers(version)
+    is_old = ">=" in bounds and numbers < _numbers(bounds[">="])
+    is_new = "<" in bounds and numbers >= _numbers(bounds["<"])
+    if is_old or is_new:
+        return f"{name} {version} is not what shrink needs: python -m pip install '{requirement}'"
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _has_extra(name: str) -> bool:
+    """Whether the packages of an extra are there; an unknown extra is not."""
+    try:
+        wanted = importlib.metadata.requires("shrink") or []
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    marker = re.compile(rf"""extra == ['"]{name}['"]""")
+    packages = [re.split(r"[\s<>=\[;]", line)[0] for line in wanted if marker.search(line)]
+    try:
+        return bool(packages) and all(importlib.metadata.version(p) for p in packages)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def _variables() -> dict[str, str]:
+    """Return the environment variables that change what shrink or TensorFlow do."""
+    found = sorted((k, v) for k, v in os.environ.items() if _VARIABLES.match(k))
+    return {name: _short(value) for name, value in found}
+
+
+def _short(path: Path | str) -> str:
+    home = os.environ.get("HOME", "").rstrip("/")
+    return re.sub(rf"(?<![^:=]){re.escape(home)}(?=/)", "~", str(path)) if home else str(path)
+
+
+def _gigabytes(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{size_bytes / 1e9:.1f} GB"
+
+
+def _seconds(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f} s"

@@ -1,0 +1,64 @@
+"""What TensorFlow, LiteRT and TFLite Micro do on this machine, tried in a worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shrink.measure.allocator import AllocatorPeak
+from shrink.measure.host import host_peak_bytes
+from shrink.measure.latency import latency
+from shrink.measure.one_op import one_op_model
+from shrink.run import files
+from shrink.tflite.arena import arena_bytes
+
+
+def doctor(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Import TensorFlow, make one training step, and run a small artifact in both runtimes.
+
+    Returns:
+        `devices`, `tensorflow_import_s`, `training_step_s`, `host_peak_bytes`, and of what does
+        not work a sentence each in `problems` and `limits` (figures that will be missing).
+    """
+    started = time.perf_counter()
+    import tensorflow as tf
+
+    imported = time.perf_counter() - started
+    problems, limits = [], []
+    gpus = tf.config.list_physical_devices("GPU")
+    send("phase", name="training")
+    step_s = _training_step_s()
+    if note := AllocatorPeak(["GPU:0" if gpus else "CPU:0"]).note:
+        limits.append(f"training_peak_bytes will be missing: {note}")
+    send("phase", name="running an artifact")
+    path = Path(job["work"]) / "one_op.tflite"
+    files.write_bytes(path, one_op_model())
+    if (speed := latency(path))["p50_ms"] is None:
+        problems.append(f"LiteRT does not run: {speed['note']}")
+    if (arena := arena_bytes(path)).method != "tflm":
+        limits.append(f"arena_bytes will be planned, not measured: {arena.note}")
+    return {
+        "devices": [device.name.removeprefix("/physical_device:") for device in _devices(tf)],
+        "tensorflow_import_s": imported,
+        "training_step_s": step_s,
+        "host_peak_bytes": host_peak_bytes(),
+        "problems": problems,
+        "limits": limits,
+    }
+
+
+def _devices(tf: Any) -> list[Any]:
+    return [*tf.config.list_physical_devices("CPU"), *tf.config.list_physical_devices("GPU")]
+
+
+def _training_step_s() -> float:
+    import numpy as np
+    import tf_keras as keras
+
+    started = time.perf_counter()
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    model.compile("adam", "mean_squared_error")
+    model.fit(np.zeros((8, 4), np.float32), np.zeros((8, 2), np.float32), verbose=0)
+    return time.perf_counter() - started

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.recipe.first import first_recipe
+from shrink.recipe.load import load_recipe
+from shrink.recipe.plan import build_plan
+from shrink.recipe.reference import ModelReference, parse_model_reference
+
+DIGITS = {"source": "digits"}
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    known = {"parameters": 1_000, "float_bytes": 400_000, "arena_bytes": 64_000, "groups": 3}
+    task = {"metric": "accuracy", "loss": "sparse_categorical_crossentropy", "classes": 10}
+    splits = {"train": 1_200, "validation": 120, "test": 360}
+    return {**known, **task, **splits, **changes}
+
+
+def model(folder: Path, name: str) -> ModelReference:
+    (folder / name.partition(":")[0]).write_text("", encoding="utf-8")
+    return parse_model_reference(name, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "stages"),
+    [
+        ("net.py:build", {}, ["train", "quantize"]),
+        ("net.keras", {}, ["baseline", "quantize"]),
+        ("net.keras", {"metric": "mean_squared_error", "classes": 0}, ["baseline", "quantize"]),
+        ("net.tflite", {"groups": 0}, ["baseline", "quantize"]),
+        ("net.keras", {"arena_bytes": None, "groups": 0}, ["baseline", "quantize"]),
+    ],
+)
+def test_first_recipe_is_one_that_shrink_reads(
+    tmp_path: Path, name: str, changes: dict[str, Any], stages: list[str]
+) -> None:
+    text = first_recipe("net", model(tmp_path, name), DIGITS, found(**changes), tmp_path)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    plan = build_plan(load_recipe(path))
+    assert [step.name for step in plan.steps] == stages
+    assert plan.recipe.gates
+    is_known = changes.get("arena_bytes", 1) is not None
+    assert ("arena_bytes" in plan.recipe.gates) == is_known
+
+
+def test_first_recipe_stays_one_with_its_comments_taken_away(tmp_path: Path) -> None:
+    text = first_recipe("net", model(tmp_path, "net.py:build"), DIGITS, found(), tmp_path)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text.replace("  # - ", "  - "), encoding="utf-8")
+    path.write_text(path.read_text().replace("  - quantize: {scheme: static_wi8_ai8}\n", ""))
+    plan = build_plan(load_recipe(path))
+    assert [step.name for step in plan.steps] == ["train", "prune", "quantize"]
+
+
+def test_first_recipe_names_what_is_near_by_a_relative_path(tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    data = {"source": "images", "path": str(tmp_path / "pictures")}
+    text = first_recipe("n", model(tmp_path, "net.keras"), data, found(), tmp_path / "recipes")
+    assert "model: ../net.keras\n" in text
+    assert "path: ../pictures\n" in text
+    far = first_recipe("n", model(tmp_path, "net.keras"), data, found(), Path("/usr/share/x"))
+    assert f"model: {tmp_path}/net.keras\n" in far
+
+
+@pytest.mark.parametrize(
+    ("size", "limit"),
+    [(100_000, "38KB"), (10_000, "11KB"), (4_000, "9.2KB"), (90_000_000, "28MB")],
+)
+def test_first_recipe_leaves_room_for_an_int8_file(tmp_path: Path, size: int, limit: str) -> None:
+    told = found(float_bytes=size)
+    text = first_recipe("net", model(tmp_path, "net.keras"), DIGITS, told, tmp_path)
+    assert f"tflite_bytes: {limit}  # {size:,} now" in text

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.console import Console
+from shrink.errors import StageError
+from shrink.run import doctor
+
+WORKED = {
+    "devices": ["CPU:0"],
+    "tensorflow_import_s": 2.5,
+    "training_step_s": 0.4,
+    "host_peak_bytes": 600_000_000,
+    "limits": ["arena_bytes will be planned"],
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "store"))
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("SECRET_TOKEN", "hidden")
+    return tmp_path
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *problems: str) -> None:
+    def run(*_: Any) -> dict[str, Any]:
+        return {**WORKED, "problems": list(problems)}
+
+    monkeypatch.setattr(doctor, "run_action", run)
+
+
+def test_examine_tells_what_a_report_needs_and_nothing_personal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch)
+    found = doctor.examine(Console(quiet=True))
+    text = "\n".join(doctor.lines_of(found))
+    assert found["store"]["path"] == "~/store"
+    assert str(home) not in text
+    assert "hidden" not in text
+    for words in ("- tensorflow: 2.", "TF_ENABLE_ONEDNN_OPTS: 0", "devices: CPU:0", "- limit: "):
+        assert words in text
+    assert found["problems"] == []
+    assert text.endswith("No problems found.")
+
+
+def test_examine_tells_of_a_worker_that_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: Any) -> dict[str, Any]:
+        raise StageError("TensorFlow does not start")
+
+    monkeypatch.setattr(doctor, "run_action", run)
+    found = doctor.examine(Console(quiet=True))
+    assert found["problems"] == ["a worker fails: TensorFlow does not start"]
+    assert "- PROBLEM: a worker fails: TensorFlow does not start" in doctor.lines_of(found)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "problem"),
+    [
+        ("pydantic<3,>=2.11", None),
+        ("pydantic>=2.11,<3", None),
+        ("pydantic", None),
+        ("pydantic>=99", "is not what shrink needs"),
+        ("pydantic<2,>=1", "is not what shrink needs"),
+        ("no-such-package-at-all>=1", "is missing"),
+    ],
+)
+def test_unmet_reads_bounds(requirement: str, problem: str | None) -> None:
+    told = doctor._unmet(requirement)
+    assert (told is None) == (problem is None)
+    assert problem is None or problem in str(told)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.util.event_pb2 import Event
+
+from shrink.errors import ResourceError
+from shrink.run.trackers import Trackers
+from shrink.tools.mlflow_runs import log_to_mlflow
+from shrink.tools.tensorboard import write_tensorboard
+from tests.report.toys import outcomes, report, with_result
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder of three stages; the first trained for two epochs, one point of them unknown."""
+    train, *others = outcomes()
+    timeline = {"update": [1, 2], "device_bytes": [None, 5_000_000], "host_bytes": [1, 2]}
+    training = train.result["training"] | {"memory_timeline": timeline}
+    built = report([with_result(train, training=training), *others])
+    built["resolved_recipe"] = "name: digits\nstages:\n- train: {epochs: 2}\n"
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "report.json").write_text(json.dumps(built), encoding="utf-8")
+    return folder
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Hear of no progress."""
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What is logged in a folder: pairs of step and value by tag."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for record in tf.data.TFRecordDataset([str(path) for path in folder.iterdir()]):
+        event = Event.FromString(record.numpy())
+        for value in event.summary.value:
+            if value.metadata.plugin_data.plugin_name != "text":
+                number = float(tf.make_ndarray(value.tensor))
+                found.setdefault(value.tag, []).append((event.step, number))
+    return found
+
+
+def test_write_tensorboard_logs_epochs_memory_and_figures(run: Path, tmp_path: Path) -> None:
+    told = write_tensorboard({"report": str(run), "target": str(tmp_path / "logs")}, nothing)
+    logs = Path(told["path"])
+    assert logs == tmp_path / "logs" / "digits"
+    train = scalars(logs / "train")
+    assert [step for step, _ in train["epoch_loss"]] == [1, 2]
+    assert [value for _, value in train["epoch_loss"]] == pytest.approx([0.5, 0.1])
+    assert train["memory/device_bytes"] == [(2, 5_000_000)]
+    assert scalars(logs / "figures")["tflite_bytes"] == [(0, 100_000), (1, 50_000), (2, 14_000)]
+    assert not (logs / "quantize").exists()
+
+
+def test_check_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    Trackers(tensorboard=Path("logs")).check()
+    with pytest.raises(ResourceError, match="not installed") as caught:
+        Trackers(mlflow="sqlite:///m.db").check()
+    assert "shrink[mlflow]" in str(caught.value.hint)
+
+
+def test_log_to_mlflow_has_a_nested_run_per_stage(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="the extra [mlflow] is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    target = (tmp_path / "tracked").as_uri()
+    told = log_to_mlflow({"report": str(run), "target": target}, nothing)
+    client = mlflow.MlflowClient(target)
+    parent = client.get_run(told["run_id"])
+    assert parent.data.params["stages.0.train.epochs"] == "2"
+    assert parent.data.metrics["tflite_bytes"] == 14_000
+    stages = client.search_runs([parent.info.experiment_id], "tags.`mlflow.parentRunId` != ''")
+    assert {one.info.run_name for one in stages} == {"train", "prune", "quantize"}
+    train = next(one for one in stages if one.info.run_name == "train")
+    history = client.get_metric_history(train.info.run_id, "epoch_loss")
+    assert [(m.step, m.value) for m in history] == [(1, 0.5), (2, 0.1)]
