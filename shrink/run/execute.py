@@ -17,6 +17,7 @@ import tf_keras as keras
 from shrink.errors import InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.measure.host import machine
+from shrink.measure.interface import describe_interface
 from shrink.measure.latency import latency
 from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
@@ -62,7 +63,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "training": outcome.training.to_dict() if outcome.training else None,
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
-        "details": _details(outcome, tflite),
+        "details": _details(context, outcome, tflite),
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json"},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
@@ -146,16 +147,15 @@ def _measure(
     }
 
 
-def _details(outcome: StageResult, tflite: Path) -> dict[str, Any]:
+def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:
     """Return what the stage told, with what its layers or operators hold and compute."""
+    told = dict(outcome.details or {})
     content = tflite.read_bytes()
     if outcome.model is not None:
-        found = {"layers": layer_table(outcome.model, content)}
-    else:
-        found = {"operators": operator_table(read(content)[0])}
+        return {"layers": layer_table(outcome.model, content), **told}
+    told["interface"] = describe_interface(content, context.dataset, context.data_config)
     # The audit of a quantized artifact has the same table, with the layers that it was made of.
-    told = dict(outcome.details or {})
-    return told if "audit" in told else {**found, **told}
+    return told if "audit" in told else {"operators": operator_table(read(content)[0]), **told}
 
 
 def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:

@@ -79,17 +79,19 @@ def write_together(
 
     Args:
         folder: where they go.
-        contents: texts by file name. All are on the disk before the first takes its place; they
-            then do so in this order.
+        contents: texts by file name, at most one folder deep. All are on the disk before the first
+            takes its place; they then do so in this order.
         before: called when nothing but the renaming is left.
     """
     with _staging(folder) as staged, _typed_errors(folder):
         for name, content in contents.items():
+            (staged / name).parent.mkdir(exist_ok=True)
             (staged / name).write_bytes(encoded(content))
         sync(staged)
         if before is not None:
             before()
         for name in contents:
+            (folder / name).parent.mkdir(exist_ok=True)
             (staged / name).replace(folder / name)
             reached(f"{name}-written")
         _sync_folder(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import re
@@ -16,10 +17,12 @@ from shrink.measure.host import machine
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
+from shrink.report.card import render_card
 from shrink.report.config import Gate
 from shrink.report.flat import flat_metrics
 from shrink.report.junit import render_junit
 from shrink.report.markdown import render_markdown
+from shrink.report.metadata import metadata
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.run import files
@@ -33,7 +36,9 @@ MARKDOWN_NAME = "report.md"
 HTML_NAME = "report.html"
 JUNIT_NAME = "junit.xml"
 METRICS_NAME = "metrics.json"
-RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME)
+CARD_NAME = "model-card.md"
+METADATA_NAME = f"{ARTIFACTS}/metadata.json"
+RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METADATA_NAME)
 """What is made from the report alone."""
 
 
@@ -134,11 +139,14 @@ def render(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the files that show a report, by name: each is made from it alone."""
     from shrink.report.html import render_html  # jinja2: only a run that ends needs it
 
+    digest = hashlib.sha256(files.json_text(report).encode()).hexdigest()
     return {
         MARKDOWN_NAME: render_markdown(report),
         HTML_NAME: render_html(report),
         JUNIT_NAME: render_junit(report),
         METRICS_NAME: files.json_text(flat_metrics(report)),
+        CARD_NAME: render_card(report, digest),
+        METADATA_NAME: files.json_text(metadata(report, digest)),
     }
 
 
@@ -204,7 +212,8 @@ def _holds_other_things(path: Path) -> bool:
     ours = {ARTIFACTS, RESOLVED_NAME, REPORT_NAME, PLAN_NAME, *RENDERED}
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
     if (path / ARTIFACTS).is_dir():
-        entries += [e for e in (path / ARTIFACTS).iterdir() if not _is_artifact(e)]
+        inside = [e for e in (path / ARTIFACTS).iterdir() if f"{ARTIFACTS}/{e.name}" not in ours]
+        entries += [entry for entry in inside if not _is_artifact(entry)]
     return any(not entry.name.startswith(files.TEMPORARY_PREFIX) for entry in entries)
 
 

@@ -1,0 +1,52 @@
+"""What an application must know of an artifact to use it: labels, normalisation, types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shrink.report.content import Report, Stage
+
+_VERSION = 1
+
+
+def metadata(report: Report, report_sha256: str) -> dict[str, Any]:
+    """Return what `artifacts/metadata.json` says, from the report alone.
+
+    Args:
+        report: the report.
+        report_sha256: of the `report.json` that holds it.
+
+    Returns:
+        `recipe`; `report_sha256`; and per finished .tflite artifact in `artifacts`: `file`,
+        `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
+        `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
+        before the model sees them, or null), `metrics` and the `examples` they are of.
+    """
+    return {
+        "schema_version": _VERSION,
+        "recipe": report["recipe"],
+        "report_sha256": report_sha256,
+        "artifacts": [_artifact(stage) for stage in report["stages"] if _is_tflite(stage)],
+    }
+
+
+def interface_of(stage: Stage) -> Mapping[str, Any]:
+    """Return an artifact's inputs, outputs, labels and normalisation; empty where unknown."""
+    found = (stage.get("details") or {}).get("interface")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _is_tflite(stage: Stage) -> bool:
+    return str(stage["artifact"] or "").endswith(".tflite")
+
+
+def _artifact(stage: Stage) -> dict[str, Any]:
+    interface = interface_of(stage)
+    return {
+        "file": str(stage["artifact"]).rpartition("/")[2],
+        "sha256": stage["sha256"],
+        **{key: interface.get(key) for key in ("inputs", "outputs", "labels", "normalize")},
+        "metrics": stage["metrics"],
+        "examples": stage["examples"],
+    }

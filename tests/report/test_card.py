@@ -1,0 +1,66 @@
+"""The model card and artifacts/metadata.json: what was measured, and what an application needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shrink.report.card import render_card
+from shrink.report.metadata import metadata
+from tests.report.toys import outcomes, report, with_result
+
+INTERFACE = {
+    "inputs": [
+        {"name": "x", "shape": [1, 8, 8, 1], "dtype": "int8", "scale": 0.5, "zero_point": -128}
+    ],
+    "outputs": [{"name": "y", "shape": [1, 3], "dtype": "float32", "scale": None}],
+    "labels": ["cat", "dog", "a | b"],
+    "normalize": {"scale": 0.25, "offset": -1.0},
+}
+RECIPE = "name: digits\ndata: {source: digits}\nstages:\n- prune: {sparsity: 0.5, exclude: []}\n"
+
+
+def built(**details: Any) -> dict[str, Any]:
+    train, prune, quantize = outcomes()
+    found = report([train, prune, with_result(quantize, details=details)])
+    return found | {"resolved_recipe": RECIPE, "command": "shrink run digits"}
+
+
+def test_metadata_tells_what_an_application_needs() -> None:
+    found = metadata(built(interface=INTERFACE), "ef" * 32)
+    assert found["report_sha256"] == "ef" * 32
+    (artifact,) = found["artifacts"]
+    assert artifact["file"] == "02-quantize.tflite"
+    assert artifact["sha256"] == "ab" * 32
+    assert {key: artifact[key] for key in INTERFACE} == INTERFACE
+    assert artifact["metrics"]["accuracy"] == 0.96
+
+
+def test_metadata_of_an_artifact_from_an_older_run_has_nulls() -> None:
+    (artifact,) = metadata(built(), "ef" * 32)["artifacts"]
+    assert artifact["labels"] is None
+    assert artifact["inputs"] is None
+
+
+def test_card_has_measured_figures_and_their_origin() -> None:
+    card = render_card(built(interface=INTERFACE), "ef" * 32)
+    for words in (
+        *("| accuracy | 96.00 % |", "| 98.00 % |", "| size of the TFLite file | 14.0 KB |"),
+        "input x: int8, 1x8x8x1, real = 0.5 \\* (stored - -128)",
+        "output y: float32, 1x3\n",
+        "normalisation before the input: x \\* 0.25 + -1.0",
+        *("labels, by index of the output: cat, dog, a \\| b", "100 examples of the test split"),
+        *("- prune: sparsity 0.5\n", "- data: source digits", "ef" * 32, "shrink run digits"),
+    ):
+        assert words in card, words
+
+
+def test_card_leaves_out_what_was_not_measured() -> None:
+    train, prune, quantize = outcomes()
+    unknown = quantize.result["memory"] | {"arena_bytes": None}
+    found = report([train, prune, with_result(quantize, memory=unknown)])
+    assert "arena" not in render_card(found, "").partition("### Notes")[0]
+    assert "Nothing is known." in render_card(found, "")
+
+
+def test_card_of_a_run_without_a_result_says_so() -> None:
+    assert "The run has no result." in render_card(report([], finals=()), "")
