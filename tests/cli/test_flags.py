@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shrink.run.files import TEMPORARY_PREFIX
 from tests.cli.conftest import FinishedRun
 from tests.cli.shell import read_report, shrink, stage
 
@@ -27,7 +29,16 @@ def run(
         *LOOSE,
         *flags,
     ]
-    return shrink(*words, cwd=folder.parent, store=finished.store, expect=expect)
+    store = finished.store
+    if {"--from", "--no-cache"} & set(flags) and "--dry-run" not in flags:
+        store = own_copy(store, folder.parent / "store")
+    return shrink(*words, cwd=folder.parent, store=store, expect=expect)
+
+
+def own_copy(store: Path, target: Path) -> Path:
+    """Copy what a store holds, so that computing it anew changes nothing for other tests."""
+    passing = shutil.ignore_patterns("work", "locks", "checkpoints", f"{TEMPORARY_PREFIX}*")
+    return Path(shutil.copytree(store, target, ignore=passing, dirs_exist_ok=True))
 
 
 def rows(finished: FinishedRun, folder: Path, *flags: str) -> dict[str, str]:
