@@ -16,15 +16,21 @@ import tf_keras as keras
 
 
 class Batch(NamedTuple):
-    """A replica's share of a global batch, or a slice of it: structures of (n, ...) tensors."""
+    """A replica's share of a global batch, or a slice of it: structures of (n, ...) tensors.
+
+    `valid` is None, or bool (n,): false for a row that is no example and counts for nothing.
+    """
 
     x: Any
     y: Any
     sample_weight: Any
+    valid: Any = None
 
     @property
     def rows(self) -> Any:
         """Number of examples, int64 ()."""
+        if self.valid is not None:
+            return tf.reduce_sum(tf.cast(self.valid, tf.int64))
         return tf.shape(tf.nest.flatten(self.x)[0], out_type=tf.int64)[0]
 
     def slice(self, start: Any, stop: Any) -> Batch:
@@ -32,6 +38,25 @@ class Batch(NamedTuple):
         return tf.nest.map_structure(
             lambda tensor: None if tensor is None else tensor[start:stop], self
         )
+
+    def part(self, index: Any, count: Any, rows: Any) -> Batch:
+        """Return one of `count` parts of the first rows, alike in size, and never empty.
+
+        Where there are fewer examples than parts, some are a row of zeros that is not `valid`:
+        convolutions and batch normalisation fail on batches of none.
+        """
+        taken = self.slice(rows * index // count, rows * (index + 1) // count)
+        missing = tf.cast(taken.rows == 0, tf.int32)
+        padded = tf.nest.map_structure(
+            lambda tensor: None if tensor is None else _with_rows_of_zeros(tensor, missing), taken
+        )
+        size = tf.shape(tf.nest.flatten(padded.x)[0])[0]
+        return padded._replace(valid=tf.fill([size], missing == 0))
+
+
+def _with_rows_of_zeros(tensor: Any, count: Any) -> Any:
+    around = [[0, count], *([0, 0] for _ in tensor.shape[1:])]
+    return tf.ensure_shape(tf.pad(tensor, around), tensor.shape)
 
 
 def unpack(data: Any) -> Batch:

@@ -1,12 +1,14 @@
-"""Batch normalisation that keeps its stored statistics while a model is trained."""
+"""Batch normalisation while a model is trained: which statistics it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import tf_keras as keras
+
+from shrink.engine.config import BatchNormMode
 
 
 def layers_of(model: Any) -> list[Any]:
@@ -17,6 +19,15 @@ def layers_of(model: Any) -> list[Any]:
 def is_batch_norm(layer: Any) -> bool:
     """Whether a layer is a batch normalisation, of any of tf-keras' kinds."""
     return any(base.__name__ == "BatchNormalizationBase" for base in type(layer).__mro__)
+
+
+def batch_norm_mode(model: Any, mode: BatchNormMode) -> AbstractContextManager[None]:
+    """Let a model's batch normalisation work as the recipe says while it is traced in here."""
+    if mode == "frozen":
+        return frozen_statistics(model)
+    if mode == "synchronized":
+        return synchronized_statistics(model)
+    return nullcontext()
 
 
 @contextmanager
@@ -40,3 +51,27 @@ def _inference(call: Any) -> Any:
         return call(inputs, training=False)
 
     return inference
+
+
+@contextmanager
+def synchronized_statistics(model: Any) -> Iterator[None]:
+    """Let batch normalisation use the statistics of all replicas while traced in here.
+
+    The mean and the (biased) variance are those of the examples that all replicas look at at the
+    same time (Ioffe & Szegedy 2015, over the micro-batches of a step's replicas together), so
+    that replicas are exact and micro-batches are not. Layers with batch renormalisation stay as
+    they are.
+    """
+    layers = [
+        layer
+        for layer in layers_of(model)
+        if is_batch_norm(layer) and not layer.renorm and layer.virtual_batch_size is None
+    ]
+    before = [(layer.synchronized, layer.fused) for layer in layers]
+    for layer in layers:
+        layer.synchronized, layer.fused = True, False
+    try:
+        yield
+    finally:
+        for layer, (synchronized, fused) in zip(layers, before, strict=True):
+            layer.synchronized, layer.fused = synchronized, fused

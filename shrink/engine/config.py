@@ -8,6 +8,9 @@ from pydantic import Field
 
 from shrink.recipe.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
 
+BatchNormMode = Literal["per_micro_batch", "frozen", "synchronized"]
+ClassWeights = Literal["balanced"] | dict[str, Positive]
+"""A weight for each class, by its name or number, or `balanced`."""
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "adamax", "lion"]
 
 
@@ -57,8 +60,13 @@ class TrainingConfig(Config):
     """Compute dtype; weights stay float32."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer of every stage; a stage's own `training:` overrides it."""
-    batch_norm: Literal["per_micro_batch", "frozen"] = "per_micro_batch"
-    """Batch normalisation statistics: of each micro-batch, or the stored ones, unchanged."""
+    batch_norm: BatchNormMode = "per_micro_batch"
+    """Batch normalisation statistics: of each micro-batch, the stored ones unchanged, or those of
+    all replicas' micro-batches together (synchronized)."""
+    recompute: Literal["off", "auto"] | Count = "off"
+    """Segments whose activations are computed twice, to hold less; auto: as many as hold least."""
+    class_weights: ClassWeights | None = None
+    """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: rare classes count more."""
     restore_best: bool = False
     """True: keep the weights of the epoch that was best on the validation split."""
     seed: NonNegative = 0

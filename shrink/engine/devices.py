@@ -22,18 +22,22 @@ class Devices:
 
     Attributes:
         strategy: TensorFlow's default strategy for one replica, else a `MirroredStrategy`.
-        device_names: one logical device for each replica, such as `GPU:0`.
+        device_names: one logical device for each replica of this process, such as `GPU:0`.
         on_gpu: whether those devices are GPUs.
+        workers: processes that train together, each with as many replicas.
+        worker: this one's number; 0 is the chief.
     """
 
     strategy: Any
     device_names: tuple[str, ...]
     on_gpu: bool
+    workers: int = 1
+    worker: int = 0
 
     @property
     def replicas(self) -> int:
-        """Copies of the model, each with its share of every global batch."""
-        return len(self.device_names)
+        """Copies of the model on all machines, each with its share of every global batch."""
+        return self.workers * len(self.device_names)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -55,7 +59,7 @@ def open_devices(config: TrainingConfig) -> Devices:
     gpus = tf.config.list_physical_devices("GPU")
     replicas = max(1, len(gpus)) if config.replicas == "auto" else config.replicas
     try:
-        names = _open_gpus(gpus, replicas, config.memory_limit) if gpus else _open_cpu(replicas)
+        names = open_gpus(gpus, replicas, config.memory_limit) if gpus else _open_cpu(replicas)
     except RuntimeError as error:
         raise ResourceError(
             f"TensorFlow already runs with other devices than {replicas} replicas need: {error}",
@@ -75,7 +79,12 @@ def _open_cpu(replicas: int) -> tuple[str, ...]:
     return tuple(f"CPU:{index}" for index in range(replicas))
 
 
-def _open_gpus(gpus: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
+def open_gpus(gpus: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
+    """Make that many logical GPUs, and return their names.
+
+    Raises:
+        RecipeError: more replicas than GPUs without a limit to split the GPUs by.
+    """
     used = gpus[:replicas]
     tf.config.set_visible_devices(used, "GPU")
     if memory_limit is None:

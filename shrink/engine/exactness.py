@@ -7,36 +7,59 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.engine.batch_norm import is_batch_norm, layers_of
+from shrink.engine.config import BatchNormMode
 
 _BATCH_NORM = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"
+_SYNCHRONIZED = (
+    "statistics are per micro-batch of all replicas; a training.micro_batch_size of a replica's"
+    " whole share makes them those of the batch"
+)
 _RANDOM = "its random numbers depend on how the batch is split; equal in distribution only"
 _RANGES = "its quantization ranges move with every forward pass"
 _SPECTRAL = "its estimate of the norm moves with every forward pass"
+_COUNTED = "its pruning schedule counts forward passes"
+
+_QUANTIZED = {"QuantizeWrapper", "QuantizeWrapperV2", "QuantizeLayer"}
+_PRUNED = {"PruneLowMagnitude"}
 
 
-def inexact_because(model: Any, *, split: bool, frozen_batch_norm: bool) -> tuple[str, ...]:
+def inexact_because(
+    model: Any, *, replicas: int, accumulation_steps: int, batch_norm: BatchNormMode
+) -> tuple[str, ...]:
     """Return a reason for each layer whose result depends on how the global batch is split.
 
     Args:
         model: the trained model; nested models are looked into.
-        split: whether batches are split, over replicas or into micro-batches.
-        frozen_batch_norm: whether batch normalisation runs on its stored statistics.
+        replicas: copies of the model that share a batch.
+        accumulation_steps: micro-batches of each replica.
+        batch_norm: which statistics batch normalisation uses.
     """
-    if not split:
+    if replicas * accumulation_steps == 1:
         return ()
-    reasons = {layer.name: _reason(layer, frozen_batch_norm) for layer in layers_of(model)}
+    looped = accumulation_steps > 1
+    reasons = {layer.name: _reason(layer, batch_norm, looped) for layer in layers_of(model)}
     return tuple(sorted(f"{name}: {why}" for name, why in reasons.items() if why))
 
 
-def _reason(layer: Any, frozen_batch_norm: bool) -> str | None:
+def _reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> str | None:
     if is_batch_norm(layer):
-        return _BATCH_NORM if layer.trainable and not frozen_batch_norm else None
+        return _batch_norm_reason(layer, batch_norm, looped)
     if isinstance(layer, keras.__internal__.layers.BaseRandomLayer):
         return _RANDOM if getattr(layer, "rate", 1) else None
-    names = {base.__name__ for base in type(layer).__mro__}
-    if names & {"QuantizeWrapper", "QuantizeWrapperV2", "QuantizeLayer"}:
+    names = _class_names(layer)
+    if names & _QUANTIZED:
         return _RANGES
+    if names & _PRUNED:
+        return _COUNTED
     return _SPECTRAL if "SpectralNormalization" in names else None
+
+
+def _batch_norm_reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> str | None:
+    if not layer.trainable or batch_norm == "frozen":
+        return None
+    if batch_norm == "synchronized" or layer.synchronized:
+        return _SYNCHRONIZED if looped else None
+    return _BATCH_NORM
 
 
 def synchronising_layers(model: Any) -> tuple[str, ...]:
@@ -44,5 +67,9 @@ def synchronising_layers(model: Any) -> tuple[str, ...]:
     return tuple(
         layer.name
         for layer in layers_of(model)
-        if getattr(layer, "synchronized", False) or type(layer).__name__ == "PruneLowMagnitude"
+        if getattr(layer, "synchronized", False) or _class_names(layer) & (_QUANTIZED | _PRUNED)
     )
+
+
+def _class_names(layer: Any) -> set[str]:
+    return {base.__name__ for base in type(layer).__mro__}

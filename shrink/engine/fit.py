@@ -16,22 +16,25 @@ from shrink.data.pipeline import (
     naming_bad_examples,
     training_batches,
 )
-from shrink.engine.batch_norm import frozen_statistics
+from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.batch_plan import BatchPlan, plan_batches
+from shrink.engine.class_weights import class_weights_of, with_class_weights
+from shrink.engine.cluster import settle, unsettle
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
-from shrink.engine.exactness import inexact_because, synchronising_layers
+from shrink.engine.exactness import inexact_because
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.progress import BestWeights, OnProgress, ProgressCallback
-from shrink.engine.randomness import RandomSeeds, continued_randomness, stateful_generators
+from shrink.engine.randomness import continued_randomness
+from shrink.engine.recompute import recomputed
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import Watcher, evidence_of, is_out_of_memory, needs_fresh_process
 from shrink.engine.resume import Cadence, Checkpointing, Recovery
 from shrink.engine.sharding import distribute_batches
 from shrink.engine.timeline import MemoryTimeline
 from shrink.engine.trainer import build_trainer
-from shrink.errors import DataError, RecipeError, StageError
+from shrink.errors import DataError, RecipeError
 from shrink.measure.memory import AllocatorPeak
 from shrink.recipe.metrics import METRICS
 
@@ -72,15 +75,15 @@ def train(
         cadence: when a checkpoint is due.
 
     Raises:
-        StageError: the loss became NaN or infinite, or a layer cannot be trained in micro-batches.
+        StageError: the loss became NaN or infinite.
         ResourceError: out of memory at a micro-batch of one example.
         RecipeError: the optimizer does not take an argument, or the monitor is not measured.
         DataError: there is nothing to train on, or to find the best epoch on.
     """
     _check(dataset, config, metrics, monitor, stage)
+    unsettle(model, devices)
     examples, checks = len(dataset.train), len(dataset.validation)
     plan = plan_batches(config, devices.replicas, examples, checks)
-    _check_layers(model, plan, stage)
     trainer = build_trainer(
         model,
         objective,
@@ -92,9 +95,6 @@ def train(
         metrics=metrics,
         after_update=after_update,
     )
-    if stateful_generators(model):
-        with devices.scope():
-            trainer.seeds = RandomSeeds(config.seed)
     progress = ProgressCallback(
         on_progress,
         stage=stage,
@@ -107,6 +107,7 @@ def train(
     memory = AllocatorPeak(devices.device_names)
     recovery = recovery or Recovery()
     trainer.watcher = recovery.watcher
+    trainer.recovers_alone = devices.workers == 1
     checkpoints = Checkpointing(
         trainer,
         recovery,
@@ -115,13 +116,18 @@ def train(
         best=best,
         memory=memory,
         cadence=cadence or Cadence(),
+        devices=devices,
     )
     checkpoints.resume()
     memory.reset()
     timeline = MemoryTimeline(memory, checkpoints.first_update)
     callbacks = [progress, *([best] if best else []), timeline, checkpoints]
     with _telling(recovery.watcher):
-        _fit(trainer, dataset, config, devices, plan, epochs, callbacks, checkpoints.first_update)
+        with recomputed(model, config.recompute, trainer.seeds) as notes:
+            checkpoints.notes += notes
+            first = checkpoints.first_update
+            _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first)
+        settle(model, devices)
     record = _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
     return replace(record, memory_timeline=timeline.to_dict())
 
@@ -147,12 +153,15 @@ def _fit(
             first_step=step,
             last_step=plan.steps * epochs,
         )
+        if config.class_weights is not None:
+            weights = class_weights_of(config.class_weights, dataset)
+            batches = with_class_weights(batches, weights)
         return distribute_batches(batches, devices)
 
     trainer.replay = lambda step: iter(batches_from(step))
     trainer.first_place = divmod(first_update, plan.steps)
     with (
-        _batch_norm(trainer.model, config),
+        batch_norm_mode(trainer.model, config.batch_norm),
         continued_randomness(trainer.model, trainer.seeds),
         naming_bad_examples(dataset.train, dataset.validation),
     ):
@@ -189,15 +198,6 @@ def _validation(dataset: Dataset, config: TrainingConfig, devices: Devices) -> d
     }
 
 
-@contextmanager
-def _batch_norm(model: Any, config: TrainingConfig) -> Iterator[None]:
-    if config.batch_norm == "frozen":
-        with frozen_statistics(model):
-            yield
-    else:
-        yield
-
-
 def _best_weights(model: Any, config: TrainingConfig, monitor: str) -> BestWeights | None:
     if not config.restore_best:
         return None
@@ -220,13 +220,14 @@ def _record(
     accumulation_steps = math.ceil(plan.most_rows / micro_batch_size)
     reasons = inexact_because(
         trainer.model,
-        split=devices.replicas * accumulation_steps > 1,
-        frozen_batch_norm=config.batch_norm == "frozen",
+        replicas=devices.replicas,
+        accumulation_steps=accumulation_steps,
+        batch_norm=config.batch_norm,
     )
     peak = checkpoints.peak_bytes
     return TrainingRecord(
         replicas=devices.replicas,
-        workers=1,
+        workers=devices.workers,
         global_batch_size=config.global_batch_size,
         micro_batch_size=micro_batch_size,
         accumulation_steps=accumulation_steps,
@@ -261,16 +262,4 @@ def _check(
             "there are no validation examples to find the best epoch on",
             subject="training.restore_best",
             hint="raise data.validation_split, or set training.restore_best: false",
-        )
-
-
-def _check_layers(model: Any, plan: BatchPlan, stage: str) -> None:
-    names = synchronising_layers(model)
-    if names and (plan.accumulation_steps > 1 or not plan.never_empty):
-        raise StageError(
-            f"{', '.join(names)} exchange values between replicas in the forward pass, which"
-            " micro-batches cannot",
-            subject=stage or None,
-            hint="use plain BatchNormalization with training.batch_norm: frozen,"
-            " or set training.micro_batch_size to the global batch",
         )

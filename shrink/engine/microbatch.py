@@ -20,6 +20,9 @@ from shrink.engine.accumulate import (
     unpack,
     zeros_of,
 )
+from shrink.engine.cross_replica import cross_replica_update
+from shrink.engine.exactness import synchronising_layers
+from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_masks
 from shrink.engine.objective import Objective, at_least_float32
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
@@ -53,6 +56,8 @@ class MicroBatchTrainer(keras.Model):
 
     Attributes:
         watcher: told of every step, if set.
+        recovers_alone: whether a step that ran out of memory may be made again in this process;
+            others that train with it would wait for it forever.
         first_place: the epoch and the step in it at which `fit` begins.
         seeds: counts the forward passes that draw random numbers, if there are any.
     """
@@ -76,6 +81,7 @@ class MicroBatchTrainer(keras.Model):
         self.after_update = tuple(after_update)
         self.replay = replay
         self.watcher: Watcher | None = None
+        self.recovers_alone = True
         self.first_place = (0, 0)
         self.seeds: RandomSeeds | None = None
         self.recovering_step: RecoveringStep | None = None
@@ -131,58 +137,91 @@ class MicroBatchTrainer(keras.Model):
             self.train_function = self.recovering_step
         return self.train_function
 
+    def make_update(self, data: Any) -> Any:
+        """Make one update on a distributed global batch; call it in cross-replica context.
+
+        Returns:
+            The metrics, by name, of each replica.
+        """
+        strategy = self.distribute_strategy
+        if self._looped and strategy.num_replicas_in_sync > 1 and synchronising_layers(self.model):
+            return cross_replica_update(self, strategy, data)
+        return strategy.run(self.train_step, args=(data,))
+
     def train_step(self, data: Any) -> dict[str, Any]:
         """Make one update on the global batch of which `data` is this replica's share."""
         batch = unpack(data)
-        variables = self.model.trainable_variables
-        global_rows = sum_over_replicas(batch.rows)
+        totals = self.totals(batch)
 
         def body(part: Batch, accumulators: list[Any]) -> list[Any]:
-            gradients = self._gradients(part, variables, global_rows)
+            gradients = self.gradients(part, totals)
             return [a + g for a, g in zip(accumulators, gradients, strict=True)]
 
-        if self._looped:
-            size = self._micro_batch_size.read_value()
-            rows = self._rows(batch, size)
-            gradients = micro_batches(batch, size, body, zeros_of(variables), rows)
-        else:
-            gradients = self._gradients(batch, variables, global_rows)
-        self._update(sum_over_replicas(gradients), variables)
-        return {metric.name: metric.result() for metric in self.metrics}
+        if not self._looped:
+            return self.update(self.gradients(batch, totals))
+        size = self.micro_batch_size_in_graph()
+        zeros = zeros_of(self.model.trainable_variables)
+        return self.update(micro_batches(batch, size, body, zeros, self.rows_of(batch, size)))
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """Measure loss and metrics on one batch, in micro-batches too."""
         batch = unpack(data)
+        totals = self.totals(batch)
 
         def body(part: Batch, accumulators: list[Any]) -> list[Any]:
             outputs = self(part.x, training=False)
+            weigh_masks(outputs, totals)
             losses = self.objective.validation_loss(part.y, outputs)
             self._follow(part, outputs, _weighted(losses, part), self._regularisation(losses.dtype))
             return accumulators
 
         if self._looped:
-            micro_batches(batch, self._micro_batch_size.read_value(), body, [])
+            micro_batches(batch, self.micro_batch_size_in_graph(), body, [])
         else:
             body(batch, [])
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def _rows(self, batch: Batch, micro_batch_size: Any) -> Any:
+    def rows_of(self, batch: Batch, micro_batch_size: Any) -> Any:
         """Return how many examples of a batch to train on, int64 (): all of them."""
         return batch.rows
 
-    def _gradients(self, part: Batch, variables: Sequence[Any], global_rows: Any) -> list[Any]:
+    def micro_batch_size_in_graph(self) -> Any:
+        """Return the examples per forward pass and replica, int64 (), as they are at run time."""
+        return self._micro_batch_size.read_value()
+
+    def totals(self, batch: Batch) -> Totals:
+        """Return what the global batch holds of which `batch` is this replica's share."""
+        counts = [tf.constant(0, tf.int64)] * masked_outputs(self.model)
+        if not counts:
+            return Totals(sum_over_replicas(batch.rows))
+
+        # Nothing but the masks of this forward pass is used: the rest is pruned from the graph.
+        def count(part: Batch, counts: list[Any]) -> list[Any]:
+            valid = count_valid(self(part.x, training=False))
+            return [a + b for a, b in zip(counts, valid, strict=True)]
+
+        if self._looped:
+            counts = micro_batches(batch, self.micro_batch_size_in_graph(), count, counts)
+        else:
+            counts = count(batch, counts)
+        rows, *valid = sum_over_replicas([batch.rows, *counts])
+        return Totals(rows, tuple(valid))
+
+    def gradients(self, part: Batch, totals: Totals) -> list[Any]:
         """Return this micro-batch's part of the gradient, scaled where the optimizer scales."""
+        variables = self.model.trainable_variables
         targets, x = self._targets(part.x)
         if self.seeds is not None:
             self.seeds.begin()
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
+            weigh_masks(outputs, totals)
             losses = _weighted(self.objective.loss(part.y, outputs, targets), part)
             rows = tf.cast(part.rows, losses.dtype)
             # Keras' regularisers are per batch: weighted by rows they count once in the mean.
             regularisation = self._regularisation(losses.dtype)
             total = tf.reduce_sum(losses) + regularisation * rows
-            loss = total / tf.cast(global_rows, losses.dtype)
+            loss = total / tf.cast(totals.rows, losses.dtype)
             if _scales_loss(self.optimizer):
                 loss = self.optimizer.get_scaled_loss(loss)
         self._follow(part, outputs, losses, regularisation)
@@ -203,12 +242,18 @@ class MicroBatchTrainer(keras.Model):
         return tf.add_n([tf.cast(at_least_float32(loss), dtype) for loss in losses])
 
     def _follow(self, part: Batch, outputs: Any, losses: Any, regularisation: Any) -> None:
-        self._loss_mean.update_state(losses + regularisation)
+        self._loss_mean.update_state(losses + regularisation, part.valid)
         for mean in self._metric_means:
-            mean.update_state(self.objective.metric(mean.name, part.y, outputs))
+            mean.update_state(self.objective.metric(mean.name, part.y, outputs), part.valid)
 
-    def _update(self, gradients: list[Any], variables: Sequence[Any]) -> None:
-        """Apply the sum of all replicas' gradients, wholly or not at all."""
+    def update(self, gradients: list[Any]) -> dict[str, Any]:
+        """Apply the sum of all replicas' gradients, and return the metrics."""
+        self._apply(sum_over_replicas(gradients))
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    def _apply(self, gradients: list[Any]) -> None:
+        """Change the weights, wholly or not at all."""
+        variables = self.model.trainable_variables
         # Nothing of the optimizer may start before every gradient is there: a step that runs
         # out of memory would else count as an update already.
         with tf.control_dependencies(gradients):
@@ -242,6 +287,8 @@ def cast_inputs(model: Any, x: Any) -> Any:
 
 
 def _weighted(losses: Any, part: Batch) -> Any:
+    if part.valid is not None:
+        losses = tf.where(part.valid, losses, tf.zeros_like(losses))
     if part.sample_weight is None:
         return losses
     weights = tf.reshape(tf.cast(part.sample_weight, losses.dtype), tf.shape(losses))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.engine.masking import masked
 from shrink.errors import DataError
 
 LossFunction = Callable[[Any, Any, bool], Any]
@@ -122,18 +123,18 @@ METRICS: Mapping[str, LossFunction] = {
 
 
 class SupervisedObjective:
-    """The mean loss on labels or targets.
+    """The mean loss on labels or targets, over the elements that the outputs' masks leave.
 
     A model of several outputs is trained on the sum of their losses, as Keras does, and a
     metric is its mean over the outputs; labels are matched with outputs in order.
 
     Args:
-        loss_name: a key of `LOSSES`.
-        from_logits: whether the outputs are logits; else they are probabilities.
+        loss: a key of `LOSSES`, or one for each output.
+        from_logits: whether the outputs are logits, else probabilities; or that of each output.
     """
 
-    def __init__(self, loss_name: str, from_logits: bool) -> None:
-        self._loss = LOSSES[loss_name]
+    def __init__(self, loss: str | Sequence[str], from_logits: bool | Sequence[bool]) -> None:
+        self._losses = LOSSES[loss] if isinstance(loss, str) else [LOSSES[name] for name in loss]
         self._from_logits = from_logits
 
     def targets(self, x: Any) -> None:
@@ -146,19 +147,28 @@ class SupervisedObjective:
 
     def validation_loss(self, y: Any, outputs: Any) -> Any:
         """Return the loss of each example, (n,)."""
-        return tf.add_n(self._each(self._loss, y, outputs))
+        return tf.add_n(self._each(self._losses, y, outputs))
 
     def metric(self, name: str, y: Any, outputs: Any) -> Any:
         """Return the named metric of each example, (n,)."""
         values = self._each(METRICS[name], y, outputs)
         return tf.add_n(values) / len(values)
 
-    def _each(self, function: LossFunction, y: Any, outputs: Any) -> list[Any]:
+    def _each(
+        self, functions: LossFunction | Sequence[LossFunction], y: Any, outputs: Any
+    ) -> list[Any]:
         pairs = _pair(y, outputs)
+        functions = _for_each(functions, len(pairs))
+        logits = _for_each(self._from_logits, len(pairs))
         return [
-            per_example(function(label, at_least_float32(output), self._from_logits))
-            for label, output in pairs
+            per_example(masked(function(label, at_least_float32(output), from_logits), output))
+            for function, from_logits, (label, output) in zip(functions, logits, pairs, strict=True)
         ]
+
+
+def _for_each(values: Any, outputs: int) -> Sequence[Any]:
+    """Return one value per output, where one is given for all of them."""
+    return values if isinstance(values, Sequence) else [values] * outputs
 
 
 def _pair(y: Any, outputs: Any) -> list[tuple[Any, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,11 +11,10 @@ import tensorflow as tf
 from shrink.data.dataset import Dataset, Examples
 from shrink.data.pipeline import training_batches
 from shrink.engine.accumulate import Batch
-from shrink.engine.batch_norm import frozen_statistics
+from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.batch_plan import BatchPlan, plan_batches
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
-from shrink.engine.exactness import synchronising_layers
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.planner import (
@@ -28,6 +26,7 @@ from shrink.engine.planner import (
     search,
     usable,
 )
+from shrink.engine.recompute import recomputed
 from shrink.engine.sharding import distribute_batches
 from shrink.engine.synthetic import ZeroExamples
 from shrink.engine.trainer import build_trainer
@@ -50,7 +49,7 @@ class _ProbedTrainer(MicroBatchTrainer):
         self._looped = False
         return self.make_train_function(force=True)
 
-    def _rows(self, batch: Batch, micro_batch_size: Any) -> Any:
+    def rows_of(self, batch: Batch, micro_batch_size: Any) -> Any:
         return tf.minimum(batch.rows, 2 * micro_batch_size)
 
 
@@ -230,8 +229,7 @@ def plan_training(
     """
     examples, checks = len(dataset.train), len(dataset.validation)
     wanted = plan_batches(config, devices.replicas, examples, checks)
-    frozen = config.batch_norm == "frozen"
-    with frozen_statistics(model) if frozen else contextlib.nullcontext():
+    with batch_norm_mode(model, config.batch_norm):
         step = TrainingStep(
             model,
             dataset.train,
@@ -242,7 +240,8 @@ def plan_training(
             after_update=after_update,
             never_empty=wanted.never_empty,
         )
-        return plan_step(step, config.memory_limit)
+        with recomputed(model, config.recompute, step.trainer.seeds):
+            return plan_step(step, config.memory_limit)
 
 
 def plan_step(step: TrainingStep, limit: int | None) -> Plan:
@@ -250,9 +249,6 @@ def plan_step(step: TrainingStep, limit: int | None) -> Plan:
     least = step.static_bytes + step.gradient_bytes
     if limit is not None and least > usable(limit):
         raise cannot_fit(limit, least, levers(step))
-    if synchronising_layers(step.trainer.model):
-        whole = _plan_whole(step, limit, None)
-        return whole or Plan(step.plan.most_rows, None, None)
     probe, rows = MicroBatchProbe(step), step.plan.most_rows
     # A batch that is taken whole needs no loop: its peak is another curve, below this one.
     largest = _power_below(rows) if step.never_empty and rows > 1 else rows

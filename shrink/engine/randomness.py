@@ -46,6 +46,21 @@ class RandomSeeds:
         self._pass = self.variable.assign_add(1)
         self._place = 0
 
+    @property
+    def place(self) -> tuple[Any, int]:
+        """Where in which forward pass the next draw is."""
+        return self._pass, self._place
+
+    @contextmanager
+    def drawing_again(self, place: tuple[Any, int]) -> Iterator[None]:
+        """Draw what was drawn from a place on, in here."""
+        now = self.place
+        self._pass, self._place = place
+        try:
+            yield
+        finally:
+            self._pass, self._place = now
+
     def next(self) -> Any:
         """Return the seed of the next draw in this forward pass, int64 (2,)."""
         self._place += 1

@@ -136,7 +136,7 @@ class RecoveringStep:
         try:
             logs: dict[str, Any] = self._step(iterator)
         except (tf.errors.OpError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not (is_out_of_memory(error) and self._trainer.recovers_alone):
                 raise
             evidence = evidence_of(error)
         else:
@@ -150,7 +150,7 @@ class RecoveringStep:
         trainer, strategy = self._trainer, self._strategy
 
         def step(iterator: Any) -> dict[str, Any]:
-            outputs = strategy.run(trainer.train_step, args=(next(iterator),))
+            outputs = trainer.make_update(next(iterator))
             # Metrics are summed over the replicas already: each has the same value.
             return {
                 name: strategy.experimental_local_results(value)[0]

@@ -13,10 +13,14 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.engine.checkpoint import Checkpoint, CheckpointFolder
+from shrink.engine.cluster import agree
+from shrink.engine.devices import Devices
 from shrink.engine.progress import BestWeights, ProgressCallback
 from shrink.engine.recovery import OutOfMemoryEvent, Watcher
 from shrink.engine.training_state import TrainingState
 from shrink.measure.memory import AllocatorPeak
+
+_STEPS_BETWEEN_QUESTIONS = 10
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Checkpointing(keras.callbacks.Callback):
         best: its weights are part of the state.
         memory: its peak is continued.
         cadence: when a checkpoint is due.
+        devices: where it runs; of several workers the chief alone saves, and says when.
 
     Attributes:
         history: metrics by name, one number per epoch, of earlier processes too.
@@ -99,6 +104,7 @@ class Checkpointing(keras.callbacks.Callback):
         best: BestWeights | None,
         memory: AllocatorPeak,
         cadence: Cadence,
+        devices: Devices,
     ) -> None:
         super().__init__()
         self.history: dict[str, list[float]] = {}
@@ -113,7 +119,8 @@ class Checkpointing(keras.callbacks.Callback):
         self._best = best
         self._memory = memory
         self._cadence = cadence
-        self._state = TrainingState(trainer)
+        self._devices = devices
+        self._state = TrainingState(trainer, together=devices.workers > 1)
         self._epoch = 0
         self._resumed: Checkpoint | None = None
         self._lower_micro_batch(recovery.micro_batch_size)
@@ -155,18 +162,27 @@ class Checkpointing(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Save if it is time; an epoch's last step is left to its end, after the validation."""
         due = self._folder is not None and self._cadence.due(epoch_ends=False)
-        if due and batch + 1 < self._steps:
+        if batch + 1 < self._steps and self._agreed(due, batch + 1):
             self._cadence.saving(self._save)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Keep the epoch's metrics, and save if that is cheap."""
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(float(value))
-        if self._folder is not None and self._cadence.due(epoch_ends=True):
+        due = self._folder is not None and self._cadence.due(epoch_ends=True)
+        if agree(self._devices, due):
             self._cadence.saving(self._save)
 
+    def _agreed(self, due: bool, step: int) -> bool:
+        """Whether to save now. Workers ask each other in some steps only: that takes time."""
+        if self._devices.workers > 1 and step % _STEPS_BETWEEN_QUESTIONS:
+            return False
+        return agree(self._devices, due)
+
     def _save(self) -> None:
-        if self._folder is not None:
+        if self._devices.worker != 0:
+            self._state.take_part()
+        elif self._folder is not None:
             self._folder.write(self._arrays(), self._content())
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:

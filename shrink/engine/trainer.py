@@ -11,6 +11,7 @@ from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.optimizer import build_optimizer
+from shrink.engine.randomness import RandomSeeds, stateful_generators
 
 Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
 
@@ -54,4 +55,6 @@ def build_trainer(
         trainer.compile(optimizer=optimizer)
         # Slots exist before the first step, which would else be the one with the highest peak.
         optimizer.build(model.trainable_variables)
+        if stateful_generators(model):
+            trainer.seeds = RandomSeeds(config.seed)
     return trainer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -69,6 +70,21 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
         "devices": context.devices.device_names,
     }
+
+
+def follow(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Run one step beside the chief of a cluster, up to its end; then wait to be ended.
+
+    What the stage made here is what it made there, and is thrown away. The process stays: the
+    chief's TensorFlow takes the end of a peer for a failure.
+    """
+    context = StageContext(job, send, Path(job["work"]))
+    keras.utils.set_random_seed(context.training.seed)
+    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
+    Claims.of(context)
+    _stage(job["step"]["kind"])(_config(job), context)
+    threading.Event().wait()
+    return {}
 
 
 def probe(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:

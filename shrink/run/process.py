@@ -138,7 +138,7 @@ def _attempt(
             stdout=log,
             stderr=log,
             pass_fds=(writer, heartbeat.descriptor),
-            env=_environment(work),
+            env=_environment(work, alone="cluster" not in job),
             start_new_session=True,  # a Ctrl-C reaches the parent alone, which then ends the group
         )
     os.close(writer)
@@ -211,9 +211,12 @@ def _host_peak_bytes(pid: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-def _environment(work: Path) -> dict[str, str]:
+def _environment(work: Path, *, alone: bool) -> dict[str, str]:
+    inherited = dict(os.environ)
+    if alone:
+        inherited.pop("TF_CONFIG", None)
     return {
-        **os.environ,
+        **inherited,
         "TF_USE_LEGACY_KERAS": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder

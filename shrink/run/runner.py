@@ -22,8 +22,9 @@ from shrink.run.keys import step_keys
 from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
+from shrink.run.process import attempt
 from shrink.run.store import Store, StoredStep
-from shrink.run.supervisor import run_recovering
+from shrink.run.supervisor import Attempt, run_recovering
 
 ARTIFACT, SCORES = "artifact", "scores"
 
@@ -72,6 +73,11 @@ class Runner:
         options: where, and what to take from the store.
         store: where finished steps are.
         console: told what happens.
+
+    Attributes:
+        attempt: runs a job in a worker process, once.
+        workers: machines that train together.
+        exit_code: of the last run.
     """
 
     def __init__(self, plan: Plan, options: RunOptions, store: Store, console: Console) -> None:
@@ -79,6 +85,9 @@ class Runner:
         self.options = options
         self.store = store
         self.console = console
+        self.attempt: Attempt = attempt
+        self.workers = 1
+        self.exit_code = 0
         self.steps = selected_steps(plan, options.last)
         check_step_names(plan, options)
 
@@ -169,8 +178,9 @@ class Runner:
             started = time.perf_counter()
             if not self._may_reuse(step):
                 self.store.remove_checkpoints(state.keys[step.name])
-            job = with_plan(self._job(step, state, work), work, self.console.event)
-            result = run_recovering(job, work, self.console.event, self.console.warn)
+            events, warn = self.console.event, self.console.warn
+            job = with_plan(self._job(step, state, work), work, events, self.workers)
+            result = run_recovering(job, work, events, warn, self.attempt)
             reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started
             produced = {role: work / name for role, name in result.pop("files").items()}
@@ -204,8 +214,10 @@ class Runner:
         finals = replace(self.plan, steps=self.steps).finals
         report = folder.write(state.outcomes, finals, described)
         if state.error is not None:
-            return RunResult(report, state.error.exit_code, state.error)
-        return RunResult(report, 0 if report["passed"] else 1)
+            self.exit_code = state.error.exit_code
+        else:
+            self.exit_code = 0 if report["passed"] else 1
+        return RunResult(report, self.exit_code, state.error)
 
 
 def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from shrink.console import Console
@@ -9,6 +10,8 @@ from shrink.errors import ShrinkError
 from shrink.model.guard import guard_model_file
 from shrink.model.scan import SCANNED
 from shrink.recipe.plan import Plan
+from shrink.run.cluster import membership
+from shrink.run.follow import follow, leading
 from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
@@ -34,7 +37,11 @@ def run_plan(
         show_preview(runner.preview(), console)
         return 0
     guard_models(plan)
-    result = runner.run()
+    place = membership(os.environ)
+    if place is not None and not place.is_chief:
+        return follow(store.root, place, console)
+    with leading(runner, store.root, place):
+        result = runner.run()
     show_result(result, options, console)
     _tell_trackers(trackers or Trackers(), options, console)
     return result.exit_code

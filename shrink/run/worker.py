@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from shrink.errors import InternalError, ResourceError, ShrinkError
 from shrink.run.lifetime import die_with_parent
 from shrink.run.points import reached
 
+_TICK_S = 0.5
 ACTIONS = {
     "step": "shrink.run.execute:execute",
+    "follow": "shrink.run.execute:follow",
     "probe": "shrink.run.execute:probe",
     "profile": "shrink.tools.profile:profile",
     "inspect": "shrink.tools.inspect:inspect",
@@ -57,6 +60,8 @@ def main(arguments: list[str]) -> int:
     job = json.loads(Path(arguments[0]).read_text("utf-8", "surrogateescape"))
     reached(f"job-read:{job['name']}")
     channel = Channel(int(arguments[1]))
+    if "cluster" in job:
+        threading.Thread(target=_tick, args=(channel,), daemon=True).start()
     try:
         module, _, function = ACTIONS[job["action"]].partition(":")
         action = getattr(importlib.import_module(module), function)
@@ -67,6 +72,13 @@ def main(arguments: list[str]) -> int:
         channel.send("error", error=typed.to_dict())
         return typed.exit_code
     return 0
+
+
+def _tick(channel: Channel) -> None:
+    """Wake the parent now and then: it has to look what the other machines do."""
+    while True:
+        channel.send("tick")
+        time.sleep(_TICK_S)
 
 
 def as_shrink_error(error: Exception, stage: str) -> ShrinkError:

@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset
+from shrink.engine.cluster import open_cluster
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
@@ -88,6 +89,7 @@ class StageContext:
         descriptor = job.get("heartbeat")
         heartbeat = None if descriptor is None else Heartbeat(descriptor)
         self._watcher = ParentWatcher(heartbeat, send)
+        self._cluster: Mapping[str, int] | None = job.get("cluster")
         self._checkpoints: str | None = job.get("checkpoints")
         self._earlier: Mapping[str, Any] = job.get("recovery", {})
         self._trainings = 0
@@ -102,6 +104,8 @@ class StageContext:
     @functools.cached_property
     def devices(self) -> Devices:
         """The devices to train on; opened before anything else touches TensorFlow's runtime."""
+        if self._cluster is not None:
+            return open_cluster(self.training)
         return open_devices(self.training)
 
     def load(self, role: str = "model") -> keras.Model:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import tf_keras as keras
 
+from shrink.engine.config import BatchNormMode
 from shrink.engine.exactness import inexact_because, synchronising_layers
 
 
@@ -20,22 +22,36 @@ def nested_model() -> Any:
     return keras.Model(inputs, frozen(hidden))
 
 
-def names(reasons: tuple[str, ...]) -> list[str]:
-    return [reason.split(":")[0] for reason in reasons]
+def reasons(replicas: int, accumulation_steps: int, batch_norm: BatchNormMode) -> list[str]:
+    found = inexact_because(
+        nested_model(),
+        replicas=replicas,
+        accumulation_steps=accumulation_steps,
+        batch_norm=batch_norm,
+    )
+    return [reason.split(":")[0] for reason in found]
 
 
-def test_inexact_because_finds_nested_layers_when_split() -> None:
-    reasons = inexact_because(nested_model(), split=True, frozen_batch_norm=False)
-    assert names(reasons) == ["inner_norm", "noise"]
+@pytest.mark.parametrize(("replicas", "accumulation_steps"), [(2, 1), (1, 2)])
+def test_inexact_because_finds_nested_layers_when_split(
+    replicas: int, accumulation_steps: int
+) -> None:
+    assert reasons(replicas, accumulation_steps, "per_micro_batch") == ["inner_norm", "noise"]
 
 
 def test_inexact_because_leaves_out_batch_norm_when_frozen() -> None:
-    reasons = inexact_because(nested_model(), split=True, frozen_batch_norm=True)
-    assert names(reasons) == ["noise"]
+    assert reasons(2, 2, "frozen") == ["noise"]
+
+
+def test_inexact_because_leaves_out_batch_norm_when_only_replicas_split_and_they_synchronise() -> (
+    None
+):
+    assert reasons(2, 1, "synchronized") == ["noise"]
+    assert reasons(2, 2, "synchronized") == ["inner_norm", "noise"]
 
 
 def test_inexact_because_is_empty_when_nothing_is_split() -> None:
-    assert inexact_because(nested_model(), split=False, frozen_batch_norm=False) == ()
+    assert reasons(1, 1, "per_micro_batch") == []
 
 
 def test_synchronising_layers_finds_synchronised_batch_norm() -> None:

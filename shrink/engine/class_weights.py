@@ -1,0 +1,81 @@
+"""Weights of classes: how much each example counts in the loss, by its label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.dataset import Dataset
+from shrink.engine.config import ClassWeights
+from shrink.errors import DataError, RecipeError
+from shrink.recipe.suggest import hint_for
+
+_KEY = "training.class_weights"
+
+
+def class_weights_of(weights: ClassWeights, dataset: Dataset) -> np.ndarray:
+    """Return the weight of each class, float32 (classes,); classes that are not named have 1.
+
+    `balanced` is n / (classes · n_class) over the train split (King & Zeng 2001), so that the
+    mean weight of an example is 1.
+
+    Args:
+        weights: by class name or number, or `balanced`.
+        dataset: its labels and class names.
+
+    Raises:
+        DataError: the targets are not class labels, or `balanced` finds a class without examples.
+        RecipeError: there is no such class.
+    """
+    labels, classes = dataset.train.labels, dataset.num_classes
+    if labels is None or classes is None:
+        raise DataError(
+            "class weights need integer labels, and the targets are real",
+            subject=_KEY,
+            hint="remove training.class_weights",
+        )
+    if weights == "balanced":
+        return _balanced(np.asarray(labels), dataset)
+    return _named(weights, classes, dataset.class_names)
+
+
+def _balanced(labels: np.ndarray, dataset: Dataset) -> np.ndarray:
+    counts = np.bincount(labels.reshape(-1), minlength=dataset.num_classes or 0)
+    if not counts.all():
+        missing = int(np.argmin(counts))
+        name = dataset.class_names[missing] if dataset.class_names else str(missing)
+        raise DataError(
+            f"the train split has no example of the class {name}, which cannot be balanced",
+            subject=_KEY,
+            hint="write the weights of the classes instead of balanced",
+        )
+    return (counts.sum() / (len(counts) * counts)).astype(np.float32)
+
+
+def _named(weights: Mapping[str, float], classes: int, names: tuple[str, ...]) -> np.ndarray:
+    known = {str(number): number for number in range(classes)}
+    known |= {name: number for number, name in enumerate(names)}
+    table = np.ones(classes, np.float32)
+    for name, weight in weights.items():
+        if name not in known:
+            raise RecipeError(
+                f"there is no class {name!r}",
+                subject=f"{_KEY}.{name}",
+                hint=hint_for(name, list(names) or list(known)),
+            )
+        table[known[name]] = weight
+    return table
+
+
+def with_class_weights(batches: tf.data.Dataset, weights: np.ndarray) -> tf.data.Dataset:
+    """Return batches `(x, y, sample_weight)` of batches `(x, y)` with integer labels `y`."""
+    table = tf.constant(weights)
+
+    def weigh(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        labels = tf.cast(y, tf.int32)
+        return x, y, tf.gather(table, labels if y.shape.rank == 1 else tf.squeeze(labels, -1))
+
+    return batches.map(weigh)

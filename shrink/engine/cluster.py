@@ -1,0 +1,118 @@
+"""The devices of several machines that train one model together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices, open_gpus
+from shrink.errors import RecipeError
+
+Resolvers = tf.distribute.cluster_resolver
+
+
+def open_cluster(config: TrainingConfig) -> Devices:
+    """Join the other workers, and configure this machine's devices.
+
+    Waits until all of them are there. Each worker has its GPUs as replicas, or one on its CPU.
+
+    Raises:
+        RecipeError: `training.replicas` is not the number of replicas that there are.
+    """
+    resolver = cluster_resolver()
+    resolver.cluster_spec()  # under Slurm this hides the GPUs of other tasks
+    gpus = tf.config.list_physical_devices("GPU")
+    names = open_gpus(gpus, len(gpus), config.memory_limit) if gpus else ("CPU:0",)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    replicas = strategy.num_replicas_in_sync
+    if config.replicas not in ("auto", replicas):
+        raise RecipeError(
+            f"the machines have {replicas} replicas, and the recipe asks for {config.replicas}",
+            subject="training.replicas",
+            hint="leave it auto: every GPU of every machine",
+        )
+    keras.mixed_precision.set_global_policy(config.precision)
+    workers = replicas // len(names)
+    return Devices(strategy, names, bool(gpus), workers=workers, worker=_index(strategy))
+
+
+def cluster_resolver() -> Any:
+    """Return what knows the addresses of all workers: from `TF_CONFIG`, else from Slurm."""
+    if os.environ.get("TF_CONFIG"):
+        return Resolvers.TFConfigClusterResolver()
+    if shutil.which("nvidia-smi"):
+        return Resolvers.SlurmClusterResolver()
+    return _without_gpus()
+
+
+def _without_gpus() -> Any:
+    """Return the workers that Slurm started on machines without GPUs.
+
+    TensorFlow's resolver hands out GPUs along with the ports, and fails where there are none: it
+    is told of one per task here, which nobody opens.
+    """
+    tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
+    slurm = Resolvers.SlurmClusterResolver(gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False)
+    spec = slurm.cluster_spec()
+    kind, index = slurm.get_task_info()
+    return Resolvers.SimpleClusterResolver(
+        spec, task_type=kind, task_id=index, num_accelerators={"GPU": 0}, rpc_layer="grpc"
+    )
+
+
+def _index(strategy: Any) -> int:
+    """Return this worker's number: chiefs come before workers."""
+    resolver = strategy.cluster_resolver
+    chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
+    return int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0)
+
+
+def agree(devices: Devices, wish: bool) -> bool:
+    """Return the chief's wish; called by all workers in the same step."""
+    if devices.workers == 1:
+        return wish
+    mine = tf.constant(float(wish and devices.worker == 0))
+
+    @tf.function
+    def total(value: Any) -> Any:
+        def reduce(value: Any) -> Any:
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+        return devices.strategy.run(reduce, args=(value,))
+
+    return float(devices.strategy.experimental_local_results(total(mine))[0]) > 0
+
+
+def settle(model: Any, devices: Devices) -> None:
+    """Give variables that each replica has of its own, such as statistics, their mean.
+
+    From then on this process reads them without the others: the chief measures alone.
+    """
+    if devices.workers == 1:
+        return
+    for variable in own_variables(model.variables):
+        mean = variable.read_value()
+        for copy in devices.strategy.experimental_local_results(variable):
+            copy.assign(mean)
+        # What a read in cross-replica context does is decided by this alone.
+        variable._aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
+
+
+def unsettle(model: Any, devices: Devices) -> None:
+    """Let variables of each replica have a mean again, for another training."""
+    if devices.workers == 1:
+        return
+    for variable in own_variables(model.variables):
+        variable._aggregation = tf.VariableAggregation.MEAN
+
+
+def own_variables(variables: Any) -> list[Any]:
+    """Return the variables of which each replica has a value of its own."""
+    own = tf.VariableSynchronization.ON_READ
+    return [variable for variable in variables if variable.synchronization == own]

@@ -1,0 +1,214 @@
+"""Several machines, one run: the chief runs the plan, the others train where they are told to.
+
+The chief posts every job that trains on a board in the shared store (see `shrink.run.board`) and
+runs it itself; the others run the same job at the same time, and throw away what they made. All
+that is decided (what is in the store, which micro-batch, where to continue) the chief decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from shrink.console import Console
+from shrink.errors import InternalError, ResourceError, ShrinkError
+from shrink.run.board import ChiefsBoard, FollowersBoard, Order
+from shrink.run.cluster import Membership
+from shrink.run.process import Event, WorkerDied, attempt
+from shrink.run.runner import Runner
+
+PATIENCE_S = 600.0
+"""For how long a worker waits for a sign of life of its chief."""
+LINGER_S = 30.0
+"""For how long a chief that is done waits for the others to learn it."""
+_POLL_S = 0.3
+_STARTS = 5
+_PEER_IS_GONE = ("UnavailableError", "AbortedError", "CancelledError", "coordination")
+
+
+def follow(root: Path, place: Membership, console: Console) -> int:
+    """Train where the chief says so, until it is done; return its exit code.
+
+    Args:
+        root: of the store.
+        place: this worker's.
+        console: told what happens.
+
+    Raises:
+        ResourceError: there is no sign of life of a chief.
+    """
+    board = FollowersBoard(_folder(root, place), place.index)
+    return Follower(board, place, console).follow()
+
+
+@contextlib.contextmanager
+def leading(runner: Runner, root: Path, place: Membership | None) -> Iterator[None]:
+    """Let a runner run in here with all workers, or alone where there are none.
+
+    Args:
+        runner: of the chief.
+        root: of the store.
+        place: this worker's; None without others.
+    """
+    if place is None:
+        yield
+        return
+    with ChiefsBoard(_folder(root, place), place.workers) as board:
+        chief, exit_code = Chief(board, place), InternalError.exit_code
+        runner.attempt, runner.workers = chief.attempt, place.workers
+        try:
+            yield
+            exit_code = runner.exit_code
+        except ShrinkError as error:
+            exit_code = error.exit_code
+            raise
+        finally:
+            chief.end(exit_code)
+
+
+def _folder(root: Path, place: Membership) -> Path:
+    return root / "clusters" / place.key
+
+
+class Chief:
+    """Runs the jobs of a plan, and has the other workers train with it.
+
+    Args:
+        board: entered, where the orders are posted.
+        place: this worker's.
+    """
+
+    def __init__(self, board: ChiefsBoard, place: Membership) -> None:
+        self._board = board
+        self._place = place
+
+    def attempt(
+        self, job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
+    ) -> dict[str, Any]:
+        """Do what `shrink.run.process.attempt` does, with all workers where the job trains."""
+        if not trains(job):
+            return attempt(job, work, on_event)
+        for start in range(1, _STARTS + 1):
+            self._board.post(job)
+            together = {**job, "cluster": {"workers": self._place.workers, "index": 0}}
+            try:
+                return attempt(together, work, lambda event: self._listen(event, on_event))
+            except InternalError as error:
+                # A worker that comes or goes while the others connect; nothing is trained yet.
+                if start == _STARTS or not _names_a_lost_peer(error):
+                    raise
+            finally:
+                self._board.post(None)
+        raise InternalError("unreachable")  # for the type checker
+
+    def end(self, exit_code: int) -> None:
+        """Send the others home, with the exit code of the run."""
+        self._board.post(None, exit_code)
+        deadline = time.monotonic() + LINGER_S
+        while len(self._board.reports()) < self._place.workers - 1:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_POLL_S)
+
+    def _listen(self, event: Event, on_event: Callable[[Event], None]) -> None:
+        if event["event"] != "tick":
+            on_event(event)
+            return
+        for index, report in self._board.reports():
+            error = ShrinkError.from_dict(report)
+            error.message = f"worker {index}: {error.message}"
+            raise error
+
+
+class _Superseded(Exception):
+    """The chief wants something else by now."""
+
+
+class Follower:
+    """Trains with the chief, and leaves nothing behind.
+
+    Args:
+        board: where the orders are.
+        place: this worker's.
+        console: told what happens.
+    """
+
+    def __init__(self, board: FollowersBoard, place: Membership, console: Console) -> None:
+        self._board = board
+        self._place = place
+        self._console = console
+
+    def follow(self) -> int:
+        """Obey until the chief is done; return its exit code.
+
+        Raises:
+            ResourceError: there is no sign of life of a chief.
+        """
+        self._console.say(f"worker {self._place.index} of {self._place.workers}: following")
+        obeyed: tuple[str, int] | None = None
+        while True:
+            order = self._wait()
+            if order.exit_code is not None:
+                self._board.report(order, {})
+                return order.exit_code
+            if order.job is not None and (order.session, order.number) != obeyed:
+                obeyed = (order.session, order.number)
+                self._obey(order, order.job)
+            time.sleep(_POLL_S)
+
+    def _wait(self) -> Order:
+        """Return the order of a chief that is alive."""
+        while True:
+            silence_s, order = self._board.silence_s(), self._board.order()
+            if order is not None and self._board.is_alive(order):
+                return order
+            if silence_s > PATIENCE_S:
+                raise ResourceError(
+                    f"no sign of life of the chief (worker 0) in {silence_s:.0f} s",
+                    subject="SHRINK_CACHE_DIR",
+                    hint="all workers need the same store on a shared disk, and the same recipe",
+                )
+            time.sleep(_POLL_S)
+
+    def _obey(self, order: Order, job: dict[str, Any]) -> None:
+        lost = False
+
+        def listen(event: Event) -> None:
+            nonlocal lost
+            lost = lost or event["event"] == "lost"
+            if event["event"] == "tick" and self._is_superseded(order):
+                raise _Superseded
+
+        self._console.say(f"worker {self._place.index}: training {job['name']}")
+        place = {"workers": self._place.workers, "index": self._place.index}
+        with tempfile.TemporaryDirectory(prefix="shrink-") as folder:
+            mine = {**job, "action": "follow", "work": folder, "cluster": place}
+            try:
+                attempt(mine, Path(folder), listen)
+            except _Superseded:
+                return
+            except WorkerDied as death:
+                self._console.warn(f"worker {self._place.index}: {death.as_error()}")
+            except ShrinkError as error:
+                self._console.warn(f"worker {self._place.index}: {error}")
+                if not lost and not _names_a_lost_peer(error):
+                    self._board.report(order, error.to_dict())
+
+    def _is_superseded(self, order: Order) -> bool:
+        now = self._board.order()
+        gone = self._board.silence_s() > LINGER_S
+        return gone or now is None or (now.session, now.number) != (order.session, order.number)
+
+
+def trains(job: dict[str, Any]) -> bool:
+    """Whether a job trains a model."""
+    config = job["step"]["config"]
+    return job["action"] == "step" and bool(config) and config.get("epochs", 0) > 0
+
+
+def _names_a_lost_peer(error: ShrinkError) -> bool:
+    return any(word in error.message for word in _PEER_IS_GONE)

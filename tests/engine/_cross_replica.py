@@ -1,0 +1,222 @@
+"""Updates whose layers exchange values between replicas, and masked and weighted losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_model_optimization as tfmot
+import tf_keras as keras
+
+from shrink.data.dataset import Dataset
+from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
+from shrink.engine.devices import Devices, open_devices
+from shrink.engine.fit import train
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.record import TrainingRecord
+from tests.engine._exactness import difference
+from tests.engine._scenarios import ArrayExamples
+
+COUNT, BATCH_SIZE, EPOCHS = 53, 24, 2
+SGD = OptimizerConfig(name="sgd", learning_rate=0.1, momentum=0.9)
+
+
+def run_all(replicas: int) -> dict[str, Any]:
+    """Return the results of all scenarios on that many replicas."""
+    devices = open_devices(TrainingConfig(replicas=replicas))
+    return {
+        "loop": loop(devices),
+        "synchronized": synchronized(devices),
+        "masked": masked(devices),
+        "quantized": quantized(devices),
+    }
+
+
+def _float64() -> None:
+    keras.backend.set_floatx("float64")
+    keras.mixed_precision.set_global_policy("float64")
+    keras.utils.set_random_seed(1)
+
+
+def normalised_model(synchronized: bool = False) -> Any:
+    """A dense layer, batch normalisation, and five logits."""
+    layers = keras.layers
+    inputs = layers.Input((8,))
+    norm = layers.BatchNormalization(synchronized=synchronized, momentum=0.5)
+    return keras.Model(inputs, layers.Dense(5)(norm(layers.Dense(6)(inputs))))
+
+
+def vectors(labels: Any = None) -> Dataset:
+    """Random vectors of 8 numbers with five classes."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(COUNT, 8)).astype(keras.backend.floatx())
+    y = random.integers(0, 5, COUNT) if labels is None else labels
+    part = ArrayExamples(x, y)
+    rest = ArrayExamples(x[:0], y[:0])
+    return Dataset(part, validation=rest, test=rest, class_names=tuple("abcde"), num_classes=5)
+
+
+def fit(
+    model: Any,
+    devices: Devices,
+    micro_batch_size: int,
+    data: Dataset,
+    *,
+    batch_norm: BatchNormMode = "per_micro_batch",
+    loss: str = "sparse_categorical_crossentropy",
+) -> TrainingRecord:
+    """Train a model in place with SGD and momentum."""
+    return train(
+        model,
+        data,
+        objective=SupervisedObjective(loss, from_logits=True),
+        config=TrainingConfig(
+            global_batch_size=BATCH_SIZE,
+            micro_batch_size=micro_batch_size,
+            batch_norm=batch_norm,
+            optimizer=SGD,
+        ),
+        devices=devices,
+        epochs=EPOCHS,
+        metrics=(),
+        monitor="loss",
+    )
+
+
+def by_hand(model: Any, data: Dataset, loss_of: Callable[[Any, Any], Any]) -> None:
+    """Make the same updates on whole batches; `loss_of(y, outputs)` is the loss of a batch."""
+    from shrink.data.pipeline import training_batches
+
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    steps = -(-COUNT // BATCH_SIZE)
+    batches = training_batches(
+        data.train, global_batch_size=BATCH_SIZE, seed=0, first_step=0, last_step=steps * EPOCHS
+    )
+    for x, y in batches:
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+
+def cross_entropy(y: Any, outputs: Any) -> Any:
+    """Return the mean cross-entropy of a batch of logits."""
+    chosen = tf.one_hot(y, 5, dtype=outputs.dtype)
+    return -tf.reduce_mean(tf.reduce_sum(chosen * tf.nn.log_softmax(outputs), axis=-1))
+
+
+def loop(devices: Devices) -> dict[str, Any]:
+    """Train in the cross-replica loop: a synchronised layer that stays out of training."""
+    _float64()
+    reference = normalised_model()
+    start = reference.get_weights()
+    reference.layers[2].trainable = False
+    by_hand(reference, vectors(), cross_entropy)
+    with devices.scope():
+        model = normalised_model(synchronized=True)
+        model.set_weights(start)
+    model.layers[2].trainable = False
+    record = fit(model, devices, 5, vectors())
+    return {
+        "difference": difference(model, reference),
+        "moved": float(np.abs(model.get_weights()[0] - start[0]).max()),
+        "updates": record.updates,
+        "accumulation_steps": record.accumulation_steps,
+        "exact": record.exact,
+    }
+
+
+def synchronized(devices: Devices) -> dict[str, Any]:
+    """Train with `batch_norm: synchronized`, whole shares and micro-batches."""
+    _float64()
+    reference = normalised_model(synchronized=True)  # not fused: the biased variance
+    start = reference.get_weights()
+    by_hand(reference, vectors(), cross_entropy)
+    results = []
+    for size in (BATCH_SIZE, 1):
+        with devices.scope():
+            model = normalised_model()
+            model.set_weights(start)
+        record = fit(model, devices, size, vectors(), batch_norm="synchronized")
+        results.append((difference(model, reference), record))
+    return {
+        "difference": results[0][0],
+        "exact": results[0][1].exact,
+        "in_micro_batches": results[1][0],
+        "finite": bool(np.isfinite(results[1][0])),
+        "inexact": results[1][1].exact,
+        "layer_left_alone": not any(
+            getattr(layer, "synchronized", False) for layer in model.layers
+        ),
+    }
+
+
+def masked_model() -> Any:
+    """Five logits for each word that is not 0."""
+    layers = keras.layers
+    inputs = layers.Input((7,), dtype="int32")
+    hidden = layers.Embedding(9, 4, mask_zero=True)(inputs)
+    hidden = layers.SimpleRNN(6, return_sequences=True)(hidden)
+    decay = keras.regularizers.L2(1e-2)
+    return keras.Model(inputs, layers.Dense(5, kernel_regularizer=decay)(hidden))
+
+
+def sentences() -> tuple[Any, Any]:
+    """Words (53, 7), 0 after the end of a sentence, and a label for each."""
+    random = np.random.default_rng(0)
+    words = random.integers(1, 9, (COUNT, 7)).astype(np.int32)
+    ends = random.integers(1, 8, COUNT)
+    words[np.arange(7)[None] >= ends[:, None]] = 0
+    return words, random.integers(0, 5, (COUNT, 7))
+
+
+def masked(devices: Devices) -> dict[str, Any]:
+    """Train on sentences of different lengths, against the mean over the words that are there."""
+    _float64()
+    words, labels = sentences()
+    part = ArrayExamples(words, labels)
+    rest = ArrayExamples(words[:0], labels[:0])
+    data = Dataset(part, validation=rest, test=rest, class_names=(), num_classes=5)
+    reference = masked_model()
+    start = reference.get_weights()
+
+    def loss_of(y: Any, outputs: Any) -> Any:
+        there = tf.cast(outputs._keras_mask, tf.float64)
+        chosen = tf.one_hot(y, 5, dtype=tf.float64)
+        each = -tf.reduce_sum(chosen * tf.nn.log_softmax(outputs), axis=-1)
+        return tf.reduce_sum(each * there) / tf.reduce_sum(there) + tf.add_n(reference.losses)
+
+    by_hand(reference, data, loss_of)
+    differences = []
+    for size in (BATCH_SIZE, 5):
+        with devices.scope():
+            model = masked_model()
+            model.set_weights(start)
+        fit(model, devices, size, data)
+        differences.append(difference(model, reference))
+    return {
+        "difference": max(differences),
+        "moved": float(np.abs(model.get_weights()[1] - start[1]).max()),
+    }
+
+
+def quantized(devices: Devices) -> dict[str, Any]:
+    """Train a model for quantization, whose ranges are synchronised in the forward pass."""
+    keras.backend.set_floatx("float32")
+    keras.mixed_precision.set_global_policy("float32")
+    keras.utils.set_random_seed(1)
+    with devices.scope():
+        inputs = keras.layers.Input((8,))
+        plain = keras.Model(inputs, keras.layers.Dense(5)(inputs))
+        model = tfmot.quantization.keras.quantize_model(plain)
+    start = model.get_weights()
+    record = fit(model, devices, 5, vectors())
+    moved = [np.abs(a - b).max() for a, b in zip(model.get_weights(), start, strict=True)]
+    return {
+        "updates": record.updates,
+        "finite": bool(np.isfinite(record.history["loss"]).all()),
+        "moved": float(max(moved)),
+        "reasons": list(record.inexact_because),
+    }

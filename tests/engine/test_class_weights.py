@@ -1,0 +1,92 @@
+"""Weights of classes, against scikit-learn and a loop by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+from sklearn.utils.class_weight import compute_class_weight
+
+from shrink.data.dataset import Dataset
+from shrink.engine.class_weights import class_weights_of, with_class_weights
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import open_devices
+from shrink.engine.fit import train
+from shrink.engine.objective import SupervisedObjective
+from shrink.errors import DataError, RecipeError
+from tests.engine._scenarios import ArrayExamples
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(40, 3)).astype(np.float32)
+Y = np.array([0] * 25 + [1] * 10 + [2] * 5)
+
+
+def dataset(y: Any = Y, names: tuple[str, ...] = ("cat", "dog", "eel")) -> Dataset:
+    part, rest = ArrayExamples(X, y), ArrayExamples(X[:0], y[:0])
+    return Dataset(part, validation=rest, test=rest, class_names=names, num_classes=3)
+
+
+def test_class_weights_of_balanced_equals_scikit_learn() -> None:
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=Y)
+    np.testing.assert_allclose(class_weights_of("balanced", dataset()), expected, rtol=1e-6)
+
+
+def test_class_weights_of_takes_names_and_numbers() -> None:
+    weights = class_weights_of({"dog": 3.0, "2": 0.5}, dataset())
+    np.testing.assert_array_equal(weights, np.array([1.0, 3.0, 0.5], np.float32))
+
+
+def test_class_weights_of_refuses_an_unknown_class() -> None:
+    with pytest.raises(RecipeError, match="no class 'dgo'") as caught:
+        class_weights_of({"dgo": 3.0}, dataset())
+    assert "dog" in str(caught.value.hint)
+
+
+def test_class_weights_of_refuses_to_balance_a_class_without_examples() -> None:
+    with pytest.raises(DataError, match="no example of the class dog"):
+        class_weights_of("balanced", dataset(np.where(Y == 1, 0, Y)))
+
+
+def test_class_weights_of_refuses_real_targets() -> None:
+    data = dataset()
+    data.train.labels = None  # type: ignore[misc]
+    with pytest.raises(DataError, match="integer labels"):
+        class_weights_of("balanced", data)
+
+
+@pytest.mark.parametrize("labels", [Y, Y[:, None]])
+def test_with_class_weights_weighs_each_example_by_its_label(labels: Any) -> None:
+    batches = tf.data.Dataset.from_tensor_slices((X, labels)).batch(16)
+    table = np.array([1.0, 2.0, 3.0], np.float32)
+    weights = [weight for _, _, weight in with_class_weights(batches, table)]
+    np.testing.assert_array_equal(np.concatenate(weights), table[Y])
+
+
+def test_train_multiplies_each_loss_by_the_weight_of_its_class() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.layers.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    kernel, bias = model.get_weights()
+    config = TrainingConfig(
+        global_batch_size=40,
+        micro_batch_size=7,
+        class_weights={"dog": 3.0},
+        optimizer={"name": "sgd", "learning_rate": 1.0},  # type: ignore[arg-type]
+    )
+    train(
+        model,
+        dataset(),
+        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+        config=config,
+        devices=open_devices(config),
+        epochs=1,
+        metrics=(),
+        monitor="loss",
+    )
+    logits = X @ kernel + bias
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    slope = (probabilities - np.eye(3)[Y]) * np.where(Y == 1, 3.0, 1.0)[:, None] / len(Y)
+    np.testing.assert_allclose(model.get_weights()[0], kernel - X.T @ slope, atol=1e-6)

@@ -1,0 +1,51 @@
+"""The loop outside of the replicas, synchronised batch normalisation, and masked losses."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tests.engine._run import run_in_fresh_process
+
+EXACT = 1e-12
+
+
+@cache
+def results() -> dict[str, Any]:
+    return dict(run_in_fresh_process("tests.engine._cross_replica", "run_all", replicas=2))
+
+
+def test_cross_replica_update_equals_one_big_batch() -> None:
+    result = results()["loop"]
+    assert result["difference"] <= EXACT
+    assert result["moved"] > 1e-3
+    assert (result["updates"], result["accumulation_steps"]) == (6, 3)
+    assert result["exact"]
+
+
+def test_synchronized_statistics_equal_those_of_one_big_batch() -> None:
+    result = results()["synchronized"]
+    assert result["difference"] <= EXACT
+    assert result["exact"]
+    assert result["layer_left_alone"]
+
+
+def test_synchronized_statistics_are_named_as_inexact_in_micro_batches() -> None:
+    result = results()["synchronized"]
+    assert result["finite"]
+    assert result["in_micro_batches"] > 1e-3
+    assert not result["inexact"]
+
+
+def test_train_counts_masked_losses_by_valid_elements() -> None:
+    result = results()["masked"]
+    assert result["difference"] <= EXACT
+    assert result["moved"] > 1e-3
+
+
+def test_train_goes_through_micro_batches_when_layers_track_quantization_ranges() -> None:
+    result = results()["quantized"]
+    assert result["updates"] == 6
+    assert result["finite"]
+    assert result["moved"] > 1e-3
+    assert any("quantization ranges" in reason for reason in result["reasons"])

@@ -1,0 +1,105 @@
+"""Gradient checkpointing gives the plain gradients, in less memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.randomness import RandomSeeds, continued_randomness
+from shrink.engine.recompute import SegmentedRun, recomputed
+
+X = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
+
+
+def residual_model(blocks: int = 4, drop: float = 0.0) -> Any:
+    layers = keras.layers
+    inputs = layers.Input((8, 8, 3))
+    hidden = layers.Conv2D(8, 3, padding="same")(inputs)
+    for _ in range(blocks):
+        inner = layers.BatchNormalization(momentum=0.5)(hidden)
+        inner = layers.Conv2D(8, 3, padding="same", activation="relu")(inner)
+        inner = layers.Dropout(drop)(inner)
+        hidden = layers.add([hidden, inner])
+    return keras.Model(inputs, layers.Dense(5)(layers.GlobalAveragePooling2D()(hidden)))
+
+
+def gradients(model: Any, recompute: str | int, seeds: RandomSeeds | None = None) -> list[Any]:
+    """Return the gradients and the moving statistics after one step from the same state."""
+    weights = model.get_weights()
+    if seeds is not None:
+        seeds.variable.assign(0)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        if seeds is not None:
+            seeds.begin()
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(model(x, training=True)))
+        return tape.gradient(loss, model.trainable_variables)
+
+    with continued_randomness(model, seeds), recomputed(model, recompute, seeds) as notes:
+        found = [g.numpy() for g in step(tf.constant(X))]
+    assert notes == []
+    statistics = [v.numpy() for v in model.non_trainable_variables]
+    model.set_weights(weights)
+    return found + statistics
+
+
+def assert_equal(one: list[Any], other: list[Any]) -> None:
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("recompute", ["auto", 2])
+def test_recomputed_gives_the_plain_gradients_and_statistics(recompute: str | int) -> None:
+    keras.utils.set_random_seed(0)
+    model = residual_model()
+    before = [v.numpy() for v in model.non_trainable_variables]
+    plain = gradients(model, "off")
+    assert_equal(gradients(model, recompute), plain)
+    moved = [np.abs(a - b).max() for a, b in zip(plain[-len(before) :], before, strict=True)]
+    assert min(moved) > 1e-4
+
+
+def test_recomputed_draws_the_same_dropout_again() -> None:
+    keras.utils.set_random_seed(0)
+    model, seeds = residual_model(drop=0.5), RandomSeeds(0)
+    assert_equal(gradients(model, "auto", seeds), gradients(model, "off", seeds))
+
+
+def test_recomputed_leaves_inference_and_the_model_alone() -> None:
+    model = residual_model()
+    expected = model(X, training=False).numpy()
+    with recomputed(model, "auto", None):
+        np.testing.assert_array_equal(model(X, training=False), expected)
+    assert "_run_internal_graph" not in vars(model)
+    assert not any("add_update" in vars(layer) for layer in model.layers)
+
+
+def test_segmented_run_cuts_the_largest_model_inside() -> None:
+    inner, inputs = residual_model(), keras.layers.Input((8, 8, 3))
+    outer = keras.Model(inputs, keras.layers.Dense(2)(inner(inputs)))
+    with recomputed(outer, 3, None) as notes:
+        assert notes == []
+        assert isinstance(vars(inner)["_run_internal_graph"], SegmentedRun)
+
+
+def test_recomputed_says_why_nothing_is_computed_twice() -> None:
+    inputs = keras.layers.Input((7,), dtype="int32")
+    hidden = keras.layers.Embedding(9, 4, mask_zero=True)(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
+    with recomputed(model, "auto", None) as notes:
+        assert "no part of the model" in notes[0]
+
+
+def test_segmented_run_leaves_out_layers_that_add_losses() -> None:
+    model = residual_model()
+    model.layers[3].activity_regularizer = keras.regularizers.L2(0.1)
+    run = SegmentedRun(model, 2, None)
+    layers = [run.nodes[index].layer for segment in run.segments for index in segment]
+    assert len(layers) > 4
+    assert model.layers[3] not in layers

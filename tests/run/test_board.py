@@ -1,0 +1,100 @@
+"""The board of a cluster, and what a follower makes of it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.console import Console
+from shrink.errors import ResourceError
+from shrink.run import board as board_module
+from shrink.run import follow as follow_module
+from shrink.run.board import ChiefsBoard, FollowersBoard
+from shrink.run.cluster import Membership
+from shrink.run.follow import Chief, Follower, trains
+
+JOB = {"name": "train", "action": "step", "step": {"config": {"epochs": 2}}}
+CHIEF, OTHER = Membership(2, 0, "k"), Membership(2, 1, "k")
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "BEAT_S", 0.01)
+    monkeypatch.setattr(follow_module, "_POLL_S", 0.01)
+
+
+def follow_in_a_thread(board: FollowersBoard) -> tuple[threading.Thread, list[int]]:
+    codes: list[int] = []
+    follower = Follower(board, OTHER, Console(quiet=True))
+    thread = threading.Thread(target=lambda: codes.append(follower.follow()))
+    thread.start()
+    return thread, codes
+
+
+def test_follower_runs_the_jobs_that_train_and_ends_with_the_chief(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, int]] = []
+    both = threading.Barrier(2, timeout=20)
+
+    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+        ran.append((job["action"], job["cluster"]["index"]))
+        both.wait()
+        return {}
+
+    monkeypatch.setattr(follow_module, "attempt", attempt)
+    thread, codes = follow_in_a_thread(FollowersBoard(tmp_path, 1))
+    with ChiefsBoard(tmp_path, 2) as board:
+        chief = Chief(board, CHIEF)
+        chief.attempt(JOB, tmp_path, lambda event: None)
+        chief.end(1)
+    thread.join(20)
+    assert codes == [1]
+    assert sorted(ran) == [("follow", 1), ("step", 0)]
+
+
+def test_chief_runs_alone_what_does_not_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(follow_module, "attempt", lambda job, work, on: seen.append(job) or {})
+    still = {**JOB, "step": {"config": {"epochs": 0}}}
+    with ChiefsBoard(tmp_path, 2) as board:
+        Chief(board, CHIEF).attempt(still, tmp_path, lambda event: None)
+    assert not trains(still)
+    assert "cluster" not in seen[0]
+
+
+def test_followers_board_knows_no_life_of_a_chief_that_ended_before(tmp_path: Path) -> None:
+    with ChiefsBoard(tmp_path, 2) as board:
+        board.post(JOB)
+        while not (tmp_path / "beat").exists():
+            pass
+    late = FollowersBoard(tmp_path, 1)
+    late.silence_s()
+    order = late.order()
+    assert order is not None
+    assert order.job == JOB
+    assert not late.is_alive(order)
+
+
+def test_follower_gives_up_without_a_chief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "PATIENCE_S", 0.05)
+    with pytest.raises(ResourceError, match="no sign of life") as caught:
+        Follower(FollowersBoard(tmp_path, 1), OTHER, Console(quiet=True)).follow()
+    assert "shared disk" in str(caught.value.hint)
+
+
+def test_chiefs_board_reads_reports_of_its_own_order_alone(tmp_path: Path) -> None:
+    with ChiefsBoard(tmp_path, 2) as board:
+        board.post(JOB)
+        other = FollowersBoard(tmp_path, 1)
+        order = other.order()
+        assert order is not None
+        other.report(order, {"message": "no data here"})
+        assert board.reports() == [(1, {"message": "no data here"})]
+        board.post(None)
+        assert board.reports() == []
