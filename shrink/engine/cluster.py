@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from typing import Any
@@ -76,17 +77,19 @@ def agree(devices: Devices, wish: bool) -> bool:
     """Return the chief's wish; called by all workers in the same step."""
     if devices.workers == 1:
         return wish
-    mine = tf.constant(float(wish and devices.worker == 0))
+    strategy = devices.strategy
+    total = _sum_over_replicas(strategy)(tf.constant(float(wish and devices.worker == 0)))
+    return float(strategy.experimental_local_results(total)[0]) > 0
 
-    @tf.function
-    def total(value: Any) -> Any:
-        def reduce(value: Any) -> Any:
-            context = tf.distribute.get_replica_context()
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
 
-        return devices.strategy.run(reduce, args=(value,))
+@functools.cache
+def _sum_over_replicas(strategy: Any) -> Any:
+    def reduce(value: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        # A constant is on no device, and cannot be reduced from there.
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
 
-    return float(devices.strategy.experimental_local_results(total(mine))[0]) > 0
+    return tf.function(lambda value: strategy.run(reduce, args=(value,)))
 
 
 def settle(model: Any, devices: Devices) -> None:

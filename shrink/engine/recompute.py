@@ -196,7 +196,7 @@ def _step(node: Any, seeds: RandomSeeds | None) -> Step:
         outputs=tuple(map(str, node.flat_output_ids)),
         output_bytes=sum(_bytes_of(output) for output in outputs),
         repeatable=all(t.dtype.is_floating for t in (*inputs, *outputs))
-        and all(_is_repeatable(layer, seeds) for layer in layers_of(node.layer)),
+        and all(_is_repeatable(layer, seeds) for layer in (node.layer, *layers_of(node.layer))),
     )
 
 
@@ -210,7 +210,7 @@ def _bytes_of(tensor: Any) -> int:
 def _is_repeatable(layer: Any, seeds: RandomSeeds | None) -> bool:
     """Whether a second pass gives the same and changes nothing."""
     if isinstance(layer, keras.__internal__.layers.BaseRandomLayer):
-        return seeds is not None
+        return seeds is not None or not getattr(layer, "rate", 1)
     if is_batch_norm(layer):
         return not layer.renorm
     # A loss that a layer adds would lose its gradient; state of its own would move twice.

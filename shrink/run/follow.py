@@ -92,18 +92,25 @@ class Chief:
         """Do what `shrink.run.process.attempt` does, with all workers where the job trains."""
         if not trains(job):
             return attempt(job, work, on_event)
-        for start in range(1, _STARTS + 1):
-            self._board.post(job)
-            together = {**job, "cluster": {"workers": self._place.workers, "index": 0}}
+        together = {**job, "cluster": {"workers": self._place.workers, "index": 0}}
+        listener = _Listener(self._board, on_event)
+        for _ in range(_STARTS - 1):
             try:
-                return attempt(together, work, lambda event: self._listen(event, on_event))
+                return self._attempt(together, work, listener)
             except InternalError as error:
                 # A worker that comes or goes while the others connect; nothing is trained yet.
-                if start == _STARTS or not _names_a_lost_peer(error):
+                if listener.lost or not _names_a_lost_peer(error):
                     raise
-            finally:
-                self._board.post(None)
-        raise InternalError("unreachable")  # for the type checker
+        return self._attempt(together, work, listener)
+
+    def _attempt(
+        self, job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
+    ) -> dict[str, Any]:
+        self._board.post({name: value for name, value in job.items() if name != "cluster"})
+        try:
+            return attempt(job, work, on_event)
+        finally:
+            self._board.post(None)
 
     def end(self, exit_code: int) -> None:
         """Send the others home, with the exit code of the run."""
@@ -114,9 +121,23 @@ class Chief:
                 return
             time.sleep(_POLL_S)
 
-    def _listen(self, event: Event, on_event: Callable[[Event], None]) -> None:
+
+class _Listener:
+    """Passes the chief's events on, and looks now and then how the others do.
+
+    Attributes:
+        lost: whether training was interrupted, which the supervisor knows how to continue.
+    """
+
+    def __init__(self, board: ChiefsBoard, on_event: Callable[[Event], None]) -> None:
+        self._board = board
+        self._on_event = on_event
+        self.lost = False
+
+    def __call__(self, event: Event) -> None:
+        self.lost = self.lost or event["event"] == "lost"
         if event["event"] != "tick":
-            on_event(event)
+            self._on_event(event)
             return
         for index, report in self._board.reports():
             error = ShrinkError.from_dict(report)

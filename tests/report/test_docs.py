@@ -10,6 +10,7 @@ import re
 import runpy
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.report.toys import report
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+EXAMPLES = sorted((DOCS / "examples").iterdir())
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -124,3 +126,20 @@ def test_recipe_reference_is_current() -> None:
     made = runpy.run_path(str(DOCS / "recipe_reference.py"))["reference"]()
     written = (DOCS / "recipe.md").read_text(encoding="utf-8")
     assert written == made, "run `python docs/recipe_reference.py > docs/recipe.md`"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run_recipes_that_there_are(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    recipes = re.findall(r"shrink run (\S+\.yaml)", text)
+    assert recipes
+    assert all((bundled_root() / recipe).is_file() for recipe in recipes)
+    if path.suffix == ".yaml":
+        assert yaml.safe_load(text)["kind"] == "TFJob"
+    else:
+        subprocess.run(["bash", "-n", path], check=True)
+
+
+def test_scaling_table_is_current() -> None:
+    made = runpy.run_path(str(DOCS / "scaling_table.py"))["table"](25_600_000, (0.05, 0.2, 1), 100)
+    assert made in (DOCS / "scaling.md").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from shrink.console import Console
-from shrink.errors import ResourceError
+from shrink.errors import DataError, InternalError, ResourceError
 from shrink.run import board as board_module
 from shrink.run import follow as follow_module
 from shrink.run.board import ChiefsBoard, FollowersBoard
@@ -60,7 +61,12 @@ def test_chief_runs_alone_what_does_not_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(follow_module, "attempt", lambda job, work, on: seen.append(job) or {})
+
+    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+        seen.append(job)
+        return {}
+
+    monkeypatch.setattr(follow_module, "attempt", attempt)
     still = {**JOB, "step": {"config": {"epochs": 0}}}
     with ChiefsBoard(tmp_path, 2) as board:
         Chief(board, CHIEF).attempt(still, tmp_path, lambda event: None)
@@ -98,3 +104,44 @@ def test_chiefs_board_reads_reports_of_its_own_order_alone(tmp_path: Path) -> No
         assert board.reports() == [(1, {"message": "no data here"})]
         board.post(None)
         assert board.reports() == []
+
+
+def test_chief_raises_what_went_wrong_on_another_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = FollowersBoard(tmp_path, 1)
+
+    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+        order = other.order()
+        assert order is not None
+        other.report(order, DataError("no such folder", subject="data").to_dict())
+        on_event({"event": "tick"})
+        raise AssertionError
+
+    monkeypatch.setattr(follow_module, "attempt", attempt)
+    with (
+        ChiefsBoard(tmp_path, 2) as board,
+        pytest.raises(DataError, match="worker 1: no such folder"),
+    ):
+        Chief(board, CHIEF).attempt(JOB, tmp_path, lambda event: None)
+
+
+@pytest.mark.parametrize(("lost", "attempts"), [(False, 3), (True, 1)])
+def test_chief_starts_again_when_a_peer_is_gone_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool, attempts: int
+) -> None:
+    tried: list[int] = []
+
+    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+        tried.append(len(tried))
+        if lost:
+            on_event({"event": "lost"})
+        if len(tried) < 3:
+            raise InternalError("UnavailableError at somewhere")
+        return {"ok": True}
+
+    monkeypatch.setattr(follow_module, "attempt", attempt)
+    expected = pytest.raises(InternalError) if lost else contextlib.nullcontext()
+    with ChiefsBoard(tmp_path, 2) as board, expected:
+        Chief(board, CHIEF).attempt(JOB, tmp_path, lambda event: None)
+    assert len(tried) == attempts
