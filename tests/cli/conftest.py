@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from shrink.bundle import bundled_root
 from tests.cli.shell import shrink
+from tests.sharing import made_once
 
 SHORT = (
     *("--set", "train.epochs=4"),
@@ -37,17 +36,14 @@ class FinishedRun:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """Run train, distill, prune and quantize on the digits, once for all test processes."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    cwd = shared / "a folder with späces"
-    cwd.mkdir(exist_ok=True)
     recipe = bundled_root() / "recipes" / "digits.yaml"
     arguments = ("run", str(recipe), "--output", "out", *SHORT)
-    with (cwd / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the process that comes first runs it
-        if not (cwd / "printed.json").exists():
-            done = shrink(*arguments, cwd=cwd, store=cwd / "store")
-            printed = json.dumps([done.stdout, done.stderr])
-            (cwd / "printed.json").write_text(printed, encoding="utf-8")
+
+    def make(cwd: Path) -> None:
+        done = shrink(*arguments, cwd=cwd, store=cwd / "store")
+        printed = json.dumps([done.stdout, done.stderr])
+        (cwd / "printed.json").write_text(printed, encoding="utf-8")
+
+    cwd = made_once(tmp_path_factory, "a folder with späces", make)
     stdout, stderr = json.loads((cwd / "printed.json").read_text(encoding="utf-8"))
     return FinishedRun(cwd / "out", cwd / "store", cwd, recipe, arguments, stdout, stderr)

@@ -4,6 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from models import mobilenet_v1
@@ -40,6 +41,7 @@ def test_build_gives_a_model_that_survives_saving(tmp_path: Path) -> None:
     assert checks.survives_saving(mobilenet_v1.build(), tmp_path)
 
 
+@pytest.mark.slow
 def test_int8_is_no_larger_than_mlperf_tiny() -> None:
     model = mobilenet_v1.build()
     checks.settle(model)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.run.tiny import TinyRun, finish, write_recipe
+from tests.sharing import made_once
 
 
 @pytest.fixture(scope="session")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[TinyRun, TinyRun]:
     """Return two finished runs, each with its folder, that shared a store from its beginning."""
-    root = tmp_path_factory.mktemp("twins")
-    write_recipe(root)
-    runs = (TinyRun(root), TinyRun(root, "other-out"))
-    processes = [run.start() for run in runs]
-    assert [finish(process) for process in processes] == [0, 0]
-    return runs
+
+    def make(root: Path) -> None:
+        write_recipe(root)
+        processes = [TinyRun(root, output).start() for output in outputs]
+        assert [finish(process) for process in processes] == [0, 0]
+
+    outputs = ("out", "other-out")
+    root = made_once(tmp_path_factory, "twins", make)
+    return TinyRun(root, outputs[0]), TinyRun(root, outputs[1])
 
 
 @pytest.fixture(scope="session")

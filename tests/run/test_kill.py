@@ -42,9 +42,7 @@ WORKER = [
     ("artifact-saved:prune", "prune", 1),
     ("artifact-measured:quantize", "quantize", 1),
 ]
-IN_DEFAULT_SUITE = (
-    "manifest-written", "report-withdrawn", "artifact-copied:prune", "job-read:quantize",
-)  # fmt: skip
+IN_DEFAULT_SUITE = ("manifest-written", "job-read:quantize")
 
 
 def cases() -> list[object]:

@@ -20,5 +20,5 @@ def test_run_action_names_what_it_is_about_when_the_worker_does_not(
 
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tool, "run_worker", refuse)
-    with pytest.raises(ModelError, match="net.tflite: not a TFLite model"):
+    with pytest.raises(ModelError, match=r"net\.tflite: not a TFLite model"):
         tool.run_action("inspect", "net.tflite", Console())
