@@ -64,7 +64,7 @@ def test_until_reports_and_judges_what_ran(finished: FinishedRun, tmp_path: Path
     assert gates["tflite_bytes"]["stage"] == "distill"
     assert gates["tflite_bytes"]["value"] == stage(report, "distill")["size"]["tflite_bytes"]
     names = sorted(path.name for path in (folder / "artifacts").iterdir())
-    assert names == ["00-train.keras", "01-distill.keras"]
+    assert names == ["00-train.keras", "01-distill.keras", "metadata.json"]
 
 
 def test_until_removes_the_artifacts_that_its_report_does_not_list(
@@ -75,7 +75,7 @@ def test_until_removes_the_artifacts_that_its_report_does_not_list(
     (folder / "artifacts" / "notes.txt").write_text("mine", encoding="utf-8")
     run(finished, folder, "--until", "train")
     names = sorted(path.name for path in (folder / "artifacts").iterdir())
-    assert names == ["00-train.keras", "notes.txt"]
+    assert names == ["00-train.keras", "metadata.json", "notes.txt"]
 
 
 def test_until_only_warns_of_a_gate_on_a_later_stage(finished: FinishedRun, tmp_path: Path) -> None:
