@@ -2,6 +2,7 @@
 
     state.json       the session, the number of the order, and the job that it asks for
     beat             changes as long as the chief lives
+    joined-<n>.json  the last order that worker n has taken
     worker-<n>.json  how an order went on worker n, where it went wrong
 
 It lies in the store, which all machines share. Every file is replaced as a whole.
@@ -125,6 +126,18 @@ class FollowersBoard:
     def is_alive(self, order: Order) -> bool:
         """Whether the order's chief has shown a sign of life since this board was opened."""
         return self._beat != self._first and self._beat.startswith(order.session)
+
+    def join(self, order: Order) -> bool:
+        """Take an order, and return whether this worker had not taken it yet.
+
+        One that was taken in an earlier life of this worker is lost: those that work on it have
+        noticed the death, or will, and cannot be joined any more.
+        """
+        path, ours = self._folder / f"joined-{self._index}.json", [order.session, order.number]
+        if _read(path) == ours:
+            return False
+        files.write_json(path, ours)
+        return True
 
     def report(self, order: Order, error: dict[str, Any]) -> None:
         """Tell the chief that an order went wrong here."""

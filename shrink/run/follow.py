@@ -97,7 +97,7 @@ class Chief:
         for _ in range(_STARTS - 1):
             try:
                 return self._attempt(together, work, listener)
-            except InternalError as error:
+            except ShrinkError as error:
                 # A worker that comes or goes while the others connect; nothing is trained yet.
                 if listener.lost or not _names_a_lost_peer(error):
                     raise
@@ -170,14 +170,12 @@ class Follower:
             ResourceError: there is no sign of life of a chief.
         """
         self._console.say(f"worker {self._place.index} of {self._place.workers}: following")
-        obeyed: tuple[str, int] | None = None
         while True:
             order = self._wait()
             if order.exit_code is not None:
                 self._board.report(order, {})
                 return order.exit_code
-            if order.job is not None and (order.session, order.number) != obeyed:
-                obeyed = (order.session, order.number)
+            if order.job is not None and self._board.join(order):
                 self._obey(order, order.job)
             time.sleep(_POLL_S)
 

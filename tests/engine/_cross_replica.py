@@ -14,8 +14,10 @@ from shrink.data.dataset import Dataset
 from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
+from shrink.engine.sharding import distribute_batches
 from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
 
@@ -202,6 +204,50 @@ def masked(devices: Devices) -> dict[str, Any]:
         "difference": difference(model, reference),
         "moved": float(np.abs(model.get_weights()[1] - start[1]).max()),
     }
+
+
+def two_losses(devices: Devices) -> dict[str, Any]:
+    """Train a model of two outputs with a loss for each, against both by hand."""
+    _float64()
+    random = np.random.default_rng(0)
+    x = random.normal(size=(COUNT, 8))
+    targets = (random.integers(0, 5, COUNT), random.normal(size=(COUNT, 2)))
+    batches = tf.data.Dataset.from_tensor_slices((x, targets)).batch(BATCH_SIZE)
+    reference = two_headed_model()
+    start = reference.get_weights()
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    for part, (labels, reals) in batches.repeat(EPOCHS):
+        with tf.GradientTape() as tape:
+            logits, numbers = reference(part)
+            loss = cross_entropy(labels, logits) + tf.reduce_mean((numbers - reals) ** 2)
+        variables = reference.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+    with devices.scope():
+        model = two_headed_model()
+        model.set_weights(start)
+        losses = ["sparse_categorical_crossentropy", "mean_squared_error"]
+        trainer = MicroBatchTrainer(
+            model,
+            SupervisedObjective(losses, from_logits=True),
+            micro_batch_size=5,
+            most_rows=BATCH_SIZE // devices.replicas,
+        )
+        trainer.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
+        trainer.optimizer.build(model.trainable_variables)
+    shares = distribute_batches(batches.repeat(EPOCHS), devices)
+    trainer.fit(shares, epochs=EPOCHS, steps_per_epoch=-(-COUNT // BATCH_SIZE), verbose=0)
+    return {
+        "difference": difference(model, reference),
+        "moved": float(np.abs(model.get_weights()[0] - start[0]).max()),
+    }
+
+
+def two_headed_model() -> Any:
+    """Five logits and two numbers from one hidden layer."""
+    layers = keras.layers
+    inputs = layers.Input((8,))
+    hidden = layers.Dense(6, activation="tanh")(inputs)
+    return keras.Model(inputs, [layers.Dense(5)(hidden), layers.Dense(2)(hidden)])
 
 
 def quantized(devices: Devices) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def results() -> dict[str, Any]:
 
 
 def slow_results() -> dict[str, Any]:
-    return run("in_micro_batches", "quantized")
+    return run("in_micro_batches", "quantized", "two_losses")
 
 
 def test_cross_replica_update_equals_one_big_batch() -> None:
@@ -66,3 +66,10 @@ def test_train_goes_through_micro_batches_when_layers_track_quantization_ranges(
     assert result["finite"]
     assert result["moved"] > 1e-3
     assert any("quantization ranges" in reason for reason in result["reasons"])
+
+
+@pytest.mark.slow
+def test_train_step_equals_one_big_batch_when_each_output_has_its_own_loss() -> None:
+    result = slow_results()["two_losses"]
+    assert result["difference"] <= EXACT
+    assert result["moved"] > 1e-3

@@ -85,3 +85,23 @@ def test_loss_refuses_labels_that_do_not_match_the_outputs() -> None:
     objective = SupervisedObjective("mean_squared_error", from_logits=True)
     with pytest.raises(DataError, match="1 label arrays and the model 2 outputs"):
         objective.loss(tf.constant(LABELS), [tf.constant(LOGITS)] * 2, None)
+
+
+def test_loss_is_the_sum_of_each_output_s_own_loss() -> None:
+    names = ["sparse_categorical_crossentropy", "mean_absolute_error"]
+    objective = SupervisedObjective(names, from_logits=True)
+    target = LOGITS[:, :1] + 0.5
+    losses = objective.loss(
+        (tf.constant(LABELS), tf.constant(target)),
+        [tf.constant(LOGITS), tf.constant(LOGITS[:, :1])],
+        None,
+    )
+    np.testing.assert_allclose(losses, CROSS_ENTROPY + 0.5, rtol=1e-5)
+
+
+def test_loss_leaves_out_masked_elements() -> None:
+    objective = SupervisedObjective("mean_squared_error", from_logits=True)
+    outputs = tf.constant(LOGITS[:, :, None])
+    outputs._keras_mask = tf.constant(LOGITS > 0)
+    losses = objective.loss(tf.zeros_like(outputs), outputs, None)
+    np.testing.assert_allclose(losses, (LOGITS.clip(0) ** 2).mean(-1), rtol=1e-5)

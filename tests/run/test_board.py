@@ -94,6 +94,20 @@ def test_follower_gives_up_without_a_chief(tmp_path: Path, monkeypatch: pytest.M
     assert "shared disk" in str(caught.value.hint)
 
 
+def test_followers_board_takes_an_order_once_in_all_lives_of_a_worker(tmp_path: Path) -> None:
+    with ChiefsBoard(tmp_path, 3) as board:
+        board.post(JOB)
+        order = FollowersBoard(tmp_path, 1).order()
+        assert order is not None
+        assert FollowersBoard(tmp_path, 1).join(order)
+        assert not FollowersBoard(tmp_path, 1).join(order)
+        assert FollowersBoard(tmp_path, 2).join(order)
+        board.post(JOB)
+        again = FollowersBoard(tmp_path, 1).order()
+        assert again is not None
+        assert FollowersBoard(tmp_path, 1).join(again)
+
+
 def test_chiefs_board_reads_reports_of_its_own_order_alone(tmp_path: Path) -> None:
     with ChiefsBoard(tmp_path, 2) as board:
         board.post(JOB)

@@ -6,7 +6,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +73,12 @@ def said(root: Path, index: int) -> str:
     return (root / f"worker-{index}.log").read_text(encoding="utf-8")
 
 
-def wait_for(root: Path, index: int, words: str, seconds: float = 120) -> None:
-    """Wait until a worker has said these words."""
+def wait_for(happened: Callable[[], bool], seconds: float = 240) -> None:
+    """Wait until something has happened."""
     deadline = time.monotonic() + seconds
-    while words not in said(root, index):
+    while not happened():
         if time.monotonic() > deadline:
-            raise TimeoutError(said(root, index))
+            raise TimeoutError
         time.sleep(0.2)
 
 
