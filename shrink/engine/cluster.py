@@ -82,14 +82,33 @@ def agree(devices: Devices, wish: bool) -> bool:
     return float(strategy.experimental_local_results(total)[0]) > 0
 
 
+def share_weights(model: Any, devices: Devices) -> None:
+    """Give all workers the chief's weights.
+
+    What a stage did to the weights before training, each machine did for itself: a difference in
+    the last digit would stay, and replicas would no longer be copies.
+    """
+    if devices.workers == 1:
+        return
+    strategy, variables = devices.strategy, list(model.variables)
+    factor = float(devices.worker == 0) / len(devices.device_names)
+    mine = [tf.cast(variable.read_value(), tf.float64) * factor for variable in variables]
+    totals = _sum_over_replicas(strategy)(mine)
+    for variable, total in zip(variables, totals, strict=True):
+        value = strategy.experimental_local_results(total)[0]
+        for copy in strategy.experimental_local_results(variable):
+            copy.assign(tf.cast(value, copy.dtype))
+
+
 @functools.cache
 def _sum_over_replicas(strategy: Any) -> Any:
-    def reduce(value: Any) -> Any:
+    def reduce(values: Any) -> Any:
         context = tf.distribute.get_replica_context()
-        # A constant is on no device, and cannot be reduced from there.
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
+        # Constants are on no device, and cannot be reduced from there.
+        values = tf.nest.map_structure(tf.identity, values)
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
-    return tf.function(lambda value: strategy.run(reduce, args=(value,)))
+    return tf.function(lambda values: strategy.run(reduce, args=(values,)))
 
 
 def settle(model: Any, devices: Devices) -> None:

@@ -19,7 +19,7 @@ from shrink.data.pipeline import (
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.batch_plan import BatchPlan, plan_batches
 from shrink.engine.class_weights import class_weights_of, with_class_weights
-from shrink.engine.cluster import settle, unsettle
+from shrink.engine.cluster import settle, share_weights, unsettle
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.exactness import inexact_because
@@ -82,6 +82,7 @@ def train(
     """
     _check(dataset, config, metrics, monitor, stage)
     unsettle(model, devices)
+    share_weights(model, devices)
     examples, checks = len(dataset.train), len(dataset.validation)
     plan = plan_batches(config, devices.replicas, examples, checks)
     trainer = build_trainer(

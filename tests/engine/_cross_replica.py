@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -62,17 +62,18 @@ def fit(
     data: Dataset,
     *,
     batch_norm: BatchNormMode = "per_micro_batch",
-    loss: str = "sparse_categorical_crossentropy",
+    recompute: Literal["off", "auto"] | int = "off",
 ) -> TrainingRecord:
     """Train a model in place with SGD and momentum."""
     return train(
         model,
         data,
-        objective=SupervisedObjective(loss, from_logits=True),
+        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
         config=TrainingConfig(
             global_batch_size=BATCH_SIZE,
             micro_batch_size=micro_batch_size,
             batch_norm=batch_norm,
+            recompute=recompute,
             optimizer=SGD,
         ),
         devices=devices,
@@ -204,6 +205,40 @@ def masked(devices: Devices) -> dict[str, Any]:
         "difference": difference(model, reference),
         "moved": float(np.abs(model.get_weights()[1] - start[1]).max()),
     }
+
+
+def recomputing(devices: Devices) -> dict[str, Any]:
+    """Train with and without computing activations twice, statistics synchronised or not."""
+    _float64()
+    start = deep_model().get_weights()
+    results: dict[str, Any] = {}
+    modes: tuple[BatchNormMode, ...] = ("per_micro_batch", "synchronized")
+    for mode in modes:
+        plain, _ = _deep(devices, start, mode, "off")
+        again, record = _deep(devices, start, mode, 2)
+        results[mode] = difference(plain, again)
+        results[f"{mode} notes"] = list(record.notes)
+        results["moved"] = float(np.abs(plain.get_weights()[0] - start[0]).max())
+    return results
+
+
+def _deep(
+    devices: Devices, start: Any, mode: BatchNormMode, recompute: Literal["off"] | int
+) -> tuple[Any, TrainingRecord]:
+    with devices.scope():
+        model = deep_model()
+        model.set_weights(start)
+    return model, fit(model, devices, 5, vectors(), batch_norm=mode, recompute=recompute)
+
+
+def deep_model() -> Any:
+    """Four dense layers with batch normalisation and dropout."""
+    layers = keras.layers
+    inputs = hidden = layers.Input((8,))
+    for _ in range(4):
+        hidden = layers.BatchNormalization(momentum=0.5)(layers.Dense(8)(hidden))
+        hidden = layers.Dropout(0.2)(layers.Activation("tanh")(hidden))
+    return keras.Model(inputs, layers.Dense(5)(hidden))
 
 
 def two_losses(devices: Devices) -> dict[str, Any]:

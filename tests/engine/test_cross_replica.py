@@ -26,7 +26,7 @@ def results() -> dict[str, Any]:
 
 
 def slow_results() -> dict[str, Any]:
-    return run("in_micro_batches", "quantized", "two_losses")
+    return run("in_micro_batches", "quantized", "two_losses", "recomputing")
 
 
 def test_cross_replica_update_equals_one_big_batch() -> None:
@@ -72,4 +72,13 @@ def test_train_goes_through_micro_batches_when_layers_track_quantization_ranges(
 def test_train_step_equals_one_big_batch_when_each_output_has_its_own_loss() -> None:
     result = slow_results()["two_losses"]
     assert result["difference"] <= EXACT
+    assert result["moved"] > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["per_micro_batch", "synchronized"])
+def test_recomputed_gives_the_same_weights_on_two_replicas(mode: str) -> None:
+    result = slow_results()["recomputing"]
+    assert result[mode] <= EXACT
+    assert result[f"{mode} notes"] == []
     assert result["moved"] > 1e-3
