@@ -11,7 +11,8 @@ import pytest
 
 from shrink.errors import ModelError
 from shrink.model.scan import check_model_file
-from tests.attacks.hostile import ATTACKS, CANARY, archive, dense, sequential
+from tests.attacks.hostile import ATTACKS
+from tests.attacks.parts import CANARY, archive, dense, sequential
 
 _SCAN_ALL = """
 import json, sys

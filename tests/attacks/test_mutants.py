@@ -10,9 +10,10 @@ import pytest
 from shrink.errors import ModelError
 from shrink.model.guard import guard_model_file
 from shrink.model.scan import check_model_file
-from tests.attacks.hostile import archive, dense, h5, saved_model, sequential
 from tests.attacks.hostile import field as pb_field
 from tests.attacks.hostile import node as graph_node
+from tests.attacks.hostile import saved_model
+from tests.attacks.parts import archive, dense, h5, sequential
 
 
 def mutate(content: bytes, chance: random.Random) -> bytes:
