@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.graph.groups import ChannelGraph, LayerChannels
-from shrink.graph.network import Network, map_tensors
+from shrink.graph.network import Network, Ref, map_tensors
 
 Weights = dict[str, list[np.ndarray]]
 """Each layer's weights by its name in the flattened model, in the order of `layer.weights`."""
@@ -22,7 +22,7 @@ def weights_of(graph: ChannelGraph) -> Weights:
     return {graph.network.name(layer): layer.get_weights() for layer in layers}
 
 
-def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> keras.Model:
+def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights | None) -> keras.Model:
     """Return the model with only the channels that stay, as a plain functional model.
 
     Call it inside the devices' scope. The new model shares nothing with the old one; layers keep
@@ -31,7 +31,7 @@ def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> keras.Mo
     Args:
         graph: the model's channels.
         keep: for every label, whether it stays; see `ChannelGraph.keep`.
-        weights: all weights at their full size.
+        weights: all weights at their full size; None leaves them as layers initialise them.
     """
     network = graph.network
     built = {
@@ -41,8 +41,35 @@ def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> keras.Mo
     model = _connect(network, built)
     for layer in network.layers():
         record = graph.layers[network.name(layer)]
-        if record.shapes:
+        if record.shapes and weights is not None:
             built[id(layer)].set_weights(_sliced(weights[record.name], record, keep))
+    return model
+
+
+def rebuild_without(
+    network: Network,
+    calls: Collection[int],
+    aliases: Mapping[int, int],
+    weights: Weights | None,
+) -> keras.Model:
+    """Return the model without some calls, as a plain functional model; inside the devices' scope.
+
+    Args:
+        network: the model.
+        calls: `id` of each call that goes.
+        aliases: for a tensor that is no longer made, the one that takes its place, by index.
+        weights: of the layers that stay; None leaves them as layers initialise them.
+    """
+    stay = [call for call in network.calls if id(call) not in calls]
+    layers = {id(call.layer): call.layer for call in stay}
+    built = {
+        key: type(layer).from_config({**layer.get_config(), "name": network.name(layer)})
+        for key, layer in layers.items()
+    }
+    model = _connect(network, built, calls, aliases)
+    for key, layer in layers.items():
+        if layer.weights and weights is not None:
+            built[key].set_weights(weights[network.name(layer)])
     return model
 
 
@@ -105,17 +132,33 @@ def _smaller(
     return type(layer).from_config(config)
 
 
-def _connect(network: Network, built: Mapping[int, keras.layers.Layer]) -> keras.Model:
+def _connect(
+    network: Network,
+    built: Mapping[int, keras.layers.Layer],
+    without: Collection[int] = (),
+    aliases: Mapping[int, int] | None = None,
+) -> keras.Model:
+    """Make the calls anew but some, with other tensors in the place of theirs."""
     tensors: dict[int, Any] = {}
+    aliases = aliases or {}
+
+    def tensor(ref: Ref) -> Any:
+        index = ref.index
+        while index in aliases:
+            index = aliases[index]
+        return tensors[index]
+
     for layer, ref in network.inputs:
         config = {**layer.get_config(), "name": network.name(layer)}
         tensors[ref.index] = type(layer).from_config(config).output
     for call in network.calls:
-        args, kwargs = map_tensors(lambda ref: tensors[ref.index], call.arguments)
+        if id(call) in without:
+            continue
+        args, kwargs = map_tensors(tensor, call.arguments)
         outputs = tf.nest.flatten(built[id(call.layer)](*args, **kwargs))
         tensors.update({r.index: t for r, t in zip(call.outputs, outputs, strict=True)})
     inputs = [tensors[ref.index] for _, ref in network.inputs]
-    outputs = [tensors[ref.index] for ref in network.outputs]
+    outputs = [tensor(ref) for ref in network.outputs]
     model = network.model
     return keras.Model(
         tf.nest.pack_sequence_as(model._nested_inputs, inputs),

@@ -11,7 +11,8 @@ from typing import Any
 
 import tf_keras as keras
 
-from shrink.errors import ModelError, RecipeError, ShrinkError
+from shrink.errors import ModelError, ShrinkError
+from shrink.graph.scale import scaled
 from shrink.model.keras3 import import_keras3
 from shrink.model.scan import check_model_file
 
@@ -26,16 +27,23 @@ def load_source(source: Mapping[str, Any]) -> keras.Model:
     """Return the model that a step's input names.
 
     Args:
-        source: `kind`, `path`, `function` and `arguments`, as a job file has them.
+        source: `kind`, `path`, `function` and `arguments`, as a job file has them. The arguments
+            are given to a function that takes them; else the model is scaled by them
+            (`shrink.graph.scale`).
 
     Raises:
         ModelError: unreadable, refused, or not a tf-keras model.
-        RecipeError: the builder does not take an argument such as `width`.
+        RecipeError: a scale above 1 of a model that has no builder for it.
     """
-    path = Path(source["path"])
+    path, arguments = Path(source["path"]), dict(source["arguments"])
     if source["kind"] == "builder":
-        return build_model(path, source["function"], source["arguments"])
-    return load_model(path)
+        taken = _arguments_of(path, source["function"])
+        own = {n: v for n, v in arguments.items() if taken is None or n in taken}
+        model = build_model(path, source["function"], own)
+        arguments = {name: value for name, value in arguments.items() if name not in own}
+    else:
+        model = load_model(path)
+    return scaled(model, arguments) if arguments else model
 
 
 def load_model(path: Path) -> keras.Model:
@@ -75,15 +83,6 @@ def build_model(path: Path, function: str, arguments: Mapping[str, float]) -> ke
         arguments: keyword arguments such as `width`.
     """
     build = _function(path, function)
-    taken = inspect.signature(build).parameters
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in taken.values())
-    for name in arguments:
-        if name not in taken and not open_ended:
-            raise RecipeError(
-                f"student: {path.name}:{function} takes no argument {name!r}; it takes "
-                f"{', '.join(taken) or 'none'}",
-                subject=path,
-            )
     try:
         model = build(**arguments)
     except ShrinkError:
@@ -93,6 +92,14 @@ def build_model(path: Path, function: str, arguments: Mapping[str, float]) -> ke
             f"{function}() raised {type(error).__name__}: {_first_line(error)}", subject=path
         ) from error
     return _checked(model, path)
+
+
+def _arguments_of(path: Path, function: str) -> set[str] | None:
+    """Return the names of a builder's arguments, None where it takes any."""
+    taken = inspect.signature(_function(path, function)).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        return None
+    return set(taken)
 
 
 def _function(path: Path, name: str) -> Callable[..., Any]:

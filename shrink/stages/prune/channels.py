@@ -15,9 +15,9 @@ from shrink.engine.record import TrainingRecord
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks, weights_of
-from shrink.model.logits import logits_of
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.distill.run import DistillationObjective
+from shrink.stages.distill.objective import DistillationObjective, Guidance
+from shrink.stages.distill.teachers import open_outputs, taught_by
 from shrink.stages.prune.allocation import Counts
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.frozen import FrozenMasks
@@ -120,11 +120,13 @@ def _fine_tune(
         )
     with context.devices.scope():
         teacher = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
-        with logits_of(teacher) as taught, logits_of(model) as learning:
+        with (
+            open_outputs(teacher, task.loss) as taught,
+            open_outputs(model, task.loss) as learning,
+        ):
             hard = SupervisedObjective(task.loss, from_logits=True)
-            following: Objective = DistillationObjective(
-                taught, hard, config.temperature, config.alpha
-            )
+            guidance = Guidance(temperature=config.temperature, alpha=config.alpha)
+            following: Objective = DistillationObjective(taught_by(taught), hard, guidance)
             return context.train(learning, following, config.epochs, after_update=hooks)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from shrink.errors import StageError
 from shrink.graph.groups import Group, Member
+from shrink.graph.norms import over_kernels, slices, weight_of
 from shrink.graph.rebuild import Weights
 
 
@@ -40,12 +41,12 @@ def l2(group: Group, evidence: Evidence) -> np.ndarray:
     Each kernel's squared norms are divided by their mean over the group's channels, so that no
     kernel counts more for being larger (the group L2 of DepGraph, Fang et al. 2023, eq. 6).
     """
-    return np.sqrt(_over_kernels(group, evidence, np.square))
+    return np.sqrt(over_kernels(group, evidence.weights, np.square))
 
 
 def l1(group: Group, evidence: Evidence) -> np.ndarray:
     """Return the L1 norm of the same slices, normalised alike (Li et al. 2017)."""
-    return _over_kernels(group, evidence, np.abs)
+    return over_kernels(group, evidence.weights, np.abs)
 
 
 def bn_scale(group: Group, evidence: Evidence) -> np.ndarray:
@@ -61,7 +62,7 @@ def bn_scale(group: Group, evidence: Evidence) -> np.ndarray:
             subject=group.name,
             hint=f"exclude {group.name}, or take importance: l2",
         )
-    return _total(found, lambda m: np.abs(_weight(m, evidence.weights)))
+    return _total(found, lambda m: np.abs(weight_of(m, evidence.weights)))
 
 
 def taylor(group: Group, evidence: Evidence) -> np.ndarray:
@@ -73,7 +74,7 @@ def taylor(group: Group, evidence: Evidence) -> np.ndarray:
     gradients = evidence.gradients()
     makers = [m for m in group.members if m.role == "output"]
     each = [
-        _slices(m, _weight(m, evidence.weights) * _weight(m, gradients), np.sum) for m in makers
+        slices(m, weight_of(m, evidence.weights) * weight_of(m, gradients), np.sum) for m in makers
     ]
     return np.sum(np.square(each), axis=0)
 
@@ -99,29 +100,5 @@ def least_important(group: Group, scores: np.ndarray, count: int) -> np.ndarray:
     return group.channels[np.argsort(scores, kind="stable")[:count]]
 
 
-def _over_kernels(
-    group: Group, evidence: Evidence, size: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    total = np.zeros(len(group))
-    for member in group.members:
-        if member.role in ("output", "input"):
-            norms = _slices(member, size(_weight(member, evidence.weights)), np.sum)
-            total += norms / (norms.mean() or 1.0)
-    return total
-
-
 def _total(members: list[Member], value: Callable[[Member], np.ndarray]) -> np.ndarray:
-    return np.sum([_slices(m, value(m), np.sum) for m in members], axis=0)
-
-
-def _weight(member: Member, weights: Weights) -> np.ndarray:
-    return np.asarray(weights[member.layer][member.weight], np.float64)
-
-
-def _slices(
-    member: Member, array: np.ndarray, reduce: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Return one number per channel: `reduce` of the array at the channel's positions."""
-    return np.array(
-        [float(reduce(np.take(array, p, axis=member.axis))) for p in member.positions], np.float64
-    )
+    return np.sum([slices(m, value(m), np.sum) for m in members], axis=0)

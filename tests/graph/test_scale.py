@@ -1,0 +1,119 @@
+"""Narrower and shallower copies of models that shrink did not build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from models import autoencoder, ds_cnn, mobilenet_v1, resnet
+from shrink.errors import ModelError, RecipeError
+from shrink.graph.blocks import find_blocks, stages
+from shrink.graph.network import read_network
+from shrink.graph.scale import scaled
+
+L = keras.layers
+BUILDERS: dict[str, Callable[..., keras.Model]] = {
+    "resnet": resnet.build,
+    "ds_cnn": ds_cnn.build,
+    "autoencoder": autoencoder.build,
+}
+
+
+def outputs(model: keras.Model) -> np.ndarray:
+    shape = tuple(side or 1 for side in model.inputs[0].shape[1:])
+    x = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
+    return np.asarray(model(x, training=False))
+
+
+def convolutions(model: keras.Model) -> int:
+    return sum(isinstance(layer, L.Conv2D) for layer in model.layers)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_scaled_by_width_halves_hidden_channels(name: str) -> None:
+    model = BUILDERS[name]()
+    student = scaled(model, {"width": 0.5})
+    assert student.input_shape == model.input_shape
+    assert student.output_shape == model.output_shape
+    assert 0.2 < student.count_params() / model.count_params() < 0.6
+    assert np.isfinite(outputs(student)).all()
+
+
+def test_scaled_by_width_is_what_the_builder_gives() -> None:
+    graph, built = scaled(resnet.build(), {"width": 0.5}), resnet.build(width=0.5)
+    shapes = [[tuple(w.shape) for w in model.weights] for model in (graph, built)]
+    assert sorted(shapes[0]) == sorted(shapes[1])
+
+
+def test_scaled_by_width_keeps_the_largest_channels_when_weights_are_inherited() -> None:
+    inputs = keras.Input((3,))
+    hidden = L.Dense(4, name="hidden")(inputs)
+    model = keras.Model(inputs, L.Dense(2, name="end")(hidden))
+    kernel = np.array([[5.0, 0.1, 7.0, 0.2]] * 3)
+    model.get_layer("hidden").set_weights([kernel, np.arange(4.0)])
+    model.get_layer("end").set_weights([np.ones((4, 2)), np.zeros(2)])
+    student = scaled(model, {"width": 0.5, "inherit": 1.0})
+    kept, bias = student.get_layer("hidden").get_weights()
+    np.testing.assert_array_equal(kept, kernel[:, [0, 2]].astype(np.float32))
+    np.testing.assert_array_equal(bias, [0, 2])
+
+
+def test_scaled_changes_nothing_but_the_size_when_it_keeps_everything() -> None:
+    keras.utils.set_random_seed(0)
+    model = resnet.build()
+    same = scaled(model, {"width": 1.0, "inherit": 1.0})
+    np.testing.assert_allclose(outputs(same), outputs(model), rtol=1e-5, atol=1e-5)
+    fresh = scaled(model, {"width": 1.0})
+    assert same.count_params() == fresh.count_params() == model.count_params()
+    assert np.abs(outputs(fresh) - outputs(model)).max() > 1e-3
+
+
+def test_scaled_by_depth_leaves_out_every_other_block_of_a_stage() -> None:
+    student = scaled(resnet.build(depth=20), {"depth": 0.5})
+    # Of 3 + 2 + 2 identity blocks 2 + 1 + 1 stay; two blocks change the resolution.
+    assert convolutions(student) == convolutions(resnet.build(depth=20)) - 3 * 2
+    assert np.isfinite(outputs(student)).all()
+
+
+def test_scaled_by_depth_keeps_weights_when_they_are_inherited() -> None:
+    teacher = resnet.build(depth=14)
+    student = scaled(teacher, {"depth": 0.5, "inherit": 1.0})
+    assert student.count_params() < teacher.count_params()
+    for layer in student.layers:
+        for own, other in zip(
+            layer.get_weights(), teacher.get_layer(layer.name).get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(own, other)
+
+
+def test_scaled_by_depth_takes_dense_layers_of_one_width_as_blocks() -> None:
+    inputs = x = keras.Input((8,))
+    for _ in range(5):
+        x = L.ReLU()(L.BatchNormalization()(L.Dense(16)(x)))
+    model = keras.Model(inputs, L.Dense(3)(x))
+    student = scaled(model, {"depth": 0.5, "width": 0.5})
+    dense = [layer.units for layer in student.layers if isinstance(layer, L.Dense)]
+    assert dense == [8, 8, 8, 3]
+
+
+def test_find_blocks_takes_a_separable_convolution_as_one_block() -> None:
+    runs = stages(find_blocks(read_network(mobilenet_v1.build())))
+    kernels = [
+        [sum("Conv" in type(call.layer).__name__ for call in block.calls) for block in run]
+        for run in runs
+    ]
+    assert [2] * 5 in kernels  # the five blocks of one width of Howard et al. 2017, table 1
+
+
+def test_scaled_refuses_what_cannot_become_smaller() -> None:
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, L.Dense(2)(inputs))
+    with pytest.raises(ModelError, match="no channel"):
+        scaled(model, {"width": 0.5})
+    with pytest.raises(ModelError, match="no block"):
+        scaled(model, {"depth": 0.5})
+    with pytest.raises(RecipeError, match="only become smaller"):
+        scaled(model, {"width": 2.0})
