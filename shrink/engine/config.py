@@ -69,5 +69,8 @@ class TrainingConfig(Config):
     """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: rare classes count more."""
     restore_best: bool = False
     """True: keep the weights of the epoch that was best on the validation split."""
+    patience: Count | None = None
+    """End after this many epochs without a better one on the validation split, and keep the best
+    weights."""
     seed: NonNegative = 0
     """Decides splits, shuffling, initial weights and dropout."""

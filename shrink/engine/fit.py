@@ -22,6 +22,7 @@ from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.cluster import settle, share_weights, unsettle
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
+from shrink.engine.early_stop import EarlyStop
 from shrink.engine.exactness import inexact_because
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
@@ -122,12 +123,17 @@ def train(
     checkpoints.resume()
     memory.reset()
     timeline = MemoryTimeline(memory, checkpoints.first_update)
-    callbacks = [progress, *([best] if best else []), timeline, checkpoints]
+    stop = _early_stop(config, monitor, checkpoints)
+    ends = [callback for callback in (best, stop) if callback is not None]
+    callbacks = [progress, *ends, timeline, checkpoints]
     with _telling(recovery.watcher):
         with recomputed(model, config.recompute, trainer.seeds) as notes:
             checkpoints.notes += notes
-            first = checkpoints.first_update
-            _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first)
+            if stop is not None and stop.is_over() and best is not None:
+                best.on_train_end()
+            else:
+                first = checkpoints.first_update
+                _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first)
         settle(model, devices)
     record = _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
     return replace(record, memory_timeline=timeline.to_dict())
@@ -200,11 +206,27 @@ def _validation(dataset: Dataset, config: TrainingConfig, devices: Devices) -> d
 
 
 def _best_weights(model: Any, config: TrainingConfig, monitor: str) -> BestWeights | None:
-    if not config.restore_best:
+    if not (config.restore_best or config.patience):
         return None
+    name, higher_is_better = _direction(monitor)
+    return BestWeights(model, name, higher_is_better=higher_is_better)
+
+
+def _early_stop(
+    config: TrainingConfig, monitor: str, checkpoints: Checkpointing
+) -> EarlyStop | None:
+    if config.patience is None:
+        return None
+    name, higher_is_better = _direction(monitor)
+    return EarlyStop(
+        name, config.patience, higher_is_better=higher_is_better, history=checkpoints.history
+    )
+
+
+def _direction(monitor: str) -> tuple[str, bool]:
+    """Return the monitor's name in the logs, and whether higher is better."""
     name = monitor.removeprefix("val_")
-    higher_is_better = name != "loss" and METRICS[name].higher_is_better
-    return BestWeights(model, f"val_{name}", higher_is_better=higher_is_better)
+    return f"val_{name}", name != "loss" and METRICS[name].higher_is_better
 
 
 def _record(
@@ -237,7 +259,7 @@ def _record(
         oom_events=checkpoints.events,
         exact=not reasons,
         inexact_because=reasons,
-        epochs=epochs,
+        epochs=len(checkpoints.history.get("loss", ())),
         updates=int(trainer.optimizer.iterations.numpy()),
         examples_per_s=progress.throughput.examples_per_s,
         history=checkpoints.history,
@@ -258,9 +280,10 @@ def _check(
             subject="task.monitor",
             hint=f"add {monitor} to task.metrics",
         )
-    if config.restore_best and len(dataset.validation) == 0:
+    if (config.restore_best or config.patience) and len(dataset.validation) == 0:
+        key = "restore_best" if config.restore_best else "patience"
         raise DataError(
             "there are no validation examples to find the best epoch on",
-            subject="training.restore_best",
-            hint="raise data.validation_split, or set training.restore_best: false",
+            subject=f"training.{key}",
+            hint=f"raise data.validation_split, or leave out training.{key}",
         )

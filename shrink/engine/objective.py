@@ -18,6 +18,12 @@ LossFunction = Callable[[Any, Any, bool], Any]
 class Objective(Protocol):
     """The loss of a stage, example by example, so that its mean is exact however it is split."""
 
+    def begin(self, iterations: Any, total_updates: int) -> None:
+        """Be told of the variable that counts updates, int64 (), and how many there will be.
+
+        Called once the optimizer is there, before the loss is traced; a loss may change with it.
+        """
+
     def targets(self, x: Any) -> Any:
         """Return what the loss needs of the inputs, such as a teacher's outputs, or None.
 
@@ -136,6 +142,9 @@ class SupervisedObjective:
     def __init__(self, loss: str | Sequence[str], from_logits: bool | Sequence[bool]) -> None:
         self._losses = LOSSES[loss] if isinstance(loss, str) else [LOSSES[name] for name in loss]
         self._from_logits = from_logits
+
+    def begin(self, iterations: Any, total_updates: int) -> None:
+        """Change nothing: the loss is the same throughout."""
 
     def targets(self, x: Any) -> None:
         """Return None: labels are all it needs."""

@@ -55,6 +55,7 @@ def build_trainer(
         trainer.compile(optimizer=optimizer)
         # Slots exist before the first step, which would else be the one with the highest peak.
         optimizer.build(model.trainable_variables)
+        objective.begin(optimizer.iterations, total_updates)
         if stateful_generators(model):
             trainer.seeds = RandomSeeds(config.seed)
     return trainer

@@ -228,22 +228,27 @@ class _Builder:
     def _distillation(
         self, config: DistillConfig, previous: Step, path: tuple[str | int, ...]
     ) -> dict[str, Source]:
-        teacher = Source(step=self.steps[0].name)
-        if config.teacher is not None:
-            teacher = self._named(config.teacher, (*path, "teacher"))
+        teachers = self._teachers(config, path)
         if config.student is None:
             student = Source(step=previous.name)
         elif isinstance(config.student, StudentScale):
-            student = self._scaled(config.student, (*path, "student"))
+            student = self._scaled(config.student, teachers[0])
         else:
             student = self._named(config.student, (*path, "student"))
-        if config.student is None and student == teacher:
+        if config.student is None and student == teachers[0]:
             raise RecipeError(
                 f"distill has no student: the stage before, {previous.name!r}, is the teacher",
                 position=self.loaded.position(*path),
                 hint="give `student: {width: 0.5}`, a model, or a stage's name",
             )
-        return {"model": student, "teacher": teacher}
+        named = {f"teacher-{n}": teacher for n, teacher in enumerate(teachers[1:], 2)}
+        return {"model": student, "teacher": teachers[0], **named}
+
+    def _teachers(self, config: DistillConfig, path: tuple[str | int, ...]) -> list[Source]:
+        if config.teacher is None:
+            return [Source(step=self.steps[0].name)]
+        names = (config.teacher,) if isinstance(config.teacher, str) else config.teacher
+        return [self._named(name, (*path, "teacher")) for name in names]
 
     def _named(self, name: str, path: tuple[str | int, ...]) -> Source:
         if (step := self._find(name)) is not None:
@@ -256,16 +261,14 @@ class _Builder:
             hint=hint_for(name, self._names()),
         )
 
-    def _scaled(self, scale: StudentScale, path: tuple[str | int, ...]) -> Source:
-        if self.reference.kind != "builder":
-            raise RecipeError(
-                "a student by width or depth needs a model that a function builds "
-                f"(file.py:function), and this recipe's model is a file: {self.recipe.model}",
-                position=self.loaded.position(*path),
-                hint="name the student as a model: `student: student.py:build`",
-            )
-        arguments = {k: v for k, v in scale.model_dump().items() if v is not None}
-        return Source(reference=self.reference, arguments=arguments)
+    def _scaled(self, scale: StudentScale, teacher: Source) -> Source:
+        """Return the recipe's builder with arguments, or a trained model that is cut."""
+        factors = {"width": scale.width, "depth": scale.depth}
+        arguments = {name: value for name, value in factors.items() if value is not None}
+        if self.reference.kind == "builder" and not scale.inherit:
+            return Source(reference=self.reference, arguments=arguments)
+        arguments["inherit"] = float(scale.inherit)
+        return Source(teacher.step, teacher.reference, arguments)
 
     def _check_form(
         self, config: StageConfig, name: str, source: Source, path: tuple[str | int, ...]
@@ -305,7 +308,7 @@ class _Builder:
             raise errors_of(error, TrainingConfig, where, locate)[0] from error
 
     def _claims(self, source: Source) -> tuple[str, ...]:
-        if source.step is None:
+        if source.step is None or source.arguments:  # a scaled copy keeps no promise
             return ()
         before = self.steps[self._names().index(source.step)]
         own = before.config.established() if before.config else ()

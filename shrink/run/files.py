@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from shrink.errors import ResourceError
 from shrink.run.points import reached
@@ -44,6 +44,37 @@ def replacing(target: Path) -> Iterator[Path]:
             target.rename(folder / f"before-{target.name}")
         temporary.replace(target)
         _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def appending(target: Path, keep_bytes: int) -> Iterator[BinaryIO]:
+    """Yield a stream that writes after the first `keep_bytes` of a file; the rest of it is cut.
+
+    What is written is synced at the end. Killed before, the file holds some of it: for files
+    whose good length is kept elsewhere.
+
+    Raises:
+        ResourceError: the disk is full, or the place is not writable.
+    """
+    with _typed_errors(target):
+        target.touch()
+        with target.open("r+b") as stream:
+            stream.truncate(keep_bytes)
+            stream.seek(keep_bytes)
+            yield stream
+        sync(target)
+
+
+@contextlib.contextmanager
+def exclusive(lock: Path) -> Iterator[None]:
+    """Hold a lock file alone; other processes wait."""
+    with _typed_errors(lock):
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_bytes(target: Path, content: bytes) -> None:

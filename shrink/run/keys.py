@@ -77,7 +77,8 @@ def _sources_digest() -> str | None:
 
 def _source(source: Source, keys: Mapping[str, str]) -> Any:
     if source.step is not None:
-        return keys[source.step]
+        key = keys[source.step]
+        return {"step": key, "arguments": dict(source.arguments)} if source.arguments else key
     if source.reference is None:
         return None
     return {

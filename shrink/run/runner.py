@@ -197,6 +197,7 @@ class Runner:
             "name": step.name,
             "work": str(work),
             "checkpoints": str(self.store.checkpoints(state.keys[step.name])),
+            "teachers": str(self.store.teachers),
             "step": {
                 "name": step.name,
                 "kind": step.kind,
@@ -250,7 +251,8 @@ def _source(source: Source, state: _State) -> dict[str, Any]:
     if source.step is not None:
         path = state.stored[source.step].files[ARTIFACT]
         kind = path.suffix.lstrip(".")
-        return {"kind": kind, "path": str(path), "function": None, "arguments": {}}
+        arguments = dict(source.arguments)
+        return {"kind": kind, "path": str(path), "function": None, "arguments": arguments}
     reference = source.reference
     if reference is None:
         raise InternalError("a step has an input without a source")

@@ -7,6 +7,7 @@ Layout under the root:
     locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
     work/<random>/                  a worker's folder, locked while it is in use
     checkpoints/<key>/              of a step that is being computed, or was when its run died
+    teachers/<key>/                 what a teacher gave for every example, kept while it is used
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from shrink.run.points import reached
 
 _MANIFEST_VERSION = 1
 _CHECKPOINTS_KEPT_S = 7 * 24 * 3600
+_TEACHERS_KEPT_S = 7 * 24 * 3600
 _WORK, _WRITERS = "work", "writers"
 """Locks that are never removed."""
 
@@ -54,7 +56,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("objects", "steps", "locks", "work", "checkpoints"):
+        for name in ("objects", "steps", "locks", "work", "checkpoints", "teachers"):
             self._make(root / name)
 
     def find(self, key: str) -> StoredStep | None:
@@ -81,6 +83,11 @@ class Store:
     def checkpoints(self, key: str) -> Path:
         """Return the folder for the checkpoints of a step; hold its lock. It need not exist."""
         return self.root / "checkpoints" / key
+
+    @property
+    def teachers(self) -> Path:
+        """The folder of what teachers gave; a folder in it for each teacher and data set."""
+        return self.root / "teachers"
 
     def remove_checkpoints(self, key: str) -> None:
         """Forget how far a step had come; hold its lock."""
@@ -151,6 +158,9 @@ class Store:
             for checkpoints in (self.root / "checkpoints").iterdir():
                 if self.contains(checkpoints.name) or _age_s(checkpoints) > _CHECKPOINTS_KEPT_S:
                     shutil.rmtree(checkpoints, ignore_errors=True)
+            for teacher in self.teachers.iterdir():
+                if _age_s(teacher) > _TEACHERS_KEPT_S:
+                    shutil.rmtree(teacher, ignore_errors=True)
             for lock in (self.root / "locks").iterdir():
                 if lock.stem not in (_WORK, _WRITERS):
                     lock.unlink()

@@ -66,11 +66,17 @@ class Planned(Exception):
 class StageContext:
     """Everything around a stage; models are loaded inside the devices' scope.
 
+    Attributes:
+        planning: whether `train` only finds out what to train with.
+        teachers: the folder of what teachers gave, shared by all runs.
+
     Args:
         job: the worker's job, plain data.
         send: sends an event with fields to the parent.
         work: the worker's own folder.
     """
+
+    planning = False
 
     def __init__(self, job: Mapping[str, Any], send: Callable[..., None], work: Path) -> None:
         step = job["step"]
@@ -84,6 +90,7 @@ class StageContext:
         self.data_config = DataConfig.model_validate(job["data"])
         self.split_seed = int(job["split_seed"])
         self.work = work
+        self.teachers = Path(job.get("teachers") or work / "teachers")
         self._inputs: Mapping[str, Any] = step["inputs"]
         self._send = send
         descriptor = job.get("heartbeat")
@@ -113,6 +120,10 @@ class StageContext:
         with self.devices.scope():
             return load_source(self._inputs[role])
 
+    def roles(self, prefix: str) -> list[str]:
+        """Return the roles of inputs that are called `prefix`, or `prefix-2` and so on."""
+        return [role for role in self._inputs if role.partition("-")[0] == prefix]
+
     def input_path(self, role: str = "model") -> Path:
         """Return the path of the file behind an input."""
         return Path(self._inputs[role]["path"])
@@ -127,12 +138,23 @@ class StageContext:
         objective: Objective,
         epochs: int,
         after_update: Sequence[Any] = (),
+        dataset: Dataset | None = None,
+        task: Task | None = None,
     ) -> TrainingRecord:
-        """Train `model` in place; zeros that an earlier stage promised to keep stay zero."""
-        task = self.task(model)
+        """Train `model` in place; zeros that an earlier stage promised to keep stay zero.
+
+        Args:
+            model: what is trained.
+            objective: what is minimised.
+            epochs: passes over the training examples.
+            after_update: called after every update, in graph.
+            dataset: in place of the recipe's, the same examples with more to their targets.
+            task: in place of the model's own, where it gives more than the task's outputs.
+        """
+        task = task or self.task(model)
         record = train(
             model,
-            self.dataset,
+            dataset or self.dataset,
             objective=objective,
             config=self.training,
             devices=self.devices,
@@ -178,21 +200,25 @@ class StageContext:
 class PlanningContext(StageContext):
     """Has a stage planned in place of trained: its `train` raises `Planned`."""
 
+    planning = True
+
     def train(
         self,
         model: keras.Model,
         objective: Objective,
         epochs: int,
         after_update: Sequence[Any] = (),
+        dataset: Dataset | None = None,
+        task: Task | None = None,
     ) -> TrainingRecord:
         """Plan what training would do, and raise `Planned`."""
         plan = plan_training(
             model,
-            self.dataset,
+            dataset or self.dataset,
             objective=objective,
             config=self.training,
             devices=self.devices,
-            metrics=self.task(model).metrics,
+            metrics=(task or self.task(model)).metrics,
             after_update=self._hooks(model, after_update),
         )
         raise Planned(plan)

@@ -93,9 +93,27 @@ def test_build_plan_gives_distill_its_models() -> None:
     assert recovered["model"].step == "prune"
 
 
-def test_build_plan_refuses_a_width_for_a_model_file() -> None:
-    with pytest.raises(RecipeError, match="a function builds"):
-        plan({"distill": {"student": {"width": 0.5}}}, model="model.keras")
+def test_build_plan_cuts_the_student_from_a_model_file() -> None:
+    built = plan({"distill": {"student": {"width": 0.5}}}, model="model.keras")
+    student = built.step("distill").inputs["model"]
+    assert student.step == "baseline"
+    assert dict(student.arguments) == {"width": 0.5, "inherit": 0.0}
+
+
+def test_build_plan_cuts_the_student_from_the_teacher_when_it_inherits() -> None:
+    scale = {"depth": 0.5, "inherit": True}
+    built = plan(TRAIN, PRUNE, {"distill": {"teacher": "prune", "student": scale}})
+    student = built.step("distill").inputs["model"]
+    assert student.step == "prune"
+    assert dict(student.arguments) == {"depth": 0.5, "inherit": 1.0}
+    assert built.step("distill").claims == ()
+
+
+def test_build_plan_names_the_teachers_of_an_ensemble() -> None:
+    again = {"train": {"name": "again", "from": "train"}}
+    stage = {"distill": {"teacher": ["train", "again"], "student": {"width": 0.5}}}
+    inputs = plan(TRAIN, again, stage).step("distill").inputs
+    assert (inputs["teacher"].step, inputs["teacher-2"].step) == ("train", "again")
 
 
 def test_build_plan_hands_claims_down_the_line() -> None:

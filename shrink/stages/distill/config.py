@@ -2,47 +2,92 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from shrink.recipe.fields import Config, Count, Fraction, Positive
 from shrink.stages.base import StageConfig
 
 
 class StudentScale(Config):
-    """A narrower or shallower copy of the recipe's model, built anew."""
+    """A narrower or shallower copy of the teacher, with new weights or the most important."""
 
     width: Positive | None = None
-    """Factor on the channels, given to the builder as `width`."""
+    """Factor on the channels; given to a builder that takes `width`, else up to 1."""
     depth: Positive | None = None
-    """Given to the builder as `depth`."""
+    """Given to a builder that takes `depth`; else the fraction of the blocks of one shape."""
+    inherit: bool = False
+    """True: the teacher's trained model is cut, and its most important channels stay."""
 
     @model_validator(mode="after")
     def _check(self) -> StudentScale:
         if self.width is None and self.depth is None:
             raise ValueError("a scaled student needs width, depth or both")
+        if self.inherit and max(self.width or 0, self.depth or 0) > 1:
+            raise ValueError("a student that inherits weights can only become smaller")
         return self
 
 
+class Ramp(Config):
+    """A number that changes over the updates."""
+
+    start: Annotated[float, Field(ge=0)]
+    """At the first update."""
+    end: Annotated[float, Field(ge=0)]
+    """From `until` on."""
+    shape: Literal["linear", "cosine"] = "linear"
+    """The way from start to end."""
+    until: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Fraction of the updates after which the end is reached."""
+
+
 class DistillConfig(StageConfig):
-    """Train a student on the teacher's softened outputs (Hinton et al. 2015)."""
+    """Train a student to give what its teacher gives (Hinton et al. 2015 and others)."""
 
     kind: ClassVar[str] = "distill"
     summary: ClassVar[str] = "train a smaller student to follow a teacher"
     trains: ClassVar[bool] = True
 
-    teacher: str | None = None
-    """A stage's name or a model; by default the baseline."""
+    teacher: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
+    """A stage's name or a model, or several of them; by default the baseline."""
     student: str | StudentScale | None = None
     """A stage, a model, or a scale; by default the stage before, unless it is the teacher."""
-    temperature: Positive = 4.0
-    """T, by which both models' logits are divided."""
-    alpha: Fraction = 0.1
-    """Weight of the loss on the hard labels; the softened loss has 1 - alpha."""
+    temperature: Positive | Ramp = 4.0
+    """T, by which both models' logits are divided (kl, decoupled); or `{start, end}`."""
+    alpha: Fraction | Ramp = 0.1
+    """Weight of the loss on the hard labels, the teacher's has 1 - alpha; or `{start, end}`."""
     epochs: Count = 10
     """Passes over the training split."""
-    loss: Literal["kl"] = "kl"
-    """kl: Kullback-Leibler divergence of the softened outputs, times T squared."""
-    teacher_cache: Literal["auto", "off"] = "auto"
-    """off: the teacher runs on every batch; auto: as saves time (at present the same)."""
+    loss: Literal["auto", "kl", "logit_mse", "decoupled", "output_mse"] = "auto"
+    """auto: kl (divergence of softened outputs) for classes, output_mse for other targets."""
+    beta: Positive = 8.0
+    """decoupled: weight of the classes that are not the target (Zhao et al. 2022)."""
+    output_weights: Annotated[tuple[Positive, ...], Field(strict=False)] = ()
+    """Of several outputs: how much the teacher's share counts for each, in order."""
+    feature_layers: dict[str, str] = Field(default_factory=dict)
+    """Layers whose outputs are followed too: `{teacher's layer: student's layer}`."""
+    feature_loss: Literal["hint", "attention", "relational"] = "hint"
+    """hint: squared error, by learned projections where widths differ; attention: maps of
+    activity; relational: distances between the examples of a micro-batch."""
+    feature_weight: Positive = 1.0
+    """Weight of the features' loss, beside the others' 1."""
+    teacher_cache: Literal["auto", "on", "off"] = "auto"
+    """on: the teacher is asked once for every example; off: on every batch; auto: once where
+    that saves time and fits."""
+    cache_dtype: Literal["float32", "float16", "topk"] = "float32"
+    """How answers are stored; float32 up to 1,024 outputs; topk: the largest logits only."""
+    top_k: Count = 16
+    """topk: how many logits of an example are stored."""
+    control: bool = False
+    """True: the student is trained again without its teacher, and the report compares both."""
+
+    @model_validator(mode="after")
+    def _check(self) -> DistillConfig:
+        if isinstance(self.alpha, Ramp) and max(self.alpha.start, self.alpha.end) > 1:
+            raise ValueError("alpha is at most 1")
+        if isinstance(self.temperature, Ramp) and not min(
+            self.temperature.start, self.temperature.end
+        ):
+            raise ValueError("a temperature is above 0")
+        return self

@@ -1,82 +1,118 @@
-"""The `distill` stage: a student follows its teacher's softened outputs and the hard labels."""
+"""The `distill` stage: a student follows its teacher's outputs and the hard labels."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Sequence
 
-import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.objective import SupervisedObjective, at_least_float32
+from shrink.engine.objective import SupervisedObjective
 from shrink.errors import ModelError, StageError
-from shrink.model.logits import logits_of
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
-from shrink.stages.distill.losses import softened_kl
-from shrink.stages.task import check_shapes, keras_interface
-
-
-class DistillationObjective:
-    """alpha · loss(labels) + (1 - alpha) · T² · KL(teacher ‖ student), per example.
-
-    Args:
-        teacher: gives logits; runs once per micro-batch, in inference mode.
-        hard: the loss on the labels.
-        temperature: T.
-        alpha: weight of the hard loss.
-    """
-
-    def __init__(
-        self, teacher: keras.Model, hard: SupervisedObjective, temperature: float, alpha: float
-    ) -> None:
-        self._teacher = teacher
-        self._hard = hard
-        self._temperature = temperature
-        self._alpha = alpha
-
-    def targets(self, x: Any) -> tf.Tensor:
-        """Return the teacher's logits, (n, classes)."""
-        return at_least_float32(self._teacher(x, training=False))
-
-    def loss(self, y: Any, outputs: Any, targets: Any) -> tf.Tensor:
-        """Return the loss of each example, (n,)."""
-        logits = at_least_float32(outputs)
-        soft = softened_kl(logits, tf.cast(targets, logits.dtype), self._temperature)
-        hard = self._hard.loss(y, outputs, None)
-        return self._alpha * hard + (1.0 - self._alpha) * tf.cast(soft, hard.dtype)
-
-    def validation_loss(self, y: Any, outputs: Any) -> tf.Tensor:
-        """Return the hard loss of each example, (n,)."""
-        return self._hard.validation_loss(y, outputs)
-
-    def metric(self, name: str, y: Any, outputs: Any) -> tf.Tensor:
-        """Return the named metric of each example, (n,)."""
-        return self._hard.metric(name, y, outputs)
+from shrink.stages.distill.control import compare_with_control
+from shrink.stages.distill.features import check_positions, with_features
+from shrink.stages.distill.objective import DistillationObjective, Guidance
+from shrink.stages.distill.rows import Shape
+from shrink.stages.distill.teachers import CLOSING, open_outputs
+from shrink.stages.distill.teaching import Teaching, features_of, forget_teacher, open_teaching
 
 
 def run(config: DistillConfig, context: StageContext) -> StageResult:
-    """Train the student beside its teacher."""
-    teacher, student = context.load("teacher"), context.load("model")
-    task = context.task(student)
-    check_shapes(context.dataset, keras_interface(teacher))
-    _check_outputs(teacher, student, task.loss)
-    with context.devices.scope(), logits_of(teacher) as taught, logits_of(student) as learning:
-        hard = SupervisedObjective(task.loss, from_logits=True)
-        objective = DistillationObjective(taught, hard, config.temperature, config.alpha)
-        record = context.train(learning, objective, config.epochs)
-    return StageResult(model=student, training=record)
+    """Train the student on what its teacher gives."""
+    with contextlib.ExitStack() as held:
+        teaching = open_teaching(config, context, held)
+        loss = teaching.loss
+        guidance = guidance_of(config, loss, context.name)
+        forget_teacher()
+        student = context.load("model")
+        _check_outputs(teaching.rows.outputs, student)
+        task = context.task(student)
+        held.enter_context(context.devices.scope())
+        opened = held.enter_context(open_outputs(student, loss))
+        learning = _with_features(opened, config, teaching)
+        objective = DistillationObjective(
+            teaching.teach,
+            SupervisedObjective(loss, from_logits=True),
+            guidance,
+            teaching.decode,
+            outputs=len(student.outputs),
+        )
+        initial = student.get_weights()
+        record = context.train(
+            learning, objective, config.epochs, dataset=teaching.dataset, task=task
+        )
+    notes, details = list(teaching.notes), dict(teaching.details)
+    if config.control:
+        control = compare_with_control(student, initial, record, context)
+        notes.append(control.note)
+        details |= control.details
+    return StageResult(model=student, training=record, notes=notes, details=details or None)
 
 
-def _check_outputs(teacher: keras.Model, student: keras.Model, loss: str) -> None:
-    shapes = [tuple(model.outputs[0].shape[1:]) for model in (teacher, student)]
-    if shapes[0] != shapes[1] or len(teacher.outputs) != len(student.outputs):
+def guidance_of(config: DistillConfig, loss: str, stage: str) -> Guidance:
+    """Return how a student is guided, with `auto` resolved for the task's loss.
+
+    Raises:
+        StageError: a loss for classes, and the task is another.
+    """
+    chosen = config.loss
+    if chosen == "auto":
+        chosen = "kl" if loss in CLOSING else "output_mse"
+    problem = _problem(chosen, loss, config)
+    if problem is not None:
+        raise StageError(
+            f"{problem}, and the task's loss is {loss}",
+            subject=stage,
+            hint="leave out distill.loss and distill.cache_dtype",
+        )
+    return Guidance(
+        loss="bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen,
+        temperature=config.temperature,
+        alpha=config.alpha,
+        beta=config.beta,
+        output_weights=tuple(config.output_weights),
+        feature_loss=config.feature_loss if config.feature_layers else None,
+        feature_weight=config.feature_weight,
+    )
+
+
+def _problem(chosen: str, loss: str, config: DistillConfig) -> str | None:
+    """Return why this loss or cache cannot be had, None where it can."""
+    if chosen != "output_mse" and loss not in CLOSING:
+        return f"distill.loss {chosen} is for classes"
+    if loss not in CLOSING or loss == "binary_crossentropy":
+        if chosen == "decoupled":
+            return "distill.loss decoupled needs one target class among several"
+        if config.cache_dtype == "topk":
+            return "distill.cache_dtype topk is for one class among several"
+    return None
+
+
+def _with_features(student: keras.Model, config: DistillConfig, teaching: Teaching) -> keras.Model:
+    """Return the model that is trained: the student, with features where they are followed."""
+    if not config.feature_layers:
+        return student
+    own = features_of(student, tuple(config.feature_layers.values()), "student")
+    wanted = teaching.rows.features
+    if config.feature_loss == "hint":
+        return with_features(student, own, wanted)
+    if config.feature_loss == "attention":
+        for feature, shape in zip(own, wanted, strict=True):
+            check_positions(feature, shape)
+    return keras.Model(student.inputs, [*student.outputs, *own])
+
+
+def _check_outputs(taught: Sequence[Shape], student: keras.Model) -> None:
+    own = [tuple(t.shape[1:]) for t in student.outputs]
+    if own != list(taught):
         raise ModelError(
-            f"the teacher gives outputs of shape {shapes[0]}, the student {shapes[1]}",
+            f"the teacher gives outputs of shape {_shown(taught)}, the student {_shown(own)}",
             subject="distill",
             hint="teacher and student must tell the same classes apart",
         )
-    if "crossentropy" not in loss:
-        raise StageError(
-            f"softened outputs are for classification, and the task's loss is {loss}",
-            subject="distill",
-        )
+
+
+def _shown(shapes: Sequence[Shape]) -> str:
+    return " and ".join(map(str, shapes))

@@ -1,0 +1,92 @@
+"""The control of a distillation: the same student, trained as long, without its teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.record import TrainingRecord
+from shrink.measure.artifact import Evaluation, evaluate_artifact
+from shrink.recipe.metrics import METRICS
+from shrink.report.intervals import Interval, paired_interval
+from shrink.run import files
+from shrink.stages.context import StageContext
+from shrink.stages.task import Task
+from shrink.tflite.convert import convert
+
+
+@dataclass(frozen=True)
+class Control:
+    """What the teacher brought.
+
+    Attributes:
+        note: a sentence for the report.
+        details: metrics of student alone, taught student and teacher, and the difference.
+    """
+
+    note: str
+    details: dict[str, Any]
+
+
+def compare_with_control(
+    student: keras.Model,
+    initial: Sequence[np.ndarray],
+    record: TrainingRecord,
+    context: StageContext,
+) -> Control:
+    """Train the student again without its teacher, and compare both on the test split.
+
+    Nothing is chosen by the comparison: the taught weights are back in the student afterwards.
+
+    Args:
+        student: the taught student.
+        initial: its weights before it was taught.
+        record: how it was taught; the control makes as many updates.
+        context: of the stage.
+    """
+    context.phase("training without the teacher")
+    task, taught = context.task(student), student.get_weights()
+    own = _evaluate(student, task, context)
+    keras.utils.set_random_seed(context.training.seed)
+    student.set_weights(initial)
+    objective = SupervisedObjective(task.loss, task.from_logits)
+    context.train(student, objective, record.epochs)
+    alone = _evaluate(student, task, context)
+    student.set_weights(taught)
+    teacher = context.load("teacher")
+    its_own = _evaluate(teacher, context.task(teacher), context)
+    gains = {
+        name: paired_interval(alone.scores[name].tolist(), own.scores[name].tolist())
+        for name in own.scores
+    }
+    details = {
+        "alone": alone.metrics,
+        "taught": own.metrics,
+        "teacher": its_own.metrics,
+        "gain": {name: asdict(gain) for name, gain in gains.items()},
+    }
+    name = task.monitor.removeprefix("val_")
+    values = (alone.metrics[name], own.metrics[name], its_own.metrics[name])
+    return Control(_sentence(name, values, gains[name], record.updates), {"control": details})
+
+
+def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluation:
+    path = context.work / "control.tflite"
+    files.write_bytes(path, convert(model, "float32").content)
+    return evaluate_artifact(path, context.dataset.test, task)
+
+
+def _sentence(name: str, values: tuple[float, float, float], gain: Interval, updates: int) -> str:
+    alone, taught, teacher = values
+    better = gain.value if name in METRICS and METRICS[name].higher_is_better else -gain.value
+    word = "better" if better > 0 else "not better"
+    span = "" if gain.low is None else f", 95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
+    return (
+        f"control: after {updates:,} updates the student has {name} {taught:.4f} with its teacher "
+        f"and {alone:.4f} without ({word}: {gain.value:+.4f}{span}); the teacher has {teacher:.4f}"
+    )

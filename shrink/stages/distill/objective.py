@@ -1,0 +1,160 @@
+"""What a student is trained on: the hard labels, and what its teacher gives for the same input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from shrink.engine.objective import SupervisedObjective, at_least_float32
+from shrink.stages.distill.config import Ramp
+from shrink.stages.distill.feature_losses import FEATURE_LOSSES
+from shrink.stages.distill.losses import Case, soft_loss
+from shrink.stages.distill.schedule import value_at
+
+
+class Taught(NamedTuple):
+    """What a teacher gives for a batch: logits or outputs, and chosen features, (n, ...) each."""
+
+    outputs: tuple[Any, ...]
+    features: tuple[Any, ...] = ()
+
+
+class Lesson(NamedTuple):
+    """The targets of a batch for which the teacher was asked before; `taught` as it is stored."""
+
+    labels: Any
+    taught: Any
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """How a student is guided.
+
+    Attributes:
+        loss: a key of `SOFT_LOSSES`.
+        temperature: T.
+        alpha: weight of the hard loss.
+        beta: see `decoupled_kd`.
+        output_weights: of each output's soft loss; by default 1 each, over their number.
+        feature_loss: a key of `FEATURE_LOSSES`; None for no features.
+        feature_weight: of the features' loss, the mean over the pairs of features.
+    """
+
+    loss: str = "kl"
+    temperature: float | Ramp = 4.0
+    alpha: float | Ramp = 0.1
+    beta: float = 8.0
+    output_weights: tuple[float, ...] = ()
+    feature_loss: str | None = None
+    feature_weight: float = 1.0
+
+
+class DistillationObjective:
+    """alpha · loss(labels) + (1 - alpha) · loss(teacher) + weight · loss(features), per example.
+
+    Args:
+        teach: gives a teacher's `Taught` for inputs as the data set stores them; called once per
+            micro-batch, in inference mode. Not called where the targets are a `Lesson`.
+        hard: the loss on the labels.
+        guidance: the rest.
+        decode: from what a `Lesson` holds to `Taught`.
+        outputs: how many of the model's outputs are its own; features follow them.
+    """
+
+    def __init__(
+        self,
+        teach: Callable[[Any], Taught] | None,
+        hard: SupervisedObjective,
+        guidance: Guidance,
+        decode: Callable[[Any], Taught] | None = None,
+        outputs: int = 1,
+    ) -> None:
+        self._teach = teach
+        self._hard = hard
+        self._guidance = guidance
+        self._decode = decode
+        self._outputs = outputs
+        self._progress: Callable[[], Any] = lambda: tf.zeros(())
+
+    def begin(self, iterations: Any, total_updates: int) -> None:
+        """Be told how far the training is.
+
+        Args:
+            iterations: the variable that counts updates, int64 ().
+            total_updates: of the whole training.
+        """
+        self._progress = lambda: tf.cast(iterations, tf.float32) / max(total_updates, 1)
+
+    def targets(self, x: Any) -> Taught | None:
+        """Return what the teacher gives, or None where it was asked before."""
+        return None if self._teach is None else self._teach(x)
+
+    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+        """Return the loss of each example, (n,)."""
+        if isinstance(y, Lesson) and self._decode is not None:
+            targets = self._decode(y.taught)
+        labels, given, count = _labels(y), tf.nest.flatten(outputs), self._outputs
+        hard = self._hard.loss(labels, _plain(given[:count]), None)
+        alpha = self._now(self._guidance.alpha, hard.dtype)
+        soft = self._soft(labels, given[:count], targets.outputs)
+        total = alpha * hard + (1 - alpha) * tf.cast(soft, hard.dtype)
+        if self._guidance.feature_loss is None:
+            return total
+        return total + tf.cast(self._features(given[count:], targets.features), hard.dtype)
+
+    def validation_loss(self, y: Any, outputs: Any) -> Any:
+        """Return the hard loss of each example, (n,)."""
+        return self._hard.validation_loss(_labels(y), self._own(outputs))
+
+    def metric(self, name: str, y: Any, outputs: Any) -> Any:
+        """Return the named metric of each example, (n,)."""
+        return self._hard.metric(name, _labels(y), self._own(outputs))
+
+    def _own(self, outputs: Any) -> Any:
+        """Return the model's outputs without the features that follow them."""
+        return _plain(tf.nest.flatten(outputs)[: self._outputs])
+
+    def _now(self, setting: float | Ramp, dtype: Any) -> Any:
+        return tf.cast(value_at(setting, self._progress()), dtype)
+
+    def _soft(self, labels: Any, outputs: Sequence[Any], taught: Sequence[Any]) -> Any:
+        guidance = self._guidance
+        weights = guidance.output_weights or (1 / len(outputs),) * len(outputs)
+        parts = []
+        for weight, y, own, other in zip(
+            weights, tf.nest.flatten(labels), outputs, taught, strict=True
+        ):
+            student = at_least_float32(own)
+            temperature = self._now(guidance.temperature, student.dtype)
+            teacher = tf.cast(other, student.dtype)
+            case = Case(student, teacher, _classes(y, student), temperature, guidance.beta)
+            parts.append(weight * soft_loss(guidance.loss, case))
+        return tf.add_n(parts)
+
+    def _features(self, own: Sequence[Any], taught: Sequence[Any]) -> Any:
+        compare = FEATURE_LOSSES[str(self._guidance.feature_loss)]
+        parts = [
+            compare(at_least_float32(s), tf.cast(t, at_least_float32(s).dtype))
+            for s, t in zip(own, taught, strict=True)
+        ]
+        return self._guidance.feature_weight * tf.add_n(parts) / len(parts)
+
+
+def _labels(y: Any) -> Any:
+    return y.labels if isinstance(y, Lesson) else y
+
+
+def _plain(outputs: list[Any]) -> Any:
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _classes(y: Any, logits: Any) -> Any:
+    """Return class numbers of the logits' shape but the last, as far as labels are that."""
+    if y.shape.rank != logits.shape.rank:
+        return y
+    if y.shape[-1] == 1:
+        return tf.squeeze(y, axis=-1)
+    return tf.argmax(y, axis=-1)

@@ -1,0 +1,220 @@
+"""A teacher that is asked once: what it gave for every training example, memory-mapped.
+
+A cache is a folder named by its key: `rows.bin`, one row for each example, `state.json`, which
+says how many rows are good, and the hash of all of them once they are complete. Rows are synced
+before the state counts them, so a killed run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.dataset import Examples
+from shrink.data.pipeline import evaluation_batches, naming_bad_examples
+from shrink.errors import DataError, ResourceError
+from shrink.run import files
+from shrink.stages.distill.objective import Lesson
+from shrink.stages.distill.rows import Rows
+from shrink.stages.distill.teachers import Teach
+
+_VERSION = 1
+_ROWS, _STATE, _LOCK = "rows.bin", "state.json", "lock"
+_SAVE_EVERY_S = 5.0
+_SPARE_BYTES = 64 * 1000**2
+"""Left free on the disk, beside the cache."""
+
+OnRows = Callable[[int, int], None]
+"""Told of the rows that are there and of all that there will be."""
+
+
+def cache_key(parts: Mapping[str, Any]) -> str:
+    """Return the SHA-256, in hex, of everything that decides what a teacher gives: plain data."""
+    text = json.dumps({"version": _VERSION, **parts}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def model_digest(model: Any) -> str:
+    """Return the SHA-256, in hex, of a model's configuration and weights."""
+    config = json.dumps(model.get_config(), sort_keys=True, default=str)
+    digest = hashlib.sha256(config.encode())
+    for weights in model.get_weights():
+        digest.update(np.ascontiguousarray(weights).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def check_room(folder: Path, needed_bytes: int) -> None:
+    """Raise `ResourceError` where so many bytes do not fit on the disk of `folder`."""
+    there = folder / _ROWS
+    held = there.stat().st_size if there.is_file() else 0
+    place = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(place).free + held - _SPARE_BYTES
+    if needed_bytes > free:
+        raise ResourceError(
+            f"the teacher's cache takes {needed_bytes:,} bytes, and {max(free, 0):,} are free",
+            subject=folder,
+            hint="set distill.cache_dtype to float16 or topk, distill.teacher_cache to off, or"
+            " SHRINK_CACHE_DIR to a larger disk",
+        )
+
+
+def write_cache(
+    folder: Path,
+    rows: Rows,
+    examples: Examples,
+    teach: Teach,
+    *,
+    batch_size: int,
+    on_rows: OnRows = lambda done, total: None,
+) -> bool:
+    """Ask the teacher about every example that is not in the cache yet.
+
+    Args:
+        folder: of this key alone; made where it is missing.
+        rows: how answers are stored.
+        examples: n of them, in their own order.
+        teach: the teacher.
+        batch_size: examples that it is asked about at once.
+        on_rows: told of the progress.
+
+    Returns:
+        Whether there was anything to ask.
+
+    Raises:
+        ResourceError: it does not fit on the disk.
+        DataError: an example cannot be read.
+    """
+    files.make_folder(folder)
+    with files.exclusive(folder / _LOCK):
+        if is_complete(folder, rows, len(examples)):
+            return False
+        check_room(folder, rows.row_bytes * len(examples))
+        done = _rows_there(folder, rows, len(examples))
+        with files.appending(folder / _ROWS, done * rows.row_bytes) as stream:
+            _append(folder, stream, rows, examples, teach, done, batch_size, on_rows)
+        _save(folder, rows, len(examples), files.sha256(folder / _ROWS))
+        return True
+
+
+def open_cache(folder: Path, rows: Rows, count: int) -> np.ndarray:
+    """Return the rows of a complete cache, (count, columns), mapped into memory, not read."""
+    (folder / _STATE).touch()  # used now: what was not for long is swept away
+    return np.memmap(folder / _ROWS, rows.dtype, mode="r", shape=(count, rows.columns))
+
+
+def is_complete(folder: Path, rows: Rows, count: int) -> bool:
+    """Whether every row is there and as it was written."""
+    state = _state(folder)
+    if state.get("rows") != count or state.get("row_bytes") != rows.row_bytes:
+        return False
+    path = folder / _ROWS
+    return path.is_file() and state.get("sha256") == files.sha256(path)
+
+
+def _append(
+    folder: Path,
+    stream: Any,
+    rows: Rows,
+    examples: Examples,
+    teach: Teach,
+    done: int,
+    batch_size: int,
+    on_rows: OnRows,
+) -> None:
+    ask = tf.function(lambda x: rows.encode(teach(x)), reduce_retracing=True)
+    total, saved_at = len(examples), time.monotonic()
+    batches = evaluation_batches(examples, batch_size, np.arange(done, total))
+    with naming_bad_examples(examples):
+        for x, _ in batches:
+            answers = ask(x).numpy()
+            stream.write(np.ascontiguousarray(answers, rows.dtype).data)
+            done += len(answers)
+            on_rows(done, total)
+            if time.monotonic() - saved_at > _SAVE_EVERY_S:
+                stream.flush()
+                files.sync(folder / _ROWS)
+                _save(folder, rows, done, None)
+                saved_at = time.monotonic()
+
+
+def _rows_there(folder: Path, rows: Rows, count: int) -> int:
+    """Return how many rows can be kept; none of a cache that was complete and is damaged."""
+    state, path = _state(folder), folder / _ROWS
+    if not path.is_file() or state.get("sha256") or state.get("row_bytes") != rows.row_bytes:
+        return 0
+    return int(min(state.get("rows", 0), path.stat().st_size // rows.row_bytes, count))
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _save(folder: Path, rows: Rows, done: int, sha256: str | None) -> None:
+    state = {"rows": done, "row_bytes": rows.row_bytes, "sha256": sha256}
+    files.write_json(folder / _STATE, state)
+
+
+class TaughtExamples:
+    """Training examples whose target is a `Lesson`: their own target and the teacher's row.
+
+    Args:
+        base: the examples.
+        rows: how answers are stored.
+        stored: (n, columns); None where only sizes matter, as for planning.
+    """
+
+    def __init__(self, base: Examples, rows: Rows, stored: np.ndarray | None) -> None:
+        self._base = base
+        self._rows = rows
+        self._stored = stored
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """Integer labels, int64 (n,), or None."""
+        return self._base.labels
+
+    @property
+    def input_spec(self) -> Any:
+        """The examples' own."""
+        return self._base.input_spec
+
+    @property
+    def target_spec(self) -> Any:
+        """A `Lesson` of the examples' own and a row."""
+        spec = tf.TensorSpec((self._rows.columns,), tf.as_dtype(self._rows.dtype))
+        return Lesson(self._base.target_spec, spec)
+
+    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+        """Return a batch as tensors."""
+        x, y = self._base.load(indices)
+        answers = tf.numpy_function(self._answers, [indices], tf.as_dtype(self._rows.dtype))
+        return x, Lesson(y, tf.ensure_shape(answers, (None, self._rows.columns)))
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        """Return a batch as numpy arrays."""
+        x, y = self._base.arrays(indices)
+        return x, Lesson(y, self._answers(indices))
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the first example that cannot be read, or None."""
+        return self._base.explain(indices)
+
+    def _answers(self, indices: np.ndarray) -> np.ndarray:
+        if self._stored is None:
+            return np.zeros((len(indices), self._rows.columns), self._rows.dtype)
+        return np.asarray(self._stored[indices])

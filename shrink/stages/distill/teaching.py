@@ -1,0 +1,203 @@
+"""How the teacher is asked: on every batch, or once for all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.data.dataset import Dataset
+from shrink.data.fingerprint import fingerprint
+from shrink.errors import ModelError, ResourceError, StageError
+from shrink.stages.context import StageContext
+from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.objective import Taught
+from shrink.stages.distill.rows import Rows, shapes_of
+from shrink.stages.distill.teacher_cache import (
+    TaughtExamples,
+    cache_key,
+    check_room,
+    model_digest,
+    open_cache,
+    write_cache,
+)
+from shrink.stages.distill.teachers import Teach, ensemble, open_outputs, taught_by
+from shrink.stages.task import check_shapes, keras_interface
+
+_MOST_FLOAT32_OUTPUTS = 1024
+_AUTO_BYTES = 2 * 1000**3
+_ASKED_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """What a student's training needs of its teacher.
+
+    Attributes:
+        loss: the task's.
+        rows: the shapes of what the teacher gives.
+        dataset: to train on.
+        teach: asks the teacher; None where it was asked before and is no longer in memory.
+        decode: from what the dataset's targets hold to `Taught`, where it was asked before.
+        notes: sentences for the report.
+        details: for the report, plain data.
+    """
+
+    loss: str
+    rows: Rows
+    dataset: Dataset
+    teach: Teach | None = None
+    decode: Callable[[Any], Taught] | None = None
+    notes: tuple[str, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def open_teaching(
+    config: DistillConfig, context: StageContext, held: contextlib.ExitStack
+) -> Teaching:
+    """Load the teachers; ask them about everything now, or have them ready for every batch.
+
+    Args:
+        config: of the stage.
+        context: of the stage.
+        held: keeps live teachers' closing activations switched off.
+
+    Raises:
+        ResourceError: a cache was asked for and does not fit on the disk.
+        StageError: a cache was asked for and the data or the outputs do not allow one.
+    """
+    models = [context.load(role) for role in context.roles("teacher")]
+    for model in models:
+        check_shapes(context.dataset, keras_interface(model))
+    loss = context.task(models[0]).loss
+    with contextlib.ExitStack() as opened, context.devices.scope():
+        asked = [opened.enter_context(open_outputs(model, loss)) for model in models]
+        features = features_of(asked[0], tuple(config.feature_layers), "teacher")
+        rows = _rows(asked[0], features, config)
+        teach = ensemble([taught_by(asked[0], features), *map(taught_by, asked[1:])])
+        why = _why_live(config, rows, context)
+        if why is not None:
+            held.push(opened.pop_all())
+            return Teaching(loss, rows, context.dataset, teach, notes=why)
+        folder = context.teachers / cache_key(_identity(models, config, loss, context))
+        return _cached(folder, loss, rows, teach, context)
+
+
+def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[Any]:
+    """Return the outputs of a model's layers, by name.
+
+    Raises:
+        ModelError: there is no such layer, or it gives several tensors.
+    """
+    known = {layer.name: layer for layer in model.layers}
+    for name in names:
+        if name not in known or isinstance(known[name].output, list | tuple):
+            raise ModelError(
+                f"the {role} has no layer {name!r} that gives one tensor",
+                subject="distill.feature_layers",
+                hint=f"its layers are {', '.join(known)}"[:400],
+            )
+    return [known[name].output for name in names]
+
+
+def _rows(model: keras.Model, features: Sequence[Any], config: DistillConfig) -> Rows:
+    try:
+        shapes = shapes_of(model.outputs), shapes_of(features)
+    except ValueError as error:
+        raise ModelError(f"of the teacher's outputs {error}", subject="distill.teacher") from error
+    return Rows(*shapes, config.cache_dtype, config.top_k)
+
+
+def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple[str, ...] | None:
+    """Return why the teacher runs on every batch, as notes; None where it is asked once.
+
+    Raises:
+        StageError: the recipe asks for a cache that cannot be right.
+    """
+    if config.teacher_cache == "off":
+        return ()
+    wanted = config.teacher_cache == "on"
+    reason = _obstacle(rows, context)
+    if reason is not None:
+        if wanted:
+            raise StageError(
+                f"teacher_cache is on, but {reason}",
+                subject=context.name,
+                hint="set distill.cache_dtype to float16 or topk, or distill.teacher_cache to off",
+            )
+        return (f"the teacher ran on every batch: {reason}",)
+    needed = rows.row_bytes * len(context.dataset.train)
+    if wanted:
+        return None
+    if config.epochs < 2:
+        return ("the teacher ran on every batch: there is one epoch only",)
+    if needed > _AUTO_BYTES:
+        return (f"the teacher ran on every batch: a cache would take {needed:,} bytes",)
+    try:
+        check_room(context.teachers, needed)
+    except ResourceError as error:
+        return (f"the teacher ran on every batch: {error.message}",)
+    return None
+
+
+def _obstacle(rows: Rows, context: StageContext) -> str | None:
+    if getattr(context.data_config, "augment", None) is not None:
+        return "the examples are augmented at random, and are others in every epoch"
+    most = max(Rows((shape,)).columns for shape in rows.outputs)
+    if rows.cache_dtype == "float32" and most > _MOST_FLOAT32_OUTPUTS:
+        return f"{most:,} outputs of an example are too many for cache_dtype float32"
+    return None
+
+
+def _identity(
+    models: Sequence[keras.Model], config: DistillConfig, loss: str, context: StageContext
+) -> dict[str, Any]:
+    """Return everything that decides the rows of a cache, as plain data."""
+    return {
+        "teachers": [model_digest(model) for model in models],
+        "loss": loss,
+        "features": list(config.feature_layers),
+        "cache_dtype": config.cache_dtype,
+        "top_k": config.top_k if config.cache_dtype == "topk" else None,
+        "data": context.data_config.model_dump(mode="json", exclude={"path"}),
+        "fingerprint": fingerprint(context.data_config),
+        "split_seed": context.split_seed,
+        "versions": [tf.__version__, keras.__version__],
+    }
+
+
+def _cached(folder: Path, loss: str, rows: Rows, teach: Teach, context: StageContext) -> Teaching:
+    examples = context.dataset.train
+    stored, asked, began = None, False, time.perf_counter()
+    if not context.planning:
+        context.phase("asking the teacher")
+        batch = min(_ASKED_AT_ONCE, context.training.global_batch_size)
+        asked = write_cache(folder, rows, examples, teach, batch_size=batch)
+        stored = open_cache(folder, rows, len(examples))
+    size = rows.row_bytes * len(examples)
+    details = {
+        "bytes": size,
+        "asked": asked,
+        "duration_s": time.perf_counter() - began,
+    }
+    taught = TaughtExamples(examples, rows, stored)
+    return Teaching(
+        loss,
+        rows,
+        replace(context.dataset, train=taught),
+        decode=rows.decode,
+        notes=(f"the teacher was asked once: {len(examples):,} answers, {size:,} bytes on disk",),
+        details={"teacher_cache": details},
+    )
+
+
+def forget_teacher() -> None:
+    """Free what a cached teacher held: models are in reference cycles."""
+    gc.collect()

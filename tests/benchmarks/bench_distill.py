@@ -1,0 +1,216 @@
+"""What a teacher costs while a student trains: asked once, on every batch, or as in the tutorial.
+
+Run: python tests/benchmarks/bench_distill.py [--rounds 3] [--examples 4096] [--teacher-width 1.0]
+
+Student and teacher are ResNet8s for 32x32 pictures (random ones; time and memory are the same),
+the student of width 0.5. Every way runs in a process of its own, in turns, `--rounds` times:
+
+alone     the student on hard labels, by shrink
+cached    by shrink, the teacher asked once before
+live      by shrink, the teacher asked on every batch
+tutorial  keras.io's Distiller, "Knowledge Distillation" (Borup 2020), `Model.fit`
+
+Prints medians: seconds per epoch after the first (shrink's without its first step), the teacher's
+single pass, allocator peaks, and the largest difference between the weights of cached and live.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import numpy as np
+
+WAYS = ("alone", "cached", "live", "tutorial")
+_EPOCHS, _BATCH = 3, 64
+
+
+def main() -> None:
+    """Run each way in turns and print the medians and ratios."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--examples", type=int, default=4096)
+    parser.add_argument("--teacher-width", type=float, default=1.0)
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.way:
+        _print(_measure(arguments.way, arguments.work))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        _write(work, arguments)
+        runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        for _ in range(arguments.rounds):
+            for way in WAYS:
+                runs[way].append(_child(way, work))
+        _report(runs, work)
+
+
+def _child(way: str, work: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.benchmarks.bench_distill"]
+    done = subprocess.run(
+        [*command, "--way", way, "--work", str(work)], check=True, capture_output=True, text=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _report(runs: dict[str, list[dict[str, Any]]], work: Path) -> None:
+    def median(way: str, name: str) -> float:
+        return statistics.median(run[name] for run in runs[way])
+
+    epochs = {way: median(way, "epoch_s") for way in WAYS}
+    peaks = {way: median(way, "peak_bytes") for way in WAYS if way != "tutorial"}
+    teacher = median("cached", "teacher_s")
+    student = {way: np.load(work / f"{way}.npz") for way in ("cached", "live")}
+    apart = max(
+        float(np.abs(student["cached"][n] - student["live"][n]).max())
+        for n in student["live"].files
+    )
+    _print(
+        {
+            "epoch_s": epochs,
+            "teacher_pass_s": teacher,
+            "cached_to_alone": epochs["cached"] / epochs["alone"],
+            "live_to_alone": epochs["live"] / epochs["alone"],
+            "tutorial_to_cached": epochs["tutorial"] / epochs["cached"],
+            "break_even_epoch_against_live": teacher / (epochs["live"] - epochs["cached"]),
+            "peak_bytes": peaks,
+            "cached_peak_to_alone": peaks["cached"] / peaks["alone"],
+            "weights_cached_to_live": apart,
+        }
+    )
+
+
+def _write(work: Path, arguments: argparse.Namespace) -> None:
+    """Write pictures, teacher and student."""
+    import tf_keras as keras
+
+    from models.resnet import build
+
+    random = np.random.default_rng(0)
+    count = arguments.examples
+    x = random.integers(0, 256, (count + 64, 32, 32, 3), np.uint8)
+    y = np.arange(count + 64) % 10
+    np.savez(
+        work / "data.npz", x_train=x[:count], y_train=y[:count], x_validation=x[count:],
+        y_validation=y[count:], x_test=x[count:], y_test=y[count:],
+    )  # fmt: skip
+    keras.utils.set_random_seed(0)
+    build(width=arguments.teacher_width).save(work / "teacher.keras")
+    build(width=0.5).save(work / "student.keras")
+
+
+def _measure(way: str, work: Path) -> dict[str, Any]:
+    return _tutorial(work) if way == "tutorial" else _by_shrink(way, work)
+
+
+def _by_shrink(way: str, work: Path) -> dict[str, Any]:
+    import tf_keras as keras
+
+    from shrink.stages.context import StageContext
+    from shrink.stages.distill.config import DistillConfig
+    from shrink.stages.distill.run import run as distill
+    from shrink.stages.train.config import TrainConfig
+    from shrink.stages.train.run import run as train
+
+    def source(name: str) -> dict[str, Any]:
+        return {"kind": "keras", "path": str(work / f"{name}.keras"), "arguments": {}}
+
+    optimizer = {"name": "sgd", "learning_rate": 0.01}
+    settings = {"global_batch_size": _BATCH, "optimizer": optimizer}
+    inputs = {"model": source("student"), "teacher": source("teacher")}
+    step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
+    data = {"source": "npz", "path": str(work / "data.npz")}
+    with tempfile.TemporaryDirectory() as folder:
+        job = {"step": step, "data": data, "task": {}, "split_seed": 0, "teachers": folder}
+        keras.utils.set_random_seed(0)
+        context = StageContext(job, lambda *args, **fields: None, Path(folder))
+        if way == "alone":
+            result = train(TrainConfig.model_validate({"epochs": _EPOCHS}), context)
+        else:
+            cache = "on" if way == "cached" else "off"
+            config = {"epochs": _EPOCHS, "teacher_cache": cache}
+            result = distill(DistillConfig.model_validate(config), context)
+    assert result.model is not None
+    assert result.training is not None
+    np.savez(work / f"{way}.npz", *result.model.get_weights())
+    record = result.training
+    told = (result.details or {}).get("teacher_cache", {})
+    return {
+        "epoch_s": len(context.dataset.train) / (record.examples_per_s or 1),
+        "peak_bytes": record.training_peak_bytes,
+        "teacher_s": told.get("duration_s"),
+    }
+
+
+def _tutorial(work: Path) -> dict[str, Any]:
+    import tensorflow as tf
+    import tf_keras as keras
+
+    class Distiller(keras.Model):
+        """The class of the tutorial, https://keras.io/examples/vision/knowledge_distillation."""
+
+        def __init__(self, student: Any, teacher: Any) -> None:
+            super().__init__()
+            self.student, self.teacher = student, teacher
+            self.hard = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            self.soft = keras.losses.KLDivergence()
+
+        def call(self, x: Any) -> Any:
+            return self.student(x)
+
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            taught = self.teacher(x, training=False)
+            with tf.GradientTape() as tape:
+                own = self.student(x, training=True)
+                soft = self.soft(tf.nn.softmax(taught / 4.0), tf.nn.softmax(own / 4.0))
+                loss = 0.1 * self.hard(y, own) + 0.9 * soft * 16.0
+            variables = self.student.trainable_variables
+            self.optimizer.apply_gradients(
+                zip(tape.gradient(loss, variables), variables, strict=True)
+            )
+            self.compiled_metrics.update_state(y, own)
+            return {m.name: m.result() for m in self.metrics}
+
+    class Clock(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seconds: list[float] = []
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.seconds.append(time.perf_counter() - self.began)
+
+    arrays = np.load(work / "data.npz")
+    x, y = arrays["x_train"], arrays["y_train"]
+    models = [keras.models.load_model(work / f"{n}.keras") for n in ("student", "teacher")]
+    distiller, clock = Distiller(*models), Clock()
+    distiller.compile(optimizer=keras.optimizers.SGD(0.01), metrics=["sparse_categorical_accuracy"])
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(_BATCH)
+    batches = batches.map(lambda x, y: (tf.cast(x, tf.float32), y)).prefetch(2)
+    distiller.fit(batches, epochs=_EPOCHS, verbose=0, callbacks=[clock])
+    return {"epoch_s": statistics.mean(clock.seconds[1:])}
+
+
+def _print(row: dict[str, Any]) -> None:
+    print(json.dumps(row), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What a student is trained on, example by example."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.engine.objective import SupervisedObjective
+from shrink.stages.distill.config import Ramp
+from shrink.stages.distill.losses import softened_kl
+from shrink.stages.distill.objective import DistillationObjective, Guidance, Lesson, Taught
+
+RANDOM = np.random.default_rng(0)
+STUDENT, TEACHER = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 4)))
+LABELS = tf.constant(RANDOM.integers(0, 4, 6))
+HARD = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+
+
+def test_loss_weighs_labels_and_teacher() -> None:
+    objective = DistillationObjective(None, HARD, Guidance(temperature=3.0, alpha=0.25))
+    hard, soft = HARD.loss(LABELS, STUDENT, None), softened_kl(STUDENT, TEACHER, 3.0)
+    loss = objective.loss(LABELS, STUDENT, Taught((TEACHER,)))
+    np.testing.assert_allclose(loss, 0.25 * hard + 0.75 * soft, rtol=1e-6)
+
+
+def test_loss_is_the_same_when_the_teacher_was_asked_before() -> None:
+    live = DistillationObjective(lambda x: Taught((TEACHER,)), HARD, Guidance())
+    cached = DistillationObjective(None, HARD, Guidance(), decode=lambda stored: Taught((stored,)))
+    assert cached.targets(STUDENT) is None
+    lesson = Lesson(LABELS, TEACHER)
+    expected = live.loss(LABELS, STUDENT, live.targets(STUDENT))
+    np.testing.assert_array_equal(cached.loss(lesson, STUDENT, None), expected)
+    np.testing.assert_array_equal(
+        cached.metric("accuracy", lesson, STUDENT), live.metric("accuracy", LABELS, STUDENT)
+    )
+
+
+def test_loss_follows_alpha_over_the_updates() -> None:
+    ramp = Ramp.model_validate({"start": 1, "end": 0})
+    objective = DistillationObjective(None, HARD, Guidance(alpha=ramp))
+    iterations = tf.Variable(0, dtype=tf.int64)
+    objective.begin(iterations, 10)
+    taught = Taught((TEACHER,))
+    np.testing.assert_allclose(
+        objective.loss(LABELS, STUDENT, taught), HARD.loss(LABELS, STUDENT, None), rtol=1e-6
+    )
+    iterations.assign(10)
+    np.testing.assert_allclose(
+        objective.loss(LABELS, STUDENT, taught), softened_kl(STUDENT, TEACHER, 4.0), rtol=1e-5
+    )
+
+
+def test_loss_weighs_several_outputs() -> None:
+    guidance = Guidance(alpha=0.0, output_weights=(1.0, 3.0))
+    objective = DistillationObjective(None, HARD, guidance, outputs=2)
+    loss = objective.loss((LABELS, LABELS), [STUDENT, TEACHER], Taught((TEACHER, STUDENT)))
+    expected = softened_kl(STUDENT, TEACHER, 4.0) + 3 * softened_kl(TEACHER, STUDENT, 4.0)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_loss_adds_features_that_follow_the_outputs() -> None:
+    guidance = Guidance(feature_loss="hint", feature_weight=2.0)
+    objective = DistillationObjective(None, HARD, guidance)
+    own, other = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 5)))
+    plain = DistillationObjective(None, HARD, Guidance())
+    extra = 2.0 * tf.reduce_mean((own - other) ** 2, axis=-1)
+    loss = objective.loss(LABELS, [STUDENT, own], Taught((TEACHER,), (other,)))
+    expected = plain.loss(LABELS, STUDENT, Taught((TEACHER,))) + extra
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    np.testing.assert_array_equal(
+        objective.validation_loss(LABELS, [STUDENT, own]), HARD.loss(LABELS, STUDENT, None)
+    )

@@ -1,0 +1,184 @@
+"""The stage as a whole on toy models: cached and live teachers, features, other tasks."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.errors import ModelError, StageError
+from shrink.stages.context import StageContext
+from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.run import guidance_of, run
+from shrink.stages.distill.teachers import ensemble, taught_by
+
+L = keras.layers
+CLASSES = 4
+
+
+def mlp(units: int, ending: str | None, outputs: int = CLASSES) -> keras.Model:
+    inputs = keras.Input((6,))
+    hidden = L.Dense(units, activation="relu", name="hidden")(inputs)
+    return keras.Model(inputs, L.Dense(outputs, activation=ending, name="end")(hidden))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("distill")
+    random = np.random.default_rng(0)
+    x = random.normal(size=(90, 6)).astype(np.float32)
+    np.savez(root / "classes.npz", x=x, y=np.arange(90) % CLASSES)
+    np.savez(root / "values.npz", x=x, y=x[:, :2] ** 2)
+    keras.utils.set_random_seed(1)
+    mlp(16, None).save(root / "logits.keras")
+    softmax = mlp(16, "softmax")
+    softmax.set_weights(keras.models.load_model(root / "logits.keras").get_weights())
+    softmax.save(root / "softmax.keras")
+    mlp(4, None).save(root / "student.keras")
+    mlp(16, None, 2).save(root / "values.keras")
+    mlp(4, None, 2).save(root / "small_values.keras")
+    return root
+
+
+def distilled(
+    folder: Path,
+    work: Path,
+    config: dict[str, Any],
+    *,
+    teachers: tuple[str, ...] = ("logits",),
+    student: str = "student",
+    data: str = "classes",
+    training: dict[str, Any] | None = None,
+) -> Any:
+    def source(name: str) -> dict[str, Any]:
+        return {"kind": "keras", "path": str(folder / f"{name}.keras"), "arguments": {}}
+
+    roles = ["teacher", *(f"teacher-{n}" for n in range(2, len(teachers) + 1))]
+    inputs = {"model": source(student), **dict(zip(roles, map(source, teachers), strict=True))}
+    sgd = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+    settings = {"global_batch_size": 16, "optimizer": sgd, **(training or {})}
+    step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
+    described = {"source": "npz", "path": str(folder / f"{data}.npz")}
+    job = {
+        "step": step, "data": described, "task": {}, "split_seed": 0,
+        "teachers": str(work / "teachers"),
+    }  # fmt: skip
+    keras.utils.set_random_seed(0)
+    context = StageContext(job, lambda *args, **fields: None, work)
+    return run(DistillConfig.model_validate({"epochs": 2, **config}), context)
+
+
+def difference(one: Any, other: Any) -> float:
+    pairs = zip(one.model.get_weights(), other.model.get_weights(), strict=True)
+    return max(float(np.abs(a - b).max()) for a, b in pairs)
+
+
+def test_run_gives_the_same_student_from_a_cached_softmax_and_from_live_logits(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = {"micro_batch_size": 4}
+    live = distilled(folder, tmp_path, {"teacher_cache": "off"}, training=training)
+    watched = WatchedLoad()
+    monkeypatch.setattr(StageContext, "load", watched)
+    monkeypatch.setattr(StageContext, "train", watched.train)
+    cached = distilled(folder, tmp_path, {}, teachers=("softmax",), training=training)
+    assert difference(live, cached) <= 1e-6
+    assert cached.details["teacher_cache"]["asked"] is True
+
+
+class WatchedLoad:
+    """`StageContext.load` that knows the teachers, and a `train` that wants them gone."""
+
+    def __init__(self) -> None:
+        self.teachers: list[weakref.ref[Any]] = []
+        self._load, self._train = StageContext.load, StageContext.train
+
+    def __get__(self, context: StageContext, owner: type) -> Any:
+        def load(role: str = "model") -> Any:
+            model = self._load(context, role)
+            if role == "teacher":
+                self.teachers.append(weakref.ref(model.layers[1].kernel))
+            return model
+
+        return load
+
+    @property
+    def train(self) -> Any:
+        def train(context: StageContext, *args: Any, **kwargs: Any) -> Any:
+            gc.collect()
+            assert [ref() for ref in self.teachers] == [None]
+            return self._train(context, *args, **kwargs)
+
+        return train
+
+
+def test_run_throws_projections_of_features_away(folder: Path, tmp_path: Path) -> None:
+    config = {"loss": "decoupled", "feature_layers": {"hidden": "hidden"}, "control": True}
+    result = distilled(folder, tmp_path, config)
+    assert result.model.count_params() == 6 * 4 + 4 + 4 * 4 + 4
+    assert all(np.isfinite(loss) for loss in result.training.history["loss"])
+    control = result.details["control"]
+    assert control["alone"] != control["taught"]
+    gain = control["gain"]["accuracy"]
+    assert gain["value"] == pytest.approx(
+        control["taught"]["accuracy"] - control["alone"]["accuracy"]
+    )
+    assert gain["low"] <= gain["value"] <= gain["high"]
+    assert any(note.startswith("control: after 8 updates") for note in result.notes)
+
+
+def test_run_follows_outputs_when_targets_are_real(folder: Path, tmp_path: Path) -> None:
+    result = distilled(
+        folder,
+        tmp_path,
+        {"alpha": 0.0, "epochs": 8},
+        teachers=("values",),
+        student="small_values",
+        data="values",
+    )
+    history = result.training.history["loss"]
+    assert history[-1] < 0.8 * history[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"loss": "logit_mse"},
+        {"feature_layers": {"hidden": "hidden"}, "feature_loss": "relational"},
+        {"cache_dtype": "float16", "teacher_cache": "on"},
+        {"temperature": {"start": 8, "end": 1}, "alpha": {"start": 1, "end": 0.1}},
+    ],
+    ids=str,
+)
+def test_run_changes_the_student_differently_under(
+    folder: Path, tmp_path: Path, config: dict[str, Any]
+) -> None:
+    plain, other = distilled(folder, tmp_path, {}), distilled(folder, tmp_path, config)
+    assert 0 < difference(plain, other) < 1
+    assert all(np.isfinite(loss) for loss in other.training.history["loss"])
+
+
+def test_run_refuses_a_student_with_other_outputs(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"\(4,\), the student \(2,\)"):
+        distilled(folder, tmp_path, {"teacher_cache": "off"}, student="small_values")
+
+
+def test_guidance_of_refuses_losses_of_classes_when_targets_are_real() -> None:
+    config = DistillConfig.model_validate({"loss": "kl"})
+    with pytest.raises(StageError, match="kl is for classes"):
+        guidance_of(config, "mean_squared_error", "distill")
+    assert guidance_of(DistillConfig(), "mean_squared_error", "distill").loss == "output_mse"
+    assert guidance_of(DistillConfig(), "binary_crossentropy", "distill").loss == "bernoulli_kl"
+
+
+def test_ensemble_gives_the_mean_of_logits() -> None:
+    models = [mlp(3, None), mlp(5, None)]
+    x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    mean = ensemble([taught_by(model) for model in models])(x).outputs[0]
+    np.testing.assert_allclose(mean, sum(m(x).numpy() for m in models) / 2, rtol=1e-5)
