@@ -1,6 +1,6 @@
 """A teacher that is asked once: what it gave for every training example, memory-mapped.
 
-A cache is a folder named by its key: `rows.bin`, one row for each example, `state.json`, which
+A cache is a folder named by its key: `rows.bin`, one row for each question, `state.json`, which
 says how many rows are good, and the hash of all of them once they are complete. Rows are synced
 before the state counts them, so a killed run goes on where it was.
 """
@@ -12,17 +12,17 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.dataset import Examples
-from shrink.data.pipeline import evaluation_batches, naming_bad_examples
-from shrink.errors import DataError, ResourceError
+from shrink.data.examples import Examples
+from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
+from shrink.errors import ResourceError
 from shrink.run import files
-from shrink.stages.distill.objective import Lesson
 from shrink.stages.distill.rows import Rows
 from shrink.stages.distill.teachers import Teach
 
@@ -66,23 +66,78 @@ def check_room(folder: Path, needed_bytes: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Questions:
+    """What a teacher is asked, one question for each row: examples, or views of them.
+
+    Attributes:
+        examples: what it is about.
+        total: rows.
+        batches: the batches `(x, y)` of the rows from a given one on.
+        start: the last row, not after a given one, that a batch can begin with.
+    """
+
+    examples: Examples
+    total: int
+    batches: Callable[[int], Any]
+    start: Callable[[int], int]
+
+
+def every_example(examples: Examples, batch_size: int) -> Questions:
+    """Return a question for each example, in their own order."""
+    total = len(examples)
+
+    def batches(done: int) -> Any:
+        return evaluation_batches(examples, batch_size, np.arange(done, total))
+
+    return Questions(examples, total, batches, lambda done: done)
+
+
+def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> Questions:
+    """Return a question for each example in each epoch, augmented, in the order of training.
+
+    In the same batches too, for an augmentation may mix the examples of a batch.
+
+    Args:
+        examples: augmented ones.
+        batch_size: the global batch size of the training.
+        seed: of the training.
+        epochs: of the training.
+    """
+    n = len(examples)
+    steps = -(-n // batch_size)
+
+    def start(done: int) -> int:
+        epoch, place = divmod(done, n)
+        return epoch * n + place // batch_size * batch_size
+
+    def batches(done: int) -> Any:
+        epoch, place = divmod(done, n)
+        return training_batches(
+            examples,
+            global_batch_size=batch_size,
+            seed=seed,
+            first_step=epoch * steps + place // batch_size,
+            last_step=epochs * steps,
+        )
+
+    return Questions(examples, n * epochs, batches, start)
+
+
 def write_cache(
     folder: Path,
     rows: Rows,
-    examples: Examples,
+    questions: Questions,
     teach: Teach,
-    *,
-    batch_size: int,
     on_rows: OnRows = lambda done, total: None,
 ) -> bool:
-    """Ask the teacher about every example that is not in the cache yet.
+    """Ask the teacher everything that is not in the cache yet.
 
     Args:
         folder: of this key alone; made where it is missing.
         rows: how answers are stored.
-        examples: n of them, in their own order.
+        questions: what to ask.
         teach: the teacher.
-        batch_size: examples that it is asked about at once.
         on_rows: told of the progress.
 
     Returns:
@@ -94,13 +149,13 @@ def write_cache(
     """
     files.make_folder(folder)
     with files.exclusive(folder / _LOCK):
-        if is_complete(folder, rows, len(examples)):
+        if is_complete(folder, rows, questions.total):
             return False
-        check_room(folder, rows.row_bytes * len(examples))
-        done = _rows_there(folder, rows, len(examples))
+        check_room(folder, rows.row_bytes * questions.total)
+        done = questions.start(_rows_there(folder, rows, questions.total))
         with files.appending(folder / _ROWS, done * rows.row_bytes) as stream:
-            _append(folder, stream, rows, examples, teach, done, batch_size, on_rows)
-        _save(folder, rows, len(examples), files.sha256(folder / _ROWS))
+            _append(folder, stream, rows, questions, teach, done, on_rows)
+        _save(folder, rows, questions.total, files.sha256(folder / _ROWS))
         return True
 
 
@@ -123,21 +178,19 @@ def _append(
     folder: Path,
     stream: Any,
     rows: Rows,
-    examples: Examples,
+    questions: Questions,
     teach: Teach,
     done: int,
-    batch_size: int,
     on_rows: OnRows,
 ) -> None:
     ask = tf.function(lambda x: rows.encode(teach(x)), reduce_retracing=True)
-    total, saved_at = len(examples), time.monotonic()
-    batches = evaluation_batches(examples, batch_size, np.arange(done, total))
-    with naming_bad_examples(examples):
-        for x, _ in batches:
+    saved_at = time.monotonic()
+    with naming_bad_examples(questions.examples):
+        for x, _ in questions.batches(done):
             answers = ask(x).numpy()
             stream.write(np.ascontiguousarray(answers, rows.dtype).data)
             done += len(answers)
-            on_rows(done, total)
+            on_rows(done, questions.total)
             if time.monotonic() - saved_at > _SAVE_EVERY_S:
                 stream.flush()
                 files.sync(folder / _ROWS)
@@ -164,57 +217,3 @@ def _state(folder: Path) -> dict[str, Any]:
 def _save(folder: Path, rows: Rows, done: int, sha256: str | None) -> None:
     state = {"rows": done, "row_bytes": rows.row_bytes, "sha256": sha256}
     files.write_json(folder / _STATE, state)
-
-
-class TaughtExamples:
-    """Training examples whose target is a `Lesson`: their own target and the teacher's row.
-
-    Args:
-        base: the examples.
-        rows: how answers are stored.
-        stored: (n, columns); None where only sizes matter, as for planning.
-    """
-
-    def __init__(self, base: Examples, rows: Rows, stored: np.ndarray | None) -> None:
-        self._base = base
-        self._rows = rows
-        self._stored = stored
-
-    def __len__(self) -> int:
-        return len(self._base)
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """Integer labels, int64 (n,), or None."""
-        return self._base.labels
-
-    @property
-    def input_spec(self) -> Any:
-        """The examples' own."""
-        return self._base.input_spec
-
-    @property
-    def target_spec(self) -> Any:
-        """A `Lesson` of the examples' own and a row."""
-        spec = tf.TensorSpec((self._rows.columns,), tf.as_dtype(self._rows.dtype))
-        return Lesson(self._base.target_spec, spec)
-
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
-        """Return a batch as tensors."""
-        x, y = self._base.load(indices)
-        answers = tf.numpy_function(self._answers, [indices], tf.as_dtype(self._rows.dtype))
-        return x, Lesson(y, tf.ensure_shape(answers, (None, self._rows.columns)))
-
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
-        """Return a batch as numpy arrays."""
-        x, y = self._base.arrays(indices)
-        return x, Lesson(y, self._answers(indices))
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first example that cannot be read, or None."""
-        return self._base.explain(indices)
-
-    def _answers(self, indices: np.ndarray) -> np.ndarray:
-        if self._stored is None:
-            return np.zeros((len(indices), self._rows.columns), self._rows.dtype)
-        return np.asarray(self._stored[indices])

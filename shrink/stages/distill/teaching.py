@@ -20,10 +20,13 @@ from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import Taught
 from shrink.stages.distill.rows import Rows, shapes_of
+from shrink.stages.distill.taught_examples import TaughtExamples, TaughtViews
 from shrink.stages.distill.teacher_cache import (
-    TaughtExamples,
+    Questions,
     cache_key,
     check_room,
+    every_example,
+    every_view,
     model_digest,
     open_cache,
     write_cache,
@@ -87,7 +90,7 @@ def open_teaching(
             held.push(opened.pop_all())
             return Teaching(loss, rows, context.dataset, teach, notes=why)
         folder = context.teachers / cache_key(_identity(models, config, loss, context))
-        return _cached(folder, loss, rows, teach, context)
+        return _cached(folder, loss, rows, teach, context, _questions(config, context))
 
 
 def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[Any]:
@@ -124,7 +127,7 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
     if config.teacher_cache == "off":
         return ()
     wanted = config.teacher_cache == "on"
-    reason = _obstacle(rows, context)
+    reason = _obstacle(rows)
     if reason is not None:
         if wanted:
             raise StageError(
@@ -133,9 +136,11 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
                 hint="set distill.cache_dtype to float16 or topk, or distill.teacher_cache to off",
             )
         return (f"the teacher ran on every batch: {reason}",)
-    needed = rows.row_bytes * len(context.dataset.train)
     if wanted:
         return None
+    if context.data_config.augment is not None:
+        return ("the teacher ran on every batch: augmented examples are others in every epoch",)
+    needed = rows.row_bytes * len(context.dataset.train)
     if config.epochs < 2:
         return ("the teacher ran on every batch: there is one epoch only",)
     if needed > _AUTO_BYTES:
@@ -147,20 +152,30 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
     return None
 
 
-def _obstacle(rows: Rows, context: StageContext) -> str | None:
-    if getattr(context.data_config, "augment", None) is not None:
-        return "the examples are augmented at random, and are others in every epoch"
+def _obstacle(rows: Rows) -> str | None:
     most = max(Rows((shape,)).columns for shape in rows.outputs)
     if rows.cache_dtype == "float32" and most > _MOST_FLOAT32_OUTPUTS:
         return f"{most:,} outputs of an example are too many for cache_dtype float32"
     return None
 
 
+def _questions(config: DistillConfig, context: StageContext) -> Questions:
+    examples, training = context.dataset.train, context.training
+    if context.data_config.augment is not None:
+        return every_view(examples, training.global_batch_size, training.seed, config.epochs)
+    return every_example(examples, min(_ASKED_AT_ONCE, training.global_batch_size))
+
+
 def _identity(
     models: Sequence[keras.Model], config: DistillConfig, loss: str, context: StageContext
 ) -> dict[str, Any]:
     """Return everything that decides the rows of a cache, as plain data."""
+    views: dict[str, Any] = {}
+    if context.data_config.augment is not None:
+        batch, seed = context.training.global_batch_size, context.training.seed
+        views = {"global_batch_size": batch, "seed": seed, "epochs": config.epochs}
     return {
+        "views": views,
         "teachers": [model_digest(model) for model in models],
         "loss": loss,
         "features": list(config.feature_layers),
@@ -173,27 +188,29 @@ def _identity(
     }
 
 
-def _cached(folder: Path, loss: str, rows: Rows, teach: Teach, context: StageContext) -> Teaching:
-    examples = context.dataset.train
+def _cached(
+    folder: Path,
+    loss: str,
+    rows: Rows,
+    teach: Teach,
+    context: StageContext,
+    questions: Questions,
+) -> Teaching:
     stored, asked, began = None, False, time.perf_counter()
     if not context.planning:
         context.phase("asking the teacher")
-        batch = min(_ASKED_AT_ONCE, context.training.global_batch_size)
-        asked = write_cache(folder, rows, examples, teach, batch_size=batch)
-        stored = open_cache(folder, rows, len(examples))
-    size = rows.row_bytes * len(examples)
-    details = {
-        "bytes": size,
-        "asked": asked,
-        "duration_s": time.perf_counter() - began,
-    }
-    taught = TaughtExamples(examples, rows, stored)
+        asked = write_cache(folder, rows, questions, teach)
+        stored = open_cache(folder, rows, questions.total)
+    size = rows.row_bytes * questions.total
+    details = {"bytes": size, "asked": asked, "duration_s": time.perf_counter() - began}
+    bring = TaughtExamples if context.data_config.augment is None else TaughtViews
+    note = f"the teacher was asked once: {questions.total:,} answers, {size:,} bytes on disk"
     return Teaching(
         loss,
         rows,
-        replace(context.dataset, train=taught),
+        replace(context.dataset, train=bring(questions.examples, rows, stored)),
         decode=rows.decode,
-        notes=(f"the teacher was asked once: {len(examples):,} answers, {size:,} bytes on disk",),
+        notes=(note,),
         details={"teacher_cache": details},
     )
 

@@ -12,15 +12,21 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.data.augment.apply import Augmentation
+from shrink.data.augment.config import AugmentConfig
+from shrink.data.pipeline import training_batches
 from shrink.data.sources.arrays import ArrayExamples
+from shrink.data.view import AugmentedView
 from shrink.errors import ResourceError
 from shrink.run import files
 from shrink.stages.distill import teacher_cache
 from shrink.stages.distill.objective import Taught
 from shrink.stages.distill.rows import Rows
+from shrink.stages.distill.taught_examples import TaughtExamples, TaughtViews
 from shrink.stages.distill.teacher_cache import (
-    TaughtExamples,
     cache_key,
+    every_example,
+    every_view,
     model_digest,
     open_cache,
     write_cache,
@@ -50,7 +56,7 @@ class Teacher:
 
 
 def write(folder: Path, teacher: Teacher, rows: Rows = ROWS) -> bool:
-    return write_cache(folder, rows, EXAMPLES, teacher, batch_size=8)
+    return write_cache(folder, rows, every_example(EXAMPLES, 8), teacher)
 
 
 def test_write_cache_asks_once_for_each_example(tmp_path: Path) -> None:
@@ -121,3 +127,25 @@ def test_appending_cuts_what_is_not_kept(tmp_path: Path) -> None:
     with files.appending(tmp_path / "f", 2) as stream:
         stream.write(b"xy")
     assert (tmp_path / "f").read_bytes() == b"abxy"
+
+
+def test_taught_views_bring_the_answers_to_each_epochs_view(tmp_path: Path) -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (21, 4, 4, 3), np.uint8)
+    plain = ArrayExamples(pictures, np.arange(21) % 3, np.arange(21))
+    config = AugmentConfig.model_validate({"flip": "both", "crop": 1, "mixup": 0.5})
+    augmentation = Augmentation(config, plain.input_spec, 3)
+    views = AugmentedView(plain, None, False, augmentation)
+    rows = Rows(((48,),))
+
+    def teach(x: Any) -> Taught:
+        return Taught((tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255,))
+
+    questions = every_view(views, 8, seed=5, epochs=2)
+    assert questions.total == 42
+    assert [questions.start(row) for row in (0, 7, 8, 20, 21, 30)] == [0, 0, 8, 16, 21, 29]
+    write_cache(tmp_path / "key", rows, questions, teach)
+    taught = TaughtViews(views, rows, open_cache(tmp_path / "key", rows, 42))
+    batches = training_batches(taught, global_batch_size=8, seed=5, first_step=2, last_step=6)
+    for x, lesson in batches:
+        expected = tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255
+        np.testing.assert_array_equal(lesson.taught, expected)
