@@ -1,7 +1,7 @@
 """What a teacher is worth: the same student with and without it, for the same updates.
 
 Run: python tests/benchmarks/bench_distill_worth.py --model resnet8.h5 --data pictures
-         [--pictures 5000] [--epochs 12] [--seeds 3]
+         [--pictures 5000] [--epochs 12] [--seeds 0 1 2]
 
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Each seed draws its own few
 training pictures, stratified; a tenth is for validation. Two students of at most a quarter of the
@@ -64,12 +64,12 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=5000)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--width", type=float, default=0.48)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         test = _read(_files(arguments.data / "test"))
-        for seed in range(arguments.seeds):
+        for seed in arguments.seeds:
             for row in _measure(arguments, seed, test, Path(name)):
                 rows.append(row)
                 _print(row)
