@@ -18,7 +18,7 @@ import tf_keras as keras
 
 from shrink.graph.channels import Channels, ChannelSets, Labels
 from shrink.graph.effects import Edit, Effect, Role, Site, WeightAxis, WeightUse
-from shrink.graph.layers import apply_rule
+from shrink.graph.layers import RULES, Rule, apply_rule
 from shrink.graph.network import Call, Network, Ref, read_network
 
 
@@ -119,7 +119,9 @@ def kept_shapes(layer: LayerChannels, keep: np.ndarray) -> list[tuple[int, ...]]
     return [tuple(shape) for shape in shapes]
 
 
-def find_groups(model: keras.Model, exclude: Sequence[str] = ()) -> ChannelGraph:
+def find_groups(
+    model: keras.Model, exclude: Sequence[str] = (), rules: Mapping[type, Rule] = RULES
+) -> ChannelGraph:
     """Return the channel groups of a functional model, nested models flattened.
 
     Inputs and outputs of the model keep their channels, and so does whatever meets a layer
@@ -127,15 +129,19 @@ def find_groups(model: keras.Model, exclude: Sequence[str] = ()) -> ChannelGraph
 
     Args:
         exclude: shell patterns of layers whose channels stay.
+        rules: what each kind of layer does with channels.
     """
-    return _Finder(read_network(model), exclude).graph()
+    return _Finder(read_network(model), exclude, rules).graph()
 
 
 class _Finder:
     """Applies each call's rule in turn and gathers what layers and groups there are."""
 
-    def __init__(self, network: Network, exclude: Sequence[str]) -> None:
+    def __init__(
+        self, network: Network, exclude: Sequence[str], rules: Mapping[type, Rule]
+    ) -> None:
         self.network = network
+        self.rules = rules
         self.exclude = exclude
         self.sets = ChannelSets()
         self.known: dict[int, Channels] = {}
@@ -157,7 +163,7 @@ class _Finder:
         record = self.layers.get(name)
         produced = record.produces if record else None
         inputs = tuple(self.known[ref.index] for ref in call.inputs)
-        effect = apply_rule(Site(call, inputs, self.sets, name, produced))
+        effect = apply_rule(Site(call, inputs, self.sets, name, produced), self.rules)
         self.known.update(
             {ref.index: c for ref, c in zip(call.outputs, effect.outputs, strict=True)}
         )

@@ -6,11 +6,12 @@ a subclass does is unknown. Add a rule as a function and one line in the registr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tf_keras as keras
 
+from shrink.graph.attention import multi_head_attention, normalisation_by_channel
 from shrink.graph.channels import Labels
 from shrink.graph.combine import concatenate, merge, reshaped
 from shrink.graph.effects import (
@@ -31,14 +32,19 @@ Rule = Callable[[Site], Effect]
 L = keras.layers
 
 
-def apply_rule(site: Site) -> Effect:
-    """Return what the call at this site does; everything is protected where no rule knows it."""
+def apply_rule(site: Site, rules: Mapping[type, Rule] | None = None) -> Effect:
+    """Return what the call at this site does; everything is protected where no rule knows it.
+
+    Args:
+        site: the call.
+        rules: by class; by default `RULES`.
+    """
     if (
         any(not channels.labels.size for channels in site.inputs)
         and type(site.layer) not in _STARTS
     ):
         return site.protect(f"{site.name}: its input has no channels of known number")
-    rule = RULES.get(type(site.layer))
+    rule = (RULES if rules is None else rules).get(type(site.layer))
     if rule is None and hasattr(site.layer, "symbol"):
         rule = operation
     if rule is None:
@@ -265,6 +271,7 @@ RULES: dict[type, Rule] = {
     **dict.fromkeys((L.SeparableConv1D, L.SeparableConv2D), _separable),
     **dict.fromkeys((L.Conv1DTranspose, L.Conv2DTranspose, L.Conv3DTranspose), _transposed),
     L.Dense: _dense,
+    L.MultiHeadAttention: multi_head_attention,
     L.Embedding: _embedding,
     L.BatchNormalization: _batch_norm,
     **dict.fromkeys(
@@ -301,6 +308,9 @@ RULES: dict[type, Rule] = {
     **dict.fromkeys((L.Add, L.Subtract, L.Multiply, L.Average, L.Maximum, L.Minimum), merge),
 }  # fmt: skip
 """The rule of each kind of layer, by its exact class."""
+
+COPY_RULES: Mapping[type, Rule] = {**RULES, L.LayerNormalization: normalisation_by_channel}
+"""For narrower copies that are trained anew, and need not compute what the model did."""
 
 _STARTS = {L.Embedding}
 """Layers whose input has no channels."""

@@ -10,6 +10,7 @@ import tf_keras as keras
 from shrink.errors import ModelError, RecipeError
 from shrink.graph.blocks import Block, find_blocks, stages
 from shrink.graph.groups import ChannelGraph, Group, find_groups
+from shrink.graph.layers import COPY_RULES
 from shrink.graph.network import read_network
 from shrink.graph.norms import over_kernels
 from shrink.graph.rebuild import Weights, rebuild, rebuild_without, weights_of
@@ -53,7 +54,7 @@ def narrower(model: keras.Model, width: float, *, inherit: bool) -> keras.Model:
     Raises:
         ModelError: no channel would go.
     """
-    graph = find_groups(model)
+    graph = find_groups(model, rules=COPY_RULES)
     weights = weights_of(graph)
     removed = [_removed(group, width, weights, inherit) for group in graph.groups]
     gone = np.concatenate([np.array([], np.int64), *removed])

@@ -117,3 +117,31 @@ def test_scaled_refuses_what_cannot_become_smaller() -> None:
         scaled(model, {"depth": 0.5})
     with pytest.raises(RecipeError, match="only become smaller"):
         scaled(model, {"width": 2.0})
+
+
+def transformer() -> keras.Model:
+    inputs = keras.Input((6, 3))
+    x = L.Dense(16, name="embed")(inputs)
+    for n in range(2):
+        attended = L.MultiHeadAttention(4, 5, name=f"attention{n}")(x, x)
+        x = L.LayerNormalization(name=f"norm{n}a")(L.Add()([x, attended]))
+        hidden = L.Dense(32, activation="gelu", name=f"hidden{n}")(x)
+        x = L.LayerNormalization(name=f"norm{n}b")(L.Add()([x, L.Dense(16)(hidden)]))
+    return keras.Model(inputs, L.Dense(2)(L.GlobalAveragePooling1D()(x)))
+
+
+def test_scaled_narrows_attention_by_whole_heads() -> None:
+    student = scaled(transformer(), {"width": 0.5, "inherit": 1.0})
+    attention = student.get_layer("attention0")
+    assert attention.get_config()["num_heads"] == 2
+    assert tuple(attention._query_dense.kernel.shape) == (8, 2, 5)
+    assert student.get_layer("hidden1").units == 16
+    assert np.isfinite(outputs(student)).all()
+
+
+def test_scaled_by_depth_leaves_out_transformer_blocks() -> None:
+    student = scaled(transformer(), {"depth": 0.5})
+    names = [layer.name for layer in student.layers]
+    assert "attention0" in names
+    assert not {"attention1", "hidden0"} <= set(names)
+    assert np.isfinite(outputs(student)).all()
