@@ -56,6 +56,7 @@ def reference() -> str:
         name = stage["anyOf"][0]["$ref"].rpartition("/")[2]
         parts += _section(f"Stage `{kind}`", definitions[name])
     parts += _section("`distill.student`", definitions["StudentScale"])
+    parts += _section("`distill.temperature`, `distill.alpha`", definitions["Ramp"])
     parts += ["## `gates`\n", _GATES, _gates(schema["properties"]["gates"]["properties"])]
     return "\n".join(parts)
 

@@ -3,74 +3,28 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tf_keras as keras
 
 from shrink.errors import ModelError, StageError
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
-from shrink.stages.distill.run import guidance_of, run
+from shrink.stages.distill.run import guidance_of
 from shrink.stages.distill.teachers import ensemble, taught_by
-
-L = keras.layers
-CLASSES = 4
-
-
-def mlp(units: int, ending: str | None, outputs: int = CLASSES) -> keras.Model:
-    inputs = keras.Input((6,))
-    hidden = L.Dense(units, activation="relu", name="hidden")(inputs)
-    return keras.Model(inputs, L.Dense(outputs, activation=ending, name="end")(hidden))
+from tests.stages.distill.toy import distilled, mlp, write_toys
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("distill")
-    random = np.random.default_rng(0)
-    x = random.normal(size=(90, 6)).astype(np.float32)
-    np.savez(root / "classes.npz", x=x, y=np.arange(90) % CLASSES)
-    np.savez(root / "values.npz", x=x, y=x[:, :2] ** 2)
-    keras.utils.set_random_seed(1)
-    mlp(16, None).save(root / "logits.keras")
-    softmax = mlp(16, "softmax")
-    softmax.set_weights(keras.models.load_model(root / "logits.keras").get_weights())
-    softmax.save(root / "softmax.keras")
-    mlp(4, None).save(root / "student.keras")
-    mlp(16, None, 2).save(root / "values.keras")
-    mlp(4, None, 2).save(root / "small_values.keras")
+    write_toys(root)
     return root
-
-
-def distilled(
-    folder: Path,
-    work: Path,
-    config: dict[str, Any],
-    *,
-    teachers: tuple[str, ...] = ("logits",),
-    student: str = "student",
-    data: str = "classes",
-    training: dict[str, Any] | None = None,
-) -> Any:
-    def source(name: str) -> dict[str, Any]:
-        return {"kind": "keras", "path": str(folder / f"{name}.keras"), "arguments": {}}
-
-    roles = ["teacher", *(f"teacher-{n}" for n in range(2, len(teachers) + 1))]
-    inputs = {"model": source(student), **dict(zip(roles, map(source, teachers), strict=True))}
-    sgd = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
-    settings = {"global_batch_size": 16, "optimizer": sgd, **(training or {})}
-    step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
-    described = {"source": "npz", "path": str(folder / f"{data}.npz")}
-    job = {
-        "step": step, "data": described, "task": {}, "split_seed": 0,
-        "teachers": str(work / "teachers"),
-    }  # fmt: skip
-    keras.utils.set_random_seed(0)
-    context = StageContext(job, lambda *args, **fields: None, work)
-    return run(DistillConfig.model_validate({"epochs": 2, **config}), context)
 
 
 def difference(one: Any, other: Any) -> float:
@@ -182,3 +136,19 @@ def test_ensemble_gives_the_mean_of_logits() -> None:
     x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
     mean = ensemble([taught_by(model) for model in models])(x).outputs[0]
     np.testing.assert_allclose(mean, sum(m(x).numpy() for m in models) / 2, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_run_gives_the_same_student_on_any_replicas_and_micro_batches(
+    folder: Path, tmp_path: Path
+) -> None:
+    weights = []
+    for replicas, micro in ((1, 16), (2, 4), (2, 2), (4, 2), (4, 1)):
+        path = tmp_path / f"{replicas}-{micro}.npz"
+        module = ["-m", "tests.stages.distill.toy", str(folder), str(replicas), str(micro)]
+        subprocess.run([sys.executable, *module, str(path)], check=True, capture_output=True)
+        with np.load(path) as found:
+            weights.append([found[name] for name in found.files])
+    for other in weights[1:]:
+        for one, two in zip(weights[0], other, strict=True):
+            np.testing.assert_allclose(two, one, atol=1e-5)

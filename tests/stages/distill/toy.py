@@ -1,0 +1,86 @@
+"""Toy teachers and students, and one distillation of them.
+
+Run: python -m tests.stages.distill.toy FOLDER REPLICAS MICRO_BATCH_SIZE WEIGHTS
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.stages.context import StageContext
+from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.run import run
+
+L = keras.layers
+CLASSES = 4
+
+
+def mlp(units: int, ending: str | None, outputs: int = CLASSES) -> keras.Model:
+    """Return a network of one hidden layer for six numbers."""
+    inputs = keras.Input((6,))
+    hidden = L.Dense(units, activation="relu", name="hidden")(inputs)
+    return keras.Model(inputs, L.Dense(outputs, activation=ending, name="end")(hidden))
+
+
+def write_toys(root: Path) -> None:
+    """Write data of classes and of values, and teachers and students for both."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(90, 6)).astype(np.float32)
+    np.savez(root / "classes.npz", x=x, y=np.arange(90) % CLASSES)
+    np.savez(root / "values.npz", x=x, y=x[:, :2] ** 2)
+    keras.utils.set_random_seed(1)
+    mlp(16, None).save(root / "logits.keras")
+    softmax = mlp(16, "softmax")
+    softmax.set_weights(keras.models.load_model(root / "logits.keras").get_weights())
+    softmax.save(root / "softmax.keras")
+    mlp(4, None).save(root / "student.keras")
+    mlp(16, None, 2).save(root / "values.keras")
+    mlp(4, None, 2).save(root / "small_values.keras")
+
+
+def distilled(
+    folder: Path,
+    work: Path,
+    config: dict[str, Any],
+    *,
+    teachers: tuple[str, ...] = ("logits",),
+    student: str = "student",
+    data: str = "classes",
+    training: dict[str, Any] | None = None,
+) -> Any:
+    """Return the result of the stage; `folder` is that of `write_toys`."""
+
+    def source(name: str) -> dict[str, Any]:
+        return {"kind": "keras", "path": str(folder / f"{name}.keras"), "arguments": {}}
+
+    roles = ["teacher", *(f"teacher-{n}" for n in range(2, len(teachers) + 1))]
+    inputs = {"model": source(student), **dict(zip(roles, map(source, teachers), strict=True))}
+    sgd = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
+    settings = {"global_batch_size": 16, "optimizer": sgd, **(training or {})}
+    step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
+    described = {"source": "npz", "path": str(folder / f"{data}.npz")}
+    job = {
+        "step": step, "data": described, "task": {}, "split_seed": 0,
+        "teachers": str(work / "teachers"),
+    }  # fmt: skip
+    keras.utils.set_random_seed(0)
+    context = StageContext(job, lambda *args, **fields: None, work)
+    return run(DistillConfig.model_validate({"epochs": 2, **config}), context)
+
+
+def main(folder: str, replicas: str, micro_batch_size: str, weights: str) -> None:
+    """Distill once with so many replicas, and save the student's weights."""
+    training = {"replicas": int(replicas), "micro_batch_size": int(micro_batch_size)}
+    with tempfile.TemporaryDirectory() as work:
+        result = distilled(Path(folder), Path(work), {"teacher_cache": "on"}, training=training)
+    np.savez(weights, *result.model.get_weights())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
