@@ -35,7 +35,7 @@ def load_source(source: Mapping[str, Any]) -> keras.Model:
         ModelError: unreadable, refused, or not a tf-keras model.
         RecipeError: a scale above 1 of a model that has no builder for it.
     """
-    path, arguments = Path(source["path"]), dict(source["arguments"])
+    path, arguments = Path(source["path"]), dict(source.get("arguments") or {})
     if source["kind"] == "builder":
         taken = _arguments_of(path, source["function"])
         own = {n: v for n, v in arguments.items() if taken is None or n in taken}
