@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import tf_keras as keras
 
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.record import TrainingRecord
 from shrink.errors import ModelError, StageError
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
@@ -43,6 +45,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         record = context.train(
             learning, objective, config.epochs, dataset=teaching.dataset, task=task
         )
+    record = _honest(record, guidance)
     notes, details = list(teaching.notes), dict(teaching.details)
     if config.control:
         control = compare_with_control(student, initial, record, context)
@@ -76,6 +79,15 @@ def guidance_of(config: DistillConfig, loss: str, stage: str) -> Guidance:
         feature_loss=config.feature_loss if config.feature_layers else None,
         feature_weight=config.feature_weight,
     )
+
+
+def _honest(record: TrainingRecord, guidance: Guidance) -> TrainingRecord:
+    """Say so where the student depends on how its batches were split."""
+    parts = record.replicas * record.accumulation_steps
+    if guidance.feature_loss != "relational" or parts == 1:
+        return record
+    why = f"feature_loss relational compares the examples of each of {parts} parts of a batch"
+    return replace(record, exact=False, inexact_because=(*record.inexact_because, why))
 
 
 def _problem(chosen: str, loss: str, config: DistillConfig) -> str | None:

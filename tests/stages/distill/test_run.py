@@ -100,6 +100,16 @@ def test_run_follows_outputs_when_targets_are_real(folder: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_run_says_that_relations_within_micro_batches_are_not_exact(
+    folder: Path, tmp_path: Path
+) -> None:
+    config = {"feature_layers": {"hidden": "hidden"}, "feature_loss": "relational"}
+    result = distilled(folder, tmp_path, config, training={"micro_batch_size": 4})
+    assert result.training.exact is False
+    assert "relational" in result.training.inexact_because[-1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [
