@@ -1,7 +1,7 @@
 """What a teacher is worth: the same student with and without it, for the same updates.
 
 Run: python tests/benchmarks/bench_distill_worth.py --model resnet8.h5 --data pictures
-         [--pictures 5000] [--epochs 12] [--seeds 0 1 2]
+         [--pictures 5000] [--epochs 10] [--seeds 0 1 2]
 
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Each seed draws its own few
 training pictures, stratified; a tenth is for validation. Two students of at most a quarter of the
@@ -33,7 +33,7 @@ model: {model}
 data: {{source: npz, path: {data}, validation_split: 0.1}}
 training:
   seed: {seed}
-  global_batch_size: 128
+  global_batch_size: 64
   optimizer: {{name: adam, learning_rate: 3e-3, schedule: cosine}}
 stages:
   - distill:
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pictures", type=int, default=5000)
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--width", type=float, default=0.48)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments = parser.parse_args()
