@@ -5,8 +5,8 @@ Run: python tests/benchmarks/bench_distill_worth.py --model resnet8.h5 --data pi
 
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Each seed draws its own few
 training pictures, stratified; a tenth is for validation. Two students of at most a quarter of the
-teacher's parameters are distilled by `shrink run` with `control: true`: one that starts from
-random weights and one that is cut from the teacher. Prints each student's accuracy on the whole
+teacher's parameters are distilled by the stage with `control: true`: one that starts from random
+weights and one that is cut from the teacher. Prints each student's accuracy on the whole
 test split alone and taught, and over the seeds the mean gain with its 95 % interval (Student's t).
 """
 
@@ -15,45 +15,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
 import numpy as np
+import tf_keras as keras
 from PIL import Image
 
 from shrink.report.intervals import mean_interval
-
-_RECIPE = """
-name: worth
-model: {model}
-data: {{source: npz, path: {data}, validation_split: 0.1}}
-training:
-  seed: {seed}
-  global_batch_size: 64
-  optimizer: {{name: adam, learning_rate: 3e-3, schedule: cosine}}
-stages:
-  - distill:
-      name: from-random
-      student: {{width: {width}}}
-      teacher: baseline
-      temperature: 4
-      alpha: 0.1
-      epochs: {epochs}
-      control: true
-  - distill:
-      name: from-teacher
-      from: baseline
-      student: {{width: {width}, inherit: true}}
-      teacher: baseline
-      temperature: 4
-      alpha: 0.1
-      epochs: {epochs}
-      control: true
-"""
+from shrink.stages.context import StageContext
+from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.run import run as distill
 
 
 def main() -> None:
@@ -82,33 +59,41 @@ def main() -> None:
 
 def _measure(
     arguments: argparse.Namespace, seed: int, test: tuple[Any, Any], work: Path
-) -> list[dict[str, Any]]:
-    data, recipe, output = work / f"{seed}.npz", work / f"{seed}.yaml", work / f"run-{seed}"
-    few = _few(_files(arguments.data / "train"), arguments.pictures, seed)
-    x, y = _read(few)
+) -> Iterator[dict[str, Any]]:
+    data = work / f"{seed}.npz"
+    x, y = _read(_few(_files(arguments.data / "train"), arguments.pictures, seed))
     np.savez(data, x_train=x, y_train=y, x_test=test[0], y_test=test[1])
-    model = arguments.model.resolve()
-    values = {"width": arguments.width, "epochs": arguments.epochs, "seed": seed}
-    recipe.write_text(_RECIPE.format(model=model, data=data, **values), encoding="utf-8")
-    command = [sys.executable, "-P", "-m", "shrink", "run", str(recipe), "--output", str(output)]
-    environment = {**os.environ, "SHRINK_CACHE_DIR": str(work / "store")}
-    subprocess.run([*command, "--quiet"], check=True, env=environment)
-    stages = json.loads((output / "report.json").read_text(encoding="utf-8"))["stages"]
-    return [_row(stage, stages[0], seed) for stage in stages[1:]]
+    for name, inherit in (("from-random", 0.0), ("from-teacher", 1.0)):
+        scale = {"width": arguments.width, "inherit": inherit}
+        yield {"student": name, "seed": seed, **_distilled(arguments, seed, data, scale, work)}
 
 
-def _row(stage: dict[str, Any], baseline: dict[str, Any], seed: int) -> dict[str, Any]:
-    control = stage["details"]["control"]
+def _distilled(
+    arguments: argparse.Namespace, seed: int, data: Path, scale: dict[str, float], work: Path
+) -> dict[str, Any]:
+    file = {"kind": "keras", "path": str(arguments.model.resolve())}
+    inputs = {"teacher": {**file, "arguments": {}}, "model": {**file, "arguments": scale}}
+    optimizer = {"name": "adam", "learning_rate": 3e-3, "schedule": "cosine"}
+    training = {"seed": seed, "global_batch_size": 64, "optimizer": optimizer}
+    step = {"name": "distill", "claims": [], "training": training, "inputs": inputs}
+    described = {"source": "npz", "path": str(data), "validation_split": 0.1}
+    job = {"step": step, "data": described, "task": {}, "split_seed": seed}
+    keras.utils.set_random_seed(seed)
+    context = StageContext(job, lambda *args, **fields: None, work)
+    config = DistillConfig.model_validate({"epochs": arguments.epochs, "control": True})
+    result = distill(config, context)
+    assert result.model is not None
+    assert result.training is not None
+    control = dict(result.details or {})["control"]
     gain = control["gain"]["accuracy"]
+    history = result.training.history
     return {
-        "student": stage["name"],
-        "seed": seed,
-        "parameters": stage["size"]["parameters"],
-        "of_teacher": round(stage["size"]["parameters"] / baseline["size"]["parameters"], 4),
-        "updates": stage["training"]["updates"],
-        "teacher": 100 * baseline["metrics"]["accuracy"],
+        "parameters": result.model.count_params(),
+        "updates": result.training.updates,
+        "teacher": 100 * control["teacher"]["accuracy"],
         "alone": 100 * control["alone"]["accuracy"],
         "taught": 100 * control["taught"]["accuracy"],
+        "taught_on_validation": 100 * history["val_accuracy"][-1],
         "gain": 100 * gain["value"],
         "gain_low": 100 * gain["low"],
         "gain_high": 100 * gain["high"],
