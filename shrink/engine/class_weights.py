@@ -71,11 +71,16 @@ def _named(weights: Mapping[str, float], classes: int, names: tuple[str, ...]) -
 
 
 def with_class_weights(batches: tf.data.Dataset, weights: np.ndarray) -> tf.data.Dataset:
-    """Return batches `(x, y, sample_weight)` of batches `(x, y)` with integer labels `y`."""
+    """Return batches `(x, y, sample_weight)` of batches `(x, y)`.
+
+    Args:
+        batches: `y` is integer labels, or a structure that has them as `labels`.
+        weights: of each class, float32 (classes,).
+    """
     table = tf.constant(weights)
 
     def weigh(x: Any, y: Any) -> tuple[Any, Any, Any]:
-        labels = tf.cast(y, tf.int32)
-        return x, y, tf.gather(table, labels if y.shape.rank == 1 else tf.squeeze(labels, -1))
+        labels = tf.cast(getattr(y, "labels", y), tf.int32)
+        return x, y, tf.gather(table, labels if labels.shape.rank == 1 else labels[..., 0])
 
     return batches.map(weigh)

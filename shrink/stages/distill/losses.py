@@ -1,4 +1,4 @@
-"""Distillation losses of what models give: pure functions, one value per example.
+"""Distillation losses of what models give: pure functions, one value per position.
 
 Add a loss as a function of a `Case` and one line in the registry. Losses that look at features
 inside the models are in `shrink.stages.distill.feature_losses`.
@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-from shrink.engine.objective import per_example
 
 
 def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Any) -> tf.Tensor:
@@ -125,8 +123,3 @@ SOFT_LOSSES: Mapping[str, Callable[[Case], Any]] = {
     "output_mse": lambda c: squared_error(c.student, c.teacher),
 }
 """The losses that a recipe can name, and bernoulli_kl, which is kl for outputs of yes or no."""
-
-
-def soft_loss(name: str, case: Case) -> Any:
-    """Return the named loss of each example, (n,): the mean over positions within an example."""
-    return per_example(SOFT_LOSSES[name](case))

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from shrink.engine.objective import SupervisedObjective, at_least_float32
+from shrink.engine.masking import masked
+from shrink.engine.objective import SupervisedObjective, at_least_float32, per_example
 from shrink.stages.distill.config import Ramp
 from shrink.stages.distill.feature_losses import FEATURE_LOSSES
-from shrink.stages.distill.losses import Case, soft_loss
+from shrink.stages.distill.losses import SOFT_LOSSES, Case
 from shrink.stages.distill.schedule import value_at
 
 
@@ -131,7 +132,8 @@ class DistillationObjective:
             temperature = self._now(guidance.temperature, student.dtype)
             teacher = tf.cast(other, student.dtype)
             case = Case(student, teacher, _classes(y, student), temperature, guidance.beta)
-            parts.append(weight * soft_loss(guidance.loss, case))
+            values = masked(SOFT_LOSSES[guidance.loss](case), own)
+            parts.append(weight * per_example(values))
         return tf.add_n(parts)
 
     def _features(self, own: Sequence[Any], taught: Sequence[Any]) -> Any:

@@ -7,9 +7,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.stages.distill.losses import (
-    Case,
     decoupled_kd,
-    soft_loss,
     softened_bernoulli_kl,
     softened_kl,
     squared_error,
@@ -95,10 +93,3 @@ def test_decoupled_kd_has_finite_gradients_when_the_teacher_is_certain() -> None
     with tf.GradientTape() as tape:
         loss = decoupled_kd(z, tf.constant([[200.0, 0.0, 1.0]]), tf.constant([0]), 1.0, 8.0)
     assert np.isfinite(tape.gradient(loss, z).numpy()).all()
-
-
-def test_soft_loss_is_one_number_per_example_when_there_are_positions() -> None:
-    student, teacher = (tf.constant(x) for x in np.random.default_rng(6).normal(size=(2, 3, 4, 5)))
-    case = Case(student, teacher, None, 2.0, 1.0)
-    expected = softened_kl(student, teacher, 2.0).numpy().mean(axis=1)
-    np.testing.assert_allclose(soft_loss("kl", case).numpy(), expected, rtol=1e-12)

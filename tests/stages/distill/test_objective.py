@@ -70,3 +70,12 @@ def test_loss_adds_features_that_follow_the_outputs() -> None:
     np.testing.assert_array_equal(
         objective.validation_loss(LABELS, [STUDENT, own]), HARD.loss(LABELS, STUDENT, None)
     )
+
+
+def test_loss_is_one_number_per_example_when_there_are_positions() -> None:
+    student, teacher = (tf.constant(x) for x in RANDOM.normal(size=(2, 3, 4, 5)))
+    hard = SupervisedObjective("mean_squared_error", from_logits=True)
+    objective = DistillationObjective(None, hard, Guidance(temperature=2.0, alpha=0.0))
+    loss = objective.loss(student, student, Taught((teacher,)))
+    expected = softened_kl(student, teacher, 2.0).numpy().mean(axis=1)
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
