@@ -1,0 +1,25 @@
+"""What a shell is told when a user presses the tabulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import shrink
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("shrink qu", ["quantize"]), ("shrink quantize --sch", ["--scheme"])],
+)
+def test_shrink_completes_commands_and_flags(
+    tmp_path: Path, typed: str, expected: list[str]
+) -> None:
+    asked = {
+        "_SHRINK_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked)
+    assert done.stdout.split() == expected
