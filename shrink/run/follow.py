@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.console import Console
-from shrink.errors import InternalError, ResourceError, ShrinkError
+from shrink.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
 from shrink.run.board import ChiefsBoard, FollowersBoard, Order
 from shrink.run.cluster import Membership
 from shrink.run.process import Event, WorkerDied, attempt
@@ -113,9 +113,10 @@ class Chief:
             self._board.post(None)
 
     def end(self, exit_code: int) -> None:
-        """Send the others home, with the exit code of the run."""
+        """Send the others home, with the exit code of the run; wait until they know."""
         self._board.post(None, exit_code)
-        deadline = time.monotonic() + LINGER_S
+        was_told_to_stop = exit_code in (Interrupted.exit_code, Terminated.exit_code)
+        deadline = time.monotonic() + (0 if was_told_to_stop else LINGER_S)
         while len(self._board.reports()) < self._place.workers - 1:
             if time.monotonic() > deadline:
                 return

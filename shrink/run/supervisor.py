@@ -104,7 +104,9 @@ def _after_error(error: ShrinkError, attempts: _Attempts) -> None:
     if lost is None:
         raise error
     attempts.proven = attempts.proven or lost["memory"]
-    attempts.events.append({k: lost[k] for k in ("step", "micro_batch_size", "evidence")})
+    evidence = lost["evidence"] if lost["memory"] else f"suspected: {lost['evidence']}"
+    size = lost["micro_batch_size"]
+    attempts.events.append({"step": lost["step"], "micro_batch_size": size, "evidence": evidence})
     if lost["micro_batch_size"] == 1:
         raise _at_the_end(error.message, error.subject, attempts) from error
     attempts.micro_batch_size = lost["micro_batch_size"] // 2

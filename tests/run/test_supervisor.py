@@ -132,6 +132,8 @@ def test_run_recovering_starts_anew_when_the_worker_says_that_its_device_is_lost
     worker = Worker(end)
     assert supervise(worker, tmp_path) == {"done": True}
     assert worker.jobs[1]["micro_batch_size"] == 2
+    (event,) = worker.jobs[1]["oom_events"]
+    assert event["evidence"] == ("CUDA_ERROR" if memory else "suspected: CUDA_ERROR")
     with pytest.raises(expected):
         supervise(Worker(*[end] * 9), tmp_path)
 
