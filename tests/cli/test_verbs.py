@@ -54,11 +54,22 @@ def test_distill_takes_models_or_a_width(finished: FinishedRun, tmp_path: Path) 
     )  # fmt: skip
     assert recipe.model.endswith("00-train.keras")
     assert recipe.stages[0].student.endswith("01-distill.keras")
-    done = shrink(
-        "distill", "--teacher", "out/artifacts/00-train.keras", "--student", "width=0.5",
-        "--data", "digits", cwd=finished.cwd, store=finished.store, expect=2,
+
+
+def test_distill_cuts_the_student_from_a_model_file(finished: FinishedRun, tmp_path: Path) -> None:
+    shrink(
+        "distill", "--teacher", "out/artifacts/00-train.keras", "--student",
+        "width=0.5,inherit=true", "--data", "digits", "--epochs", "2", "--control", "true",
+        "--output", tmp_path / "cut", cwd=finished.cwd, store=finished.store,
     )  # fmt: skip
-    assert "a function builds" in done.stderr
+    report = read_report(tmp_path / "cut")
+    teacher, student = stage(report, "baseline"), stage(report, "distill")
+    assert student["size"]["parameters"] < 0.5 * teacher["size"]["parameters"]
+    control = student["details"]["control"]
+    assert control["taught"]["accuracy"] == pytest.approx(student["metrics"]["accuracy"])
+    assert control["teacher"]["accuracy"] == pytest.approx(teacher["metrics"]["accuracy"])
+    assert any(note.startswith("control: after") for note in student["notes"])
+    assert student["details"]["teacher_cache"]["bytes"] == 1293 * 10 * 4
 
 
 def test_verbs_chain_through_run_folders(finished: FinishedRun, tmp_path: Path) -> None:
