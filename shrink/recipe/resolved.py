@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.recipe.plan import Plan, Source
+from shrink.recipe.plan import Plan, Step
 from shrink.recipe.schema import dump_recipe
 
 _MODEL_KEYS = ("teacher", "student")
@@ -24,8 +24,7 @@ def resolved_recipe(plan: Plan) -> dict[str, Any]:
     stage_steps = [step for step in plan.steps if step.config is not None]
     for entry, step in zip(value["stages"], stage_steps, strict=True):
         settings = entry[step.kind]
-        _make_absolute(settings, "teacher", step.inputs.get("teacher"))
-        _make_absolute(settings, "student", step.inputs.get("model"))
+        _make_absolute(settings, step)
     return value
 
 
@@ -54,9 +53,20 @@ def recipe_sha256(plan: Plan) -> str:
     for section, key in places:
         if isinstance(section.get(key), str):
             section[key] = Path(section[key]).name
+        elif isinstance(section.get(key), list):
+            section[key] = [Path(name).name for name in section[key]]
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _make_absolute(settings: dict[str, Any], key: str, source: Source | None) -> None:
-    if isinstance(settings.get(key), str) and source is not None and source.reference is not None:
-        settings[key] = str(source.reference)
+def _make_absolute(settings: dict[str, Any], step: Step) -> None:
+    """Replace the models that a stage names by where they are; names of stages stay."""
+    found = {role: str(s.reference) for role, s in step.inputs.items() if s.reference}
+    if isinstance(settings.get("student"), str):
+        settings["student"] = found.get("model", settings["student"])
+    teachers = settings.get("teacher")
+    if isinstance(teachers, str):
+        settings["teacher"] = found.get("teacher", teachers)
+    elif teachers:
+        roles = ("teacher", *(f"teacher-{n}" for n in range(2, len(teachers) + 1)))
+        pairs = zip(roles, teachers, strict=True)
+        settings["teacher"] = [found.get(role, name) for role, name in pairs]

@@ -10,6 +10,7 @@ import pytest
 from shrink.errors import ModelError, RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
+from shrink.recipe.resolved import recipe_sha256, resolved_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +115,15 @@ def test_build_plan_names_the_teachers_of_an_ensemble() -> None:
     stage = {"distill": {"teacher": ["train", "again"], "student": {"width": 0.5}}}
     inputs = plan(TRAIN, again, stage).step("distill").inputs
     assert (inputs["teacher"].step, inputs["teacher-2"].step) == ("train", "again")
+
+
+def test_resolved_recipe_names_the_files_of_an_ensemble(tmp_path: Path) -> None:
+    stage = {"distill": {"teacher": ["train", "other.h5"], "student": {"width": 0.5}}}
+    built = plan(TRAIN, stage)
+    settings = resolved_recipe(built)["stages"][1]["distill"]
+    assert settings["teacher"] == ["train", str(tmp_path / "other.h5")]
+    there = plan(TRAIN, {"distill": {**stage["distill"], "teacher": settings["teacher"]}})
+    assert recipe_sha256(there) == recipe_sha256(built)
 
 
 def test_build_plan_hands_claims_down_the_line() -> None:
