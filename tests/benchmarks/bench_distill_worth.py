@@ -33,6 +33,9 @@ from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run as distill
 
 
+_STUDENTS = ["from-random", "from-teacher"]
+
+
 def main() -> None:
     """Print a line of JSON for each student and seed, then the gains."""
     parser = argparse.ArgumentParser()
@@ -41,6 +44,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=5000)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--width", type=float, default=0.48)
+    parser.add_argument("--students", nargs="+", choices=_STUDENTS, default=_STUDENTS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -63,7 +67,8 @@ def _measure(
     data = work / f"{seed}.npz"
     x, y = _read(_few(_files(arguments.data / "train"), arguments.pictures, seed))
     np.savez(data, x_train=x, y_train=y, x_test=test[0], y_test=test[1])
-    for name, inherit in (("from-random", 0.0), ("from-teacher", 1.0)):
+    for name in arguments.students:
+        inherit = float(name == "from-teacher")
         scale = {"width": arguments.width, "inherit": inherit}
         yield {"student": name, "seed": seed, **_distilled(arguments, seed, data, scale, work)}
 
