@@ -32,7 +32,6 @@ from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run as distill
 
-
 _STUDENTS = ["from-random", "from-teacher"]
 
 
