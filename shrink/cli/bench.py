@@ -37,7 +37,7 @@ def bench(
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
-    if reference.form != "tflite":
+    if reference.kind != "tflite":
         raise ModelError(
             "bench runs .tflite artifacts",
             subject=reference.path,

@@ -19,7 +19,7 @@ from shrink.model.scan import check_model_file
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
     "folder": "save the Keras model itself (model.save('model.keras'), not model.export), or give "
-    "the function that builds it (file.py:build)",
+    "the function that builds it (file.py:build); `shrink quantize` takes it as it is",
 }
 
 

@@ -145,6 +145,10 @@ def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
     return {name: read_report(Path(path)) for name, path in paths.items()}
 
 
+def _called(reference: ModelReference) -> str:
+    return "SavedModel of a graph" if reference.graph_only else ".tflite file"
+
+
 class _Builder:
     """Adds one step after the other, checking each against what is there already."""
 
@@ -285,7 +289,7 @@ class _Builder:
         reference = source.reference or self.reference
         if reference.form not in config.accepts:
             raise ModelError(
-                f"{config.kind} cannot start from a .tflite file",
+                f"{config.kind} cannot start from a {_called(reference)}, which has no layers",
                 subject=reference.path,
                 hint="give the Keras model that it was made from",
             )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the configurations cost a light command more than all the r
 
 ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
 REPORT_NAME = "report.json"
+_KERAS_METADATA = "keras_metadata.pb"
 _SUFFIXES: dict[str, ModelKind] = {
     ".keras": "keras",
     ".h5": "h5",
@@ -34,8 +35,13 @@ class ModelReference:
 
     @property
     def form(self) -> Form:
-        """Whether it is a TFLite artifact or a model that can be trained."""
-        return "tflite" if self.kind == "tflite" else "keras"
+        """Whether it can be trained, or is a graph without layers, such as a TFLite artifact."""
+        return "tflite" if self.kind == "tflite" or self.graph_only else "keras"
+
+    @property
+    def graph_only(self) -> bool:
+        """Whether it is a SavedModel of a graph alone, as `model.export` of any Keras writes it."""
+        return self.kind == "savedmodel" and not (self.path / _KERAS_METADATA).is_file()
 
     @property
     def trained(self) -> bool:

@@ -176,7 +176,8 @@ def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[
 
 def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:
     """Return loss and metrics, from the Keras model wherever there is one."""
-    if outcome.model is None and context.input_path().suffix == ".tflite":
+    bare = context.input_path().suffix == ".tflite" or context.input_graph_only()
+    if outcome.model is None and bare:
         interface = artifact_interface(tflite, context.dataset)
         return resolve_task(context.task_config, context.dataset, interface)
     return context.task(outcome.model if outcome.model is not None else context.load())

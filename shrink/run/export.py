@@ -36,9 +36,9 @@ def export_model(
         return {"format": format_name, "paths": _export_array(reference, output, force)}
     if reference.form != "keras":
         raise ModelError(
-            f"a .tflite file cannot become a {format_name} again",
+            f"a graph without Keras' layers cannot become a {format_name} again",
             subject=reference.path,
-            hint="export the Keras artifact that it was made from",
+            hint="export the Keras model that it was made from",
         )
     suffix = ".keras" if format_name == "keras" else ""
     stem = reference.path.with_suffix("")
@@ -52,7 +52,7 @@ def export_model(
 
 
 def _export_array(reference: ModelReference, output: Path | None, force: bool) -> list[str]:
-    if reference.form != "tflite":
+    if reference.kind != "tflite":
         raise ModelError(
             "a C array is made of a .tflite file",
             subject=reference.path,

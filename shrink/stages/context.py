@@ -24,6 +24,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
 from shrink.model.load import load_source
+from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
 from shrink.stages.prune.masks import frozen_masks
 from shrink.stages.task import Task, keras_interface, resolve_task
@@ -127,6 +128,11 @@ class StageContext:
     def input_path(self, role: str = "model") -> Path:
         """Return the path of the file behind an input."""
         return Path(self._inputs[role]["path"])
+
+    def input_graph_only(self) -> bool:
+        """Whether the input is a SavedModel without Keras' layers."""
+        source = self._inputs["model"]
+        return ModelReference(source["kind"], Path(source["path"])).graph_only
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from shrink.model.scan import check_model_file
 from shrink.stages.base import StageConfig
 from shrink.stages.context import StageContext, StageResult
+from shrink.tflite.convert import convert
+
+_CONVERTED = "a SavedModel without Keras' layers: the baseline is its float32 conversion"
 
 
 def run(config: StageConfig | None, context: StageContext) -> StageResult:
@@ -11,4 +15,8 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
     path = context.input_path()
     if path.suffix == ".tflite":
         return StageResult(tflite=path.read_bytes())
+    if context.input_graph_only():
+        check_model_file(path)
+        converted = convert(path, "float32")
+        return StageResult(tflite=converted.content, notes=[*converted.notes, _CONVERTED])
     return StageResult(model=context.load())
