@@ -7,6 +7,7 @@ distribution, the same numbers after a checkpoint.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,36 +39,50 @@ class RandomSeeds:
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
         self._seed = seed
-        self._pass: Any = None
-        self._place = 0
+        self._now = _Place()
 
     def begin(self) -> None:
         """Begin a forward pass; called in graph, by each replica."""
-        self._pass = self.variable.assign_add(1)
-        self._place = 0
+        self._now.go_to(self.variable.assign_add(1), 0)
 
     @property
     def place(self) -> tuple[Any, int]:
         """Where in which forward pass the next draw is."""
-        return self._pass, self._place
+        return self._now.forward_pass, self._now.index
 
     @contextmanager
     def drawing_again(self, place: tuple[Any, int]) -> Iterator[None]:
         """Draw what was drawn from a place on, in here."""
         now = self.place
-        self._pass, self._place = place
+        self._now.go_to(*place)
         try:
             yield
         finally:
-            self._pass, self._place = now
+            self._now.go_to(*now)
 
     def next(self) -> Any:
         """Return the seed of the next draw in this forward pass, int64 (2,)."""
-        self._place += 1
+        forward_pass, index = self.place
+        self._now.go_to(forward_pass, index + 1)
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-        place = tf.constant((self._seed % 2**32 << 20) + self._place, tf.int64)
-        return tf.stack([place, self._pass * context.num_replicas_in_sync + replica])
+        place = tf.constant((self._seed % 2**32 << 20) + index + 1, tf.int64)
+        return tf.stack([place, forward_pass * context.num_replicas_in_sync + replica])
+
+
+class _Place(threading.local):
+    """A forward pass and the number of draws in it so far.
+
+    Each replica is traced in a thread of its own, and layers that synchronise switch between them
+    in the middle of a forward pass.
+    """
+
+    forward_pass: Any = None
+    index = 0
+
+    def go_to(self, forward_pass: Any, index: int) -> None:
+        """Set both."""
+        self.forward_pass, self.index = forward_pass, index
 
 
 def stateful_generators(model: Any) -> list[Any]:
