@@ -86,6 +86,11 @@ class Console:
         """Show a worker's event: a bar on a terminal, a line per epoch elsewhere."""
         if event["event"] == "phase":
             self._show(str(event["name"]), None)
+        elif event["event"] == "share":
+            if self._progress is None and self._on_terminal():
+                self._start_progress()
+            done, total = event["done"], event["total"]
+            self._show(f"{event['name']} {done:,}/{total:,}", done / max(total, 1))
         elif event["event"] == "progress":
             if self._progress is None and event.get("epoch_end"):
                 self.say(f"  {self._label}: {describe_progress(event)}")

@@ -1,9 +1,9 @@
-"""`shrink data check`."""
+"""`shrink data check`, `pack` and `unpack`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
     group.command("check")(check)
+    group.command("pack")(pack)
+    group.command("unpack")(unpack)
     app.add_typer(group, name="data")
 
 
@@ -22,7 +24,7 @@ def check(
         str,
         typer.Argument(
             metavar="RECIPE|PATH",
-            help="A recipe, a source (digits), a folder of pictures, an .npz or .h5 file.",
+            help="A recipe, a source (digits), a folder of pictures, or a file.",
         ),
     ],
     seed: Annotated[int, typer.Option("--seed", help="The seed that decides the splits.")] = 0,
@@ -42,6 +44,7 @@ def check(
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
     settings = {"data": config.model_dump(mode="json"), "seed": seed}
     found = run_action("data-check", data, console, **settings)
+    console.end_progress()
     found["fingerprint"] = fingerprint(config)
     if json_:
         console.document(found)
@@ -49,3 +52,81 @@ def check(
         show_data(found, console.rich())
     if found["bad"]:
         raise typer.Exit(3)
+
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE|PATH", help="A recipe, a source (digits), a folder or a file."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="The seed that decides the splits.")]
+FolderOption = Annotated[Path, typer.Option("--output", metavar="DIR", help="The new folder.")]
+
+
+def pack(
+    data: DataArgument,
+    output: FolderOption,
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Size of a file, such as 128MB.")
+    ] = "128MB",
+    encoding: Annotated[
+        str,
+        typer.Option(
+            "--encoding", metavar="raw|png", help="How inputs are stored; png is for pictures."
+        ),
+    ] = "raw",
+    seed: SeedOption = 0,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write any data as sharded TFRecord files with a manifest; continues where it was killed."""
+    from shrink.errors import RecipeError
+    from shrink.recipe.fields import parse_bytes
+
+    if encoding not in ("raw", "png"):
+        raise RecipeError(f"{encoding!r} is no encoding", subject="--encoding", hint="raw or png")
+    try:
+        shard_bytes = parse_bytes(shard_size)
+    except ValueError as error:
+        raise RecipeError(str(error), subject="--shard-size", hint="such as 128MB") from error
+    settings = {"shard_bytes": shard_bytes, "encoding": encoding}
+    _convert("data-pack", data, output, seed, settings, json_=json_, quiet=quiet)
+
+
+def unpack(
+    data: DataArgument,
+    output: FolderOption,
+    seed: SeedOption = 0,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write labelled pictures of any data as PNG files, part/class/number.png."""
+    _convert("data-unpack", data, output, seed, {}, json_=json_, quiet=quiet)
+
+
+def _convert(
+    action: str,
+    data: str,
+    output: Path,
+    seed: int,
+    settings: dict[str, Any],
+    *,
+    json_: bool,
+    quiet: bool,
+) -> None:
+    from shrink.console import Console
+    from shrink.data.config import DataConfig
+    from shrink.data.reference import parse_data_reference
+    from shrink.recipe.load import validate_section
+    from shrink.run.tool import run_action
+
+    console = Console(as_json=json_, quiet=quiet)
+    config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
+    place = str(output.expanduser().absolute())
+    job = {"data": config.model_dump(mode="json"), "seed": seed, "output": place, **settings}
+    found = run_action(action, data, console, **job)
+    console.end_progress()
+    if json_:
+        console.document(found)
+    elif not quiet:
+        counts = ", ".join(f"{part} {count:,}" for part, count in found["examples"].items())
+        console.print(f"{counts}: {found['path']}")

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from shrink.data.augment.config import AugmentConfig
-from shrink.recipe.fields import Config, Count, OpenFraction, Positive
+from shrink.data.features import FeatureConfig
+from shrink.recipe.fields import Config, Count, Fraction, NonNegative, OpenFraction, Positive
 
-SourceName = Literal["digits", "images", "npz", "hdf5", "python"]
+SourceName = Literal["digits", "images", "npz", "hdf5", "tfrecord", "tiles", "python"]
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
@@ -24,7 +25,9 @@ class DataConfig(Config):
     """Which examples a recipe trains and measures on."""
 
     source: SourceName
-    """digits: scikit-learn's handwritten digits. images: folders of pictures. npz, hdf5: arrays.
+    """digits: scikit-learn's handwritten digits. images: folders of pictures, or a CSV file that
+    lists them. npz, hdf5: arrays. tfrecord: sharded records, such as `shrink data pack` writes.
+    tiles: windows of TIFF files, listed in a CSV file.
     python: a function that gives examples."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
@@ -32,10 +35,14 @@ class DataConfig(Config):
     """Names of the input arrays, in the order of the model's inputs; by default x."""
     targets: Names | None = None
     """Names of the target arrays, in the order of the model's outputs; by default y."""
+    features: Annotated[dict[str, FeatureConfig], Field(min_length=1)] | None = None
+    """What the features of TFRecord files hold; by default as their manifest says."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None
     """Height and width to which pictures are resized; by default they must all be of one size."""
     channels: Literal[1, 3] | None = None
     """Channels of the pictures; by default those of the first one."""
+    level: NonNegative = 0
+    """Of source tiles: the level of the pyramid, 0 is the finest."""
     validation_split: OpenFraction = 0.1
     """Fraction taken for validation, by the seed and stratified, where no such split is given."""
     test_split: OpenFraction = 0.2
@@ -44,6 +51,13 @@ class DataConfig(Config):
     """input: the model is trained to reproduce its input (autoencoder)."""
     normalize: NormalizeConfig | None = None
     """None: pictures 0-255 and arrays as stored, cast to the model's input dtype."""
+    cache: Literal["none", "auto", "memory", "disk"] = "none"
+    """Where decoded examples of train and validation are kept for the next epoch; auto: in memory
+    where a part takes up to 200 MB; disk: in the cache folder, for the next stage too."""
+    on_bad_example: Literal["fail", "skip"] = "fail"
+    """What to do about pictures that cannot be decoded; skip: leave them out, up to the limit."""
+    bad_examples_limit: Fraction = 0.001
+    """The largest fraction of examples that on_bad_example: skip may leave out."""
     augment: AugmentConfig | None = None
     """Random changes to the examples of the train split; none by default."""
 

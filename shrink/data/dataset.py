@@ -6,6 +6,7 @@ import importlib
 from dataclasses import dataclass, replace
 
 from shrink.data.augment.apply import Augmentation
+from shrink.data.cached import cached
 from shrink.data.config import DataConfig
 from shrink.data.examples import PARTS, Examples
 from shrink.data.view import AugmentedView, View
@@ -17,6 +18,8 @@ SOURCES: dict[str, str] = {
     "images": "shrink.data.sources.images",
     "npz": "shrink.data.sources.npz",
     "hdf5": "shrink.data.sources.hdf5",
+    "tfrecord": "shrink.data.sources.tfrecord",
+    "tiles": "shrink.data.sources.tiles",
     "python": "shrink.data.sources.python",
 }
 """Every `data.source`: the module with its `open_source(config, seed) -> Dataset`."""
@@ -52,6 +55,12 @@ def open_dataset(config: DataConfig, seed: int) -> Dataset:
     """
     source = importlib.import_module(SOURCES[config.source])
     dataset: Dataset = source.open_source(config, seed)
+    if config.cache != "none":
+        dataset = replace(
+            dataset,
+            train=cached(dataset.train, "train", config, seed),
+            validation=cached(dataset.validation, "validation", config, seed),
+        )
     inputs_are_targets = config.target == "input"
     if config.normalize is None and config.augment is None and not inputs_are_targets:
         return dataset

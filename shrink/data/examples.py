@@ -56,3 +56,11 @@ class AugmentedExamples(Protocol):
 
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
         """Return the batch `(x, y)`, changed by the numbers drawn for it; can be traced."""
+
+
+@runtime_checkable
+class PreparedExamples(Protocol):
+    """Examples that have something to do before their first batch, such as filling a cache."""
+
+    def prepare(self) -> None:
+        """Do it, unless it is done."""

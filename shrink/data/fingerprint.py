@@ -18,6 +18,8 @@ from pathlib import Path
 
 from shrink.data.config import DataConfig
 from shrink.data.folders import find_pictures, shown
+from shrink.data.listing import read_listing
+from shrink.data.shards import MANIFEST, find_shards
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
 from shrink.run.paths import cache_root
@@ -46,6 +48,8 @@ def fingerprint(config: DataConfig) -> str:
         version = importlib.metadata.version("scikit-learn")
         return _hash([f"digits of scikit-learn {version}"])
     text, function = config.path or "", ""
+    if config.source == "tfrecord":
+        return _hash(["tfrecord", *_manifest_digest(config), *shard_hashes(config).values()])
     if config.source == "python":
         text, _, function = text.rpartition(":")
     path = Path(text).expanduser().absolute()
@@ -55,11 +59,47 @@ def fingerprint(config: DataConfig) -> str:
             subject=shown(path),
             hint="data.path is relative to the recipe, or absolute",
         )
-    if config.source != "images":
+    if config.source not in ("images", "tiles"):
         digest = _of_named(path.parent, [path.name], path)[path.name]
         return _hash([config.source, digest, *([function] if function else [])])
-    hashes = _of_named(path, find_pictures(path).files(), path)
-    return _hash(["images", *(f"{name}\0{digest}" for name, digest in hashes.items())])
+    hashes = content_hashes(config)
+    named = (f"{os.path.relpath(file, path)}\0{digest}" for file, digest in hashes.items())
+    return _hash([config.source, *_listing_digest(path), *named])
+
+
+def content_hashes(config: DataConfig) -> dict[str, str]:
+    """Return the SHA-256 of each picture of a source `images` or `tiles`, by its absolute path.
+
+    Raises:
+        DataError: a picture, its folder or its list cannot be read.
+    """
+    path = Path(config.path or "").expanduser().absolute()
+    if path.is_dir():
+        names, root = find_pictures(path).files(), path
+    else:
+        names, root = sorted(set(read_listing(path, ()).files)), path.parent
+    hashes = _of_named(root, names, path)
+    return {_place(root, name): hashes[name] for name in names}
+
+
+def shard_hashes(config: DataConfig) -> dict[str, str]:
+    """Return the SHA-256 of each file of a source `tfrecord`, by its absolute path.
+
+    Raises:
+        DataError: nothing is there, or it cannot be read.
+    """
+    path = Path(config.path or "").expanduser().absolute()
+    found = [str(file) for shards in find_shards(path).values() for file in shards]
+    return _of_named(path.parent, sorted(found), path)
+
+
+def _manifest_digest(config: DataConfig) -> list[str]:
+    manifest = Path(config.path or "").expanduser().absolute() / MANIFEST
+    return [_hash_file(str(manifest))] if manifest.is_file() else []
+
+
+def _listing_digest(path: Path) -> list[str]:
+    return [_hash_file(str(path))] if path.is_file() else []
 
 
 def _of_named(root: Path, names: Sequence[str], place: Path) -> dict[str, str]:
@@ -83,9 +123,9 @@ def _stamps(
     stamps, unsettled = {}, set()
     for name in names:
         try:
-            status = os.stat(f"{root}/{name}")  # noqa: PTH116
+            status = os.stat(_place(root, name))  # noqa: PTH116
         except OSError as error:
-            raise _unreadable(f"{root}/{name}", error) from error
+            raise _unreadable(_place(root, name), error) from error
         changed = status.st_ctime_ns
         stamps[name] = f"{status.st_size} {status.st_mtime_ns} {changed} {status.st_ino}"
         if max(status.st_mtime_ns, changed) >= settled_before_ns:
@@ -93,11 +133,15 @@ def _stamps(
     return stamps, unsettled
 
 
+def _place(root: Path, name: str) -> str:
+    return name if name.startswith("/") else f"{root}/{name}"
+
+
 def _hash_files(root: Path, names: Sequence[str]) -> list[tuple[str, str]]:
     chunks = [names[start : start + _CHUNK] for start in range(0, len(names), _CHUNK)]
 
     def hash_chunk(chunk: Sequence[str]) -> list[tuple[str, str]]:
-        return [(name, _hash_file(f"{root}/{name}")) for name in chunk]
+        return [(name, _hash_file(_place(root, name))) for name in chunk]
 
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         return [pair for pairs in pool.map(hash_chunk, chunks) for pair in pairs]

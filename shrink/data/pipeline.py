@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.examples import AugmentedExamples, Examples
+from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 64 * 1000**2
@@ -106,6 +106,9 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
 
 
 def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Loader:
+    if isinstance(examples, PreparedExamples):
+        examples.prepare()
+
     def load(step: tf.Tensor) -> tuple[Any, Any]:
         indices = tf.numpy_function(indices_of, [step], tf.int64)
         return examples.load(tf.ensure_shape(indices, [None]))

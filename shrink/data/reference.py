@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shrink.data.config import SourceName
+from shrink.data.shards import MANIFEST
 from shrink.errors import DataError
 from shrink.recipe import yaml
 from shrink.recipe.reference import exists, expand_user
 from shrink.recipe.suggest import did_you_mean
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
-_SOURCE_OF_ENDING = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5"}
+_SOURCE_OF_ENDING = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "images"}
 _KINDS = (
-    "a source without files (digits), a folder of pictures, an .npz or .h5 file, "
+    "a source without files (digits), a folder of pictures, an .npz, .h5 or .csv file, "
     "file.py:function, or a YAML file"
 )
 _MOST_EXTENDS = 8
@@ -46,6 +47,8 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
         )
     if not exists(path):
         raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
+    if (path / MANIFEST).is_file() or ".tfrecord" in path.name:
+        return {"source": "tfrecord", "path": str(path)}
     if path.is_dir():
         return {"source": "images", "path": str(path)}
     if path.suffix.lower() in _SOURCE_OF_ENDING:

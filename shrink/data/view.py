@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from shrink.data.augment.apply import Augmentation
 from shrink.data.config import NormalizeConfig
-from shrink.data.examples import Examples
+from shrink.data.examples import Examples, PreparedExamples
 from shrink.errors import DataError
 
 
@@ -47,6 +47,11 @@ class View:
     def target_spec(self) -> Any:
         """The input's specification where the target is the input."""
         return self.input_spec if self._target_is_input else self._base.target_spec
+
+    def prepare(self) -> None:
+        """Have the examples below do what they do before their first batch."""
+        if isinstance(self._base, PreparedExamples):
+            self._base.prepare()
 
     def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
         """Return a batch as tensors."""

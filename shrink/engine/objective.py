@@ -113,6 +113,12 @@ def _accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
     return tf.cast(hit, tf.float32)
 
 
+def _binary_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    threshold = 0.0 if from_logits else 0.5
+    y = tf.cast(tf.reshape(y, tf.shape(outputs)), tf.float32)
+    return tf.cast(tf.equal(y > 0.5, outputs > threshold), tf.float32)
+
+
 def _top5_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
     labels = _sparse_labels(y, outputs)
     flat = tf.reshape(outputs, (-1, outputs.shape[-1]))
@@ -123,6 +129,7 @@ def _top5_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
 METRICS: Mapping[str, LossFunction] = {
     **LOSSES,
     "accuracy": _accuracy,
+    "binary_accuracy": _binary_accuracy,
     "top5_accuracy": _top5_accuracy,
 }
 """The metrics that training can follow."""

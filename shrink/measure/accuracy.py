@@ -56,6 +56,13 @@ def _accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     return (right & ~np.isnan(outputs).any(axis=-1, keepdims=True)).astype(np.float64)
 
 
+def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    """Score every label of an example for itself, as for several labels at once."""
+    positive = outputs > (0.0 if from_logits else 0.5)
+    right = positive == (_aligned(targets, outputs) > 0.5)
+    return (right & ~np.isnan(outputs)).astype(np.float64)
+
+
 def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     own = np.take_along_axis(outputs, _labels(outputs, targets), axis=-1)
     better = (outputs > own).sum(axis=-1)
@@ -126,6 +133,7 @@ def _reshaped(targets: Array, shape: tuple[int, ...]) -> Array:
 
 _SCORERS: dict[str, Callable[[Array, Array, bool], Array]] = {
     "accuracy": _accuracy,
+    "binary_accuracy": _binary_accuracy,
     "top5_accuracy": _top5_accuracy,
     "sparse_categorical_crossentropy": _crossentropy,
     "categorical_crossentropy": _crossentropy,

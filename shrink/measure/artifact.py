@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from shrink.data.dataset import Examples
-from shrink.errors import StageError
+from shrink.errors import DataError
 from shrink.measure.accuracy import scores as metric_scores
 from shrink.stages.task import Task
-from shrink.tflite.interpreter import load
+from shrink.tflite.interpreter import Runner, load
 
 _BATCH = 250
 
@@ -40,21 +41,44 @@ def evaluate_artifact(tflite: Path, examples: Examples, task: Task) -> Evaluatio
         task: metrics, loss, and whether outputs are logits.
 
     Raises:
-        StageError: it has several inputs or outputs.
+        DataError: the examples do not match its inputs or outputs.
     """
     runner = load(tflite)
-    if len(runner.input_details) > 1 or len(runner.output_details) > 1:
-        raise StageError(
-            "artifacts with several inputs or outputs cannot be measured yet", subject=tflite
-        )
+    order = _input_order(runner, task)
     collected: dict[str, list[np.ndarray]] = {name: [] for name in ("loss", *task.metrics)}
     for start in range(0, len(examples), _BATCH):
         indices = np.arange(start, min(start + _BATCH, len(examples)))
         x, y = examples.arrays(indices)
-        outputs = runner.predict(np.asarray(x, np.float32), batch_size=_BATCH)[0]
+        inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+        outputs = runner.predict([inputs[place] for place in order], batch_size=_BATCH)
+        targets = tf.nest.flatten(y)
         for name, parts in collected.items():
-            metric = task.loss if name == "loss" else name
-            parts.append(metric_scores(outputs, y, metric, from_logits=task.from_logits))
+            each = _each_output(outputs, targets, task, task.loss if name == "loss" else name)
+            parts.append((np.sum if name == "loss" else np.mean)(each, axis=0))
     scores = {name: np.concatenate(parts) for name, parts in collected.items()}
     means = {name: float(np.mean(values)) for name, values in scores.items()}
     return Evaluation(means, scores, len(examples))
+
+
+def _input_order(runner: Runner, task: Task) -> list[int]:
+    """Return, for each input of the artifact, the place of the examples' input that it takes."""
+    names = [detail.name for detail in runner.input_details]
+    if sorted(names) == sorted(task.input_names):
+        return [task.input_names.index(name) for name in names]
+    return list(range(len(names)))
+
+
+def _each_output(
+    outputs: list[np.ndarray], targets: list[np.ndarray], task: Task, metric: str
+) -> list[np.ndarray]:
+    """Return the scores of each output, float64 (n,)."""
+    if len(outputs) != len(targets):
+        raise DataError(
+            f"{len(targets)} targets for an artifact with {len(outputs)} outputs",
+            subject="data.targets",
+            hint="name one array for each output, in the model's order",
+        )
+    return [
+        metric_scores(output, target, metric, from_logits=task.from_logits)
+        for output, target in zip(outputs, targets, strict=True)
+    ]

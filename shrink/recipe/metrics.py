@@ -26,6 +26,7 @@ _REGRESSION: frozenset[TaskKind] = frozenset({"regression"})
 
 METRICS: dict[str, MetricInfo] = {
     "accuracy": MetricInfo(True, _CLASSIFICATION),
+    "binary_accuracy": MetricInfo(True, _CLASSIFICATION),
     "top5_accuracy": MetricInfo(True, _CLASSIFICATION),
     "sparse_categorical_crossentropy": MetricInfo(False, _CLASSIFICATION),
     "categorical_crossentropy": MetricInfo(False, _CLASSIFICATION),

@@ -58,6 +58,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
+    notes += [f"data: {note}" for note in context.dataset.notes]
     notes += _add_training_memory(measured["memory"], outcome, host_peak, job)
     return {
         **measured,

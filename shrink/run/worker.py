@@ -34,6 +34,8 @@ ACTIONS = {
     "tensorboard": "shrink.tools.tensorboard:write_tensorboard",
     "mlflow": "shrink.tools.mlflow_runs:log_to_mlflow",
     "data-check": "shrink.tools.data_check:data_check",
+    "data-pack": "shrink.tools.data_pack:data_pack",
+    "data-unpack": "shrink.tools.data_pack:data_unpack",
 }
 """What a worker can do, by name: (job, send) -> result, all plain data."""
 

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.data.dataset import Dataset
 from shrink.errors import DataError, ModelError
 from shrink.recipe.task import TaskConfig
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import signature_names
 
 _PROBABILITIES = {"softmax", "sigmoid"}
 _EXAMPLES = 16
+_METRIC_OF_LOSS = {
+    "sparse_categorical_crossentropy": "accuracy",
+    "binary_crossentropy": "binary_accuracy",
+    "categorical_crossentropy": "accuracy",
+    "mean_absolute_error": "mean_absolute_error",
+}
+"""The metric that goes with a loss, where it is not the squared error."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Loss, metrics and the form of the model's output."""
+    """Loss, metrics and the form of the model's output.
+
+    Attributes:
+        loss: on the labels or targets; of several outputs the sum of their losses.
+        metrics: names; of several outputs the mean over them.
+        monitor: decides which epoch is best.
+        from_logits: whether the outputs are logits, not probabilities.
+        input_names: as a converted model names its inputs, in the order of the examples' inputs.
+    """
 
     loss: str
     metrics: tuple[str, ...]
     monitor: str
     from_logits: bool
+    input_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,12 +54,14 @@ class Interface:
         inputs: shape of each input.
         outputs: shape of each output.
         probabilities: whether the output is probabilities, not logits.
+        input_names: of the inputs, as a converted model has them.
     """
 
     name: str
     inputs: tuple[tuple[int | None, ...], ...]
     outputs: tuple[tuple[int | None, ...], ...]
     probabilities: bool
+    input_names: tuple[str, ...] = ()
 
 
 def keras_interface(model: keras.Model) -> Interface:
@@ -51,6 +71,7 @@ def keras_interface(model: keras.Model) -> Interface:
         tuple(tuple(t.shape[1:]) for t in model.inputs),
         tuple(tuple(t.shape[1:]) for t in model.outputs),
         ends_in_probabilities(model),
+        tuple(signature_names(model.input_names)),
     )
 
 
@@ -63,13 +84,14 @@ def artifact_interface(tflite: Path, dataset: Dataset) -> Interface:
     runner = load(tflite)
     inputs = tuple(tuple(detail.shape[1:]) for detail in runner.input_details)
     outputs = tuple(tuple(detail.shape[1:]) for detail in runner.output_details)
-    shapes = Interface(tflite.name, inputs, outputs, probabilities=False)
+    names = tuple(detail.name for detail in runner.input_details)
+    shapes = Interface(tflite.name, inputs, outputs, probabilities=False, input_names=names)
     check_shapes(dataset, shapes)
     x, _ = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
-    first = runner.predict(np.asarray(x, np.float32))[0]
+    first = runner.predict([np.asarray(part, np.float32) for part in tf.nest.flatten(x)])[0]
     bounded = bool(np.all((first >= 0) & (first <= 1)))
     sums = first.shape[-1] == 1 or bool(np.allclose(first.sum(-1), 1, atol=0.05))
-    return Interface(tflite.name, inputs, outputs, probabilities=bounded and sums)
+    return replace(shapes, probabilities=bounded and sums)
 
 
 def resolve_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task:
@@ -80,15 +102,21 @@ def resolve_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task
         ModelError: the model's output cannot be trained on such targets.
     """
     check_shapes(dataset, model)
-    integer_labels = dataset.train.labels is not None
+    _check_outputs(dataset, model)
+    integer_labels = all(
+        spec.dtype == tf.int64 and spec.shape.rank == 0
+        for spec in tf.nest.flatten(dataset.train.target_spec)
+    )
     default_loss = "sparse_categorical_crossentropy" if integer_labels else "mean_squared_error"
-    default_metric = "accuracy" if integer_labels else "mean_squared_error"
     loss = config.loss or default_loss
+    default_metric = _METRIC_OF_LOSS.get(loss, "mean_squared_error")
+    if loss == "binary_crossentropy" and model.outputs[0][-1:] == (1,):
+        default_metric = "accuracy"
     metrics = config.metrics if config.metrics is not None else (default_metric,)
-    if loss == "sparse_categorical_crossentropy":
+    if loss == "sparse_categorical_crossentropy" and len(model.outputs) == 1:
         _check_labels(dataset, model)
     monitor = config.monitor or (metrics[0] if metrics else "loss")
-    return Task(loss, tuple(metrics), monitor, from_logits=not model.probabilities)
+    return Task(loss, tuple(metrics), monitor, not model.probabilities, model.input_names)
 
 
 def ends_in_probabilities(model: keras.Model) -> bool:
@@ -104,17 +132,39 @@ def ends_in_probabilities(model: keras.Model) -> bool:
 
 def check_shapes(dataset: Dataset, model: Interface) -> None:
     """Raise `DataError` where the examples' shape is not that of the model's input."""
-    if len(model.inputs) != 1 or not hasattr(dataset.train.input_spec, "shape"):
-        return
-    wanted, given = model.inputs[0], tuple(dataset.train.input_spec.shape)
-    fits = len(wanted) == len(given) and all(
+    given = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
+    if len(given) != len(model.inputs):
+        raise DataError(
+            f"the model {model.name!r} takes {len(model.inputs)} inputs "
+            f"({', '.join(model.input_names)}), the examples have {len(given)}",
+            subject="data",
+            hint=f"set data.inputs: [{', '.join(model.input_names)}]",
+        )
+    for wanted, shape in zip(model.inputs, given, strict=True):
+        if not _fits(wanted, shape):
+            raise DataError(
+                f"the model {model.name!r} takes inputs of shape {wanted}, the examples have "
+                f"{shape}",
+                subject="data",
+                hint="set data.image_size and data.channels for pictures, name the model that "
+                "fits, or put data.inputs into the model's order",
+            )
+
+
+def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
+    return len(wanted) == len(given) and all(
         w is None or g is None or w == g for w, g in zip(wanted, given, strict=True)
     )
-    if not fits:
+
+
+def _check_outputs(dataset: Dataset, model: Interface) -> None:
+    targets = len(tf.nest.flatten(dataset.train.target_spec))
+    if targets != len(model.outputs):
         raise DataError(
-            f"the model {model.name!r} takes inputs of shape {wanted}, the examples have {given}",
+            f"the model {model.name!r} gives {len(model.outputs)} outputs, the examples have "
+            f"{targets} targets",
             subject="data",
-            hint="set data.image_size and data.channels for pictures, or name the model that fits",
+            hint="name one array for each output in data.targets, in the model's order",
         )
 
 

@@ -2,68 +2,146 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from shrink.data.bad_examples import remembered_bad_files
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, Examples, open_dataset
+from shrink.data.dataset import PARTS, Dataset, Examples, open_dataset
+from shrink.data.fingerprint import content_hashes
+from shrink.data.folders import shown
+from shrink.data.leaks import duplicates
+from shrink.data.sources.images import open_pictures
+from shrink.data.sources.picture_bytes import read_header
 from shrink.errors import DataError
 
 _CHUNK = 256
+_ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
+_HEAD_BYTES = 64
+Send = Callable[..., None]
 
 
-def data_check(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def data_check(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     """Return counts, shapes, value ranges and unreadable examples of the job's data.
 
     Returns:
         `splits` by name, each with `examples`, `classes` (count by class name), `shape`, `dtype`,
-        `low` and `high`; `bad` with a message for each unreadable example; `notes`;
-        `examples_per_s` of reading.
+        `low` and `high` of the first input, and `inputs` with these of every input; `bad` with a
+        message for each unreadable example; `duplicates`, groups of files with the same content;
+        `suspicious`, messages on files that can be read; `notes`; `examples_per_s` of reading.
     """
-    dataset = open_dataset(DataConfig.model_validate(job["data"]), int(job["seed"]))
-    started, bad = time.perf_counter(), []
+    config = DataConfig.model_validate(job["data"])
+    bad: list[str] = []
+    files: dict[str, list[Any]] = {"duplicates": [], "suspicious": []}
+    if config.source == "images":
+        bad, files = _check_files(config, send)
+        config = config.model_copy(update={"on_bad_example": "skip", "bad_examples_limit": 1.0})
+    dataset = open_dataset(config, int(job["seed"]))
+    started = time.perf_counter()
     splits = {}
-    for name in ("train", "validation", "test"):
-        examples: Examples = getattr(dataset, name)
-        send("phase", name=f"reading {name}")
-        splits[name], unreadable = _split(dataset, examples)
+    for name in PARTS:
+        splits[name], unreadable = _split(dataset, getattr(dataset, name), name, send)
         bad += unreadable
     total = sum(split["examples"] for split in splits.values())
     return {
         "splits": splits,
         "bad": bad,
-        "notes": list(dataset.notes),
+        **files,
+        "notes": [note for note in dataset.notes if not note.startswith("skipped ")],
         "examples_per_s": total / (time.perf_counter() - started),
     }
 
 
-def _split(dataset: Dataset, examples: Examples) -> tuple[dict[str, Any], list[str]]:
-    low, high = np.inf, -np.inf
-    shape: tuple[int, ...] = ()
-    dtype, bad = "", []
-    for start in range(0, len(examples), _CHUNK):
+class _Counter:
+    """Tells the parent how many examples are done, from any thread."""
+
+    def __init__(self, send: Send, name: str, total: int) -> None:
+        self._send, self._name, self._total = send, name, total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            self._send("share", name=self._name, done=self._done, total=self._total)
+
+
+def _check_files(config: DataConfig, send: Send) -> tuple[list[str], dict[str, list[Any]]]:
+    """Decode every picture, and compare contents and names of all of them."""
+    pictures, decoder = open_pictures(config, skip=True)
+    paths = [path for files, _ in pictures.parts.values() for path in files]
+    counter = _Counter(send, "decoding", len(paths))
+    bad = remembered_bad_files(paths, decoder, config, counter.add)
+    labels = {
+        path: target.tolist()
+        for files, targets in pictures.parts.values()
+        for path, target in zip(files, targets, strict=True)
+    }
+    groups = duplicates(content_hashes(config))
+    suspicious = [text for path in paths if path not in bad and (text := _wrong_ending(path))]
+    for group in groups:
+        if len({str(labels.get(path)) for path in group}) > 1:
+            same = " = ".join(map(shown, group))
+            suspicious.append(f"the same picture under different labels: {same}")
+    return list(bad.values()), {
+        "duplicates": [[shown(path) for path in group] for group in groups],
+        "suspicious": suspicious,
+    }
+
+
+def _wrong_ending(path: str) -> str | None:
+    with Path(path).open("rb") as stream:
+        found = read_header(stream.read(_HEAD_BYTES)).format
+    if not found or path.lower().endswith(_ENDINGS[found]):
+        return None
+    return f"{shown(path)}: the content is {found}, whatever the name says"
+
+
+def _split(
+    dataset: Dataset, examples: Examples, name: str, send: Send
+) -> tuple[dict[str, Any], list[str]]:
+    counter = _Counter(send, f"reading {name}", len(examples))
+    starts = range(0, len(examples), _CHUNK)
+
+    def read(start: int) -> tuple[list[dict[str, Any]], list[str]]:
         indices = np.arange(start, min(start + _CHUNK, len(examples)))
         x, unreadable = _read(examples, indices)
-        bad += unreadable
-        if x is None:
-            continue
-        shape, dtype = tuple(x.shape[1:]), x.dtype.name
-        low, high = min(low, float(np.min(x))), max(high, float(np.max(x)))
-    found = {
-        "examples": len(examples),
-        "classes": _counts(dataset, examples),
-        "shape": list(shape),
-        "dtype": dtype,
-        "low": low if np.isfinite(low) else None,
-        "high": high if np.isfinite(high) else None,
-    }
-    return found, bad
+        counter.add(len(indices))
+        return ([] if x is None else [_range(part) for part in tf.nest.flatten(x)]), unreadable
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        found = list(pool.map(read, starts))
+    inputs = _merged([ranges for ranges, _ in found if ranges])
+    first = inputs[0] if inputs else {"shape": [], "dtype": "", "low": None, "high": None}
+    classes = _counts(dataset, examples)
+    described = {"examples": len(examples), "classes": classes, **first, "inputs": inputs}
+    return described, [text for _, unreadable in found for text in unreadable]
 
 
-def _read(examples: Examples, indices: np.ndarray) -> tuple[np.ndarray | None, list[str]]:
+def _range(x: np.ndarray) -> dict[str, Any]:
+    low, high = (float(np.min(x)), float(np.max(x))) if x.size else (None, None)
+    return {"shape": list(x.shape[1:]), "dtype": x.dtype.name, "low": low, "high": high}
+
+
+def _merged(found: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    merged = []
+    for ranges in zip(*found, strict=True):
+        lows = [r["low"] for r in ranges if r["low"] is not None]
+        highs = [r["high"] for r in ranges if r["high"] is not None]
+        limits = {"low": min(lows, default=None), "high": max(highs, default=None)}
+        merged.append({**ranges[0], **limits})
+    return merged
+
+
+def _read(examples: Examples, indices: np.ndarray) -> tuple[Any, list[str]]:
     """Return the inputs of the examples that can be read, and why the others cannot."""
     try:
         return examples.arrays(indices)[0], []

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MOST_LAYERS = 12
+_MOST_SAME = 3
 
 
 def show_profile(result: Mapping[str, Any], console: Console) -> None:
@@ -62,14 +63,23 @@ def show_data(result: Mapping[str, Any], console: Console) -> None:
     table.add_row("all", *(f"{s['examples']:,}" for s in splits.values()))
     console.print(table)
     for name, split in splits.items():
-        sides = "x".join(str(side) for side in split["shape"])
-        low, high = split["low"], split["high"]
-        console.print(f"{name}: {split['dtype']} {sides}, values {low:.6g} to {high:.6g}")
-    for text in [*result["bad"], *(f"note: {note}" for note in result["notes"])]:
-        console.print(text, markup=False)
+        for part in split["inputs"]:
+            sides = "x".join(str(side) for side in part["shape"]) or "scalar"
+            values = "" if part["low"] is None else f"{part['low']:.6g} to {part['high']:.6g}"
+            console.print(f"{name}: {part['dtype']} {sides}, values {values}")
+    notes = [*result["suspicious"], *_duplicates(result["duplicates"]), *result["notes"]]
+    for text in [*result["bad"], *(f"note: {note}" for note in notes)]:
+        console.print(text, markup=False, soft_wrap=True)
     bad = len(result["bad"])
     console.print(f"{bad} unreadable, read at {result['examples_per_s']:,.0f} examples/s")
     console.print(f"fingerprint {result['fingerprint']}")
+
+
+def _duplicates(groups: list[list[str]]) -> list[str]:
+    if not groups:
+        return []
+    copies = sum(len(group) - 1 for group in groups)
+    return [f"{copies} files are copies of others, such as {' = '.join(groups[0][:_MOST_SAME])}"]
 
 
 def _show_layers(result: Mapping[str, Any], console: Console) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tf_keras as keras
-from PIL import Image
 
 from shrink.errors import ModelError
 from shrink.model.load import load_model
 from tests.cli.shell import read_report, shrink
 from tests.cli.toy import RECIPE, write_toy
+from tests.data.pictures import write_bad_pictures, write_folders
 
 layers = keras.layers
 
@@ -89,20 +90,23 @@ def test_a_lost_loss_fails_its_stage_and_skips_the_rest(tmp_path: Path) -> None:
     assert report["stages"][0]["error"]["exit_code"] == 4
 
 
-def test_a_corrupt_picture_is_named(tmp_path: Path) -> None:
-    write_toy(tmp_path)
-    random = np.random.default_rng(0)
-    for label in ("cat", "dog"):
-        (tmp_path / "pictures" / label).mkdir(parents=True)
-        for index in range(8):
-            picture = Image.fromarray(random.integers(0, 256, (8, 8), np.uint8))
-            picture.save(tmp_path / "pictures" / label / f"{index}.jpg")
-    broken = tmp_path / "pictures" / "dog" / "5.jpg"
-    broken.write_bytes(broken.read_bytes()[:200])
-    arguments = ("data", "check", "pictures")
+def test_every_bad_picture_is_named_in_one_run(tmp_path: Path) -> None:
+    write_folders(tmp_path / "pictures", count=12, size=(16, 16))
+    bad = write_bad_pictures(tmp_path / "pictures" / "dog")
+    good = tmp_path / "pictures" / "cat"
+    (good / "05.png").rename(good / "05.jpg")
+    (tmp_path / "pictures" / "dog" / "copy.png").write_bytes((good / "07.png").read_bytes())
+    arguments = ("data", "check", "pictures", "--json")
     done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3)
-    assert "5.jpg" in done.stdout
-    assert "1 unreadable" in done.stdout
+    found = json.loads(done.stdout)
+    named = [text.partition(": ")[0] for text in found["bad"]]
+    assert sorted(named) == sorted(str(path) for path in bad)
+    assert all("hint: " in text for text in found["bad"])
+    assert sum(split["examples"] for split in found["splits"].values()) == 25
+    same, wrong = sorted(found["suspicious"], key=len)[::-1]
+    assert "05.jpg: the content is PNG" in wrong
+    assert "the same picture under different labels" in same
+    assert len(found["duplicates"]) == 1 + 10  # of each bad kind there are three alike
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -8,6 +9,9 @@ import tensorflow as tf
 
 from shrink.data.config import DataConfig, SourceName
 from shrink.data.dataset import SOURCES, Dataset, open_dataset
+from shrink.data.pipeline import evaluation_batches
+from shrink.errors import DataError
+from tests.data.pictures import write_folders
 
 
 def _digits(**settings: object) -> Dataset:
@@ -71,3 +75,44 @@ def test_open_dataset_splits_by_the_seed(seed: int) -> None:
     )
     assert np.array_equal(one[0], same[0])
     assert not np.array_equal(one[0], other[0])
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk", "auto"])
+def test_open_dataset_reads_cached_examples_once(
+    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    root = write_folders(tmp_path / "pictures")
+    settings = {"source": "images", "path": str(root), "normalize": {"scale": 0.5}}
+    plain, kept = (
+        open_dataset(DataConfig.model_validate({**settings, **extra}), seed=0).train
+        for extra in ({}, {"cache": cache})
+    )
+    first, again = (
+        list(evaluation_batches(examples, 5).as_numpy_iterator()) for examples in (plain, kept)
+    )
+    for path in root.rglob("*.png"):
+        path.unlink()
+    last = list(evaluation_batches(kept, 5).as_numpy_iterator())
+    for batches in (again, last):
+        for one, other in zip(first, batches, strict=True):
+            np.testing.assert_array_equal(one[0], other[0])
+            np.testing.assert_array_equal(one[1], other[1])
+
+
+def read_all(dataset: Dataset) -> None:
+    for part in (dataset.train, dataset.validation, dataset.test):
+        list(evaluation_batches(part, 5))
+        part.arrays(np.arange(len(part)))
+
+
+def test_open_dataset_names_the_bad_example_that_it_cannot_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    root = write_folders(tmp_path / "pictures")
+    (root / "cat" / "03.png").write_bytes(b"")
+    config = {"source": "images", "path": str(root), "cache": "memory", "test_split": 0.05}
+    dataset = open_dataset(DataConfig.model_validate(config), seed=0)
+    with pytest.raises(DataError, match=r"03\.png: the file is empty"):
+        read_all(dataset)

@@ -133,3 +133,12 @@ def test_scores_refuses_targets(targets: np.ndarray, message: str) -> None:
 def test_scores_refuses_an_unknown_metric() -> None:
     with pytest.raises(RecipeError, match="acuracy"):
         scores(LOGITS, LABELS, "acuracy", from_logits=True)
+
+
+def test_scores_count_each_of_several_labels() -> None:
+    outputs, targets = (
+        np.array([[0.9, 0.2, 0.6], [0.1, 0.4, 0.4]]),
+        np.array([[1, 1, 1], [0, 0, 0]]),
+    )
+    found = scores(outputs, targets, "binary_accuracy", from_logits=False)
+    np.testing.assert_allclose(found, [2 / 3, 1])

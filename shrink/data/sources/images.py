@@ -1,43 +1,46 @@
-"""Pictures in folders by class: `path/<class>/*` or `path/{train,validation,test}/<class>/*`."""
+"""Pictures: `path/<class>/*`, `path/{train,validation,test}/<class>/*`, or a CSV of path,label."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
+from shrink.data.dataset import PARTS, Dataset
+from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
+from shrink.data.leaks import leak_notes
 from shrink.data.sources.decoding import PictureDecoder, read_first_picture
+from shrink.data.sources.listed import ALL, Pictures, listed_pictures
 from shrink.data.splits import split_examples
 from shrink.errors import DataError
 
-_PARTS = ("train", "validation", "test")
-_BITMAPS = (".bmp", ".gif")
-_CHUNK = 256
-# Within a batch; the pipeline reads several batches at once beside that.
-_PARALLEL_DECODES = 16
+_CHUNK = 64
+_MOST_TRIED = 100
 
 
 class PictureExamples:
-    """Pictures with the number of their class as the label; each is decoded when it is asked for.
+    """Pictures with a label or other target each; decoded when they are asked for.
 
     Args:
         files: absolute paths.
-        labels: int64 (n,).
+        targets: int64 (n,) labels, or float32 (n, k).
         decoder: decides shape and channels.
     """
 
-    def __init__(self, files: Sequence[str], labels: np.ndarray, decoder: PictureDecoder) -> None:
-        self._files = files
+    def __init__(self, files: Sequence[str], targets: np.ndarray, decoder: PictureDecoder) -> None:
+        # One array of bytes takes a third of the memory of as many strings.
+        self._files = np.array([os.fsencode(file) for file in files], np.bytes_)
         self._decoder = decoder
-        self.labels: np.ndarray | None = labels
-        self._targets = labels
+        self.labels: np.ndarray | None = targets if targets.ndim == 1 else None
+        self._targets = targets
 
     def __len__(self) -> int:
         return len(self._files)
@@ -49,18 +52,24 @@ class PictureExamples:
 
     @property
     def target_spec(self) -> tf.TensorSpec:
-        """One label."""
-        return tf.TensorSpec((), tf.int64)
+        """One label, or one row of real targets."""
+        return tf.TensorSpec(self._targets.shape[1:], tf.as_dtype(self._targets.dtype))
+
+    def file(self, index: int) -> str:
+        """Return the path of a picture."""
+        return os.fsdecode(bytes(self._files[index]))
 
     def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a batch as tensors; pictures are decoded in parallel."""
+        by_batch = self._decoder.reads_batches
         pictures = tf.map_fn(
-            self._decoder.decode,
-            tf.gather(self._paths, indices),
+            self._decoder.decode if by_batch else self._read_and_decode,
+            tf.numpy_function(self._read, [indices], tf.string) if by_batch else indices,
             fn_output_signature=self._decoder.spec,
-            parallel_iterations=_PARALLEL_DECODES,
+            parallel_iterations=self._decoder.parallel_decodes,
         )
-        return pictures, tf.gather(tf.constant(self._targets), indices)
+        targets = tf.numpy_function(self._targets.__getitem__, [indices], self.target_spec.dtype)
+        return pictures, tf.ensure_shape(targets, (indices.shape[0], *self.target_spec.shape))
 
     def arrays(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a batch as arrays.
@@ -70,13 +79,13 @@ class PictureExamples:
         """
         chosen = np.asarray(indices, np.int64)
         try:
-            pictures, labels = self._load_compiled(tf.constant(chosen))
+            pictures, targets = self._load_compiled(tf.constant(chosen))
         except tf.errors.OpError as error:
-            found = self._explain_each(chosen)
+            found = next(iter(self.problems(chosen).values()), None)
             if found is None:
                 raise
             raise found from error
-        return pictures.numpy(), labels.numpy()
+        return pictures.numpy(), targets.numpy()
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these pictures that cannot be used, or None."""
@@ -87,15 +96,24 @@ class PictureExamples:
                 return error
         return None
 
-    def _explain_each(self, indices: np.ndarray) -> DataError | None:
+    def problems(self, indices: np.ndarray) -> dict[int, DataError]:
+        """Return why each of these pictures that cannot be used cannot, by index."""
         with tf.device("CPU:0"):
-            errors = (self._decoder.explain(self._files[index]) for index in indices)
-            return next((error for error in errors if error is not None), None)
+            errors = {int(i): self._decoder.explain(self.file(i)) for i in indices}
+        return {index: error for index, error in errors.items() if error is not None}
 
-    @functools.cached_property
-    def _paths(self) -> tf.Tensor:
-        with tf.init_scope(), tf.device("CPU:0"):
-            return tf.constant([os.fsencode(file) for file in self._files], tf.string)
+    def _read(self, indices: np.ndarray) -> np.ndarray:
+        contents = np.empty(len(indices), object)
+        for place, index in enumerate(indices):
+            contents[place] = self._decoder.read(bytes(self._files[index]))
+        return contents
+
+    def _read_and_decode(self, index: tf.Tensor) -> tf.Tensor:
+        content = tf.numpy_function(self._read_one, [index], tf.string)
+        return self._decoder.decode(tf.ensure_shape(content, ()))
+
+    def _read_one(self, index: int) -> bytes:
+        return self._decoder.read(bytes(self._files[index]))
 
     @functools.cached_property
     def _load_compiled(self) -> tf.types.experimental.GenericFunction:
@@ -108,36 +126,55 @@ class PictureExamples:
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
-    """Open the pictures under `config.path`; none but the first is read.
+    """Open the pictures under `config.path`; without `on_bad_example: skip`, only one is read.
 
     Raises:
         DataError: no such folder, no pictures, a class that is missing in a part, a single
-            class, or a first picture that cannot be decoded.
+            class, a first picture that cannot be decoded, or too many that cannot be.
     """
-    folders = find_pictures(Path(config.path or "").expanduser().absolute())
-    _check_classes(folders, needs_two=config.target == "label")
-    names = tuple(next(iter(folders.parts.values())))
-    parts = {part: _numbered(folders, part) for part in folders.parts}
-    first_part = parts.get("all") or parts["train"]
-    decoder = _decoder(config, first_part[0][0], folders)
-    divided = _divided(parts, folders, config, seed)
-    opened = {part: PictureExamples(*divided[part], decoder) for part in _PARTS}
+    pictures, decoder = open_pictures(config, skip=config.on_bad_example == "skip")
+    if config.on_bad_example == "skip":
+        parts, notes = without_bad_files(pictures.parts, decoder, config)
+        pictures = replace(pictures, parts=parts, notes=(*pictures.notes, *notes))
+    divided = _divided(pictures, config, seed)
+    opened = {part: PictureExamples(*divided[part], decoder) for part in PARTS}
+    leaks = leak_notes({part: divided[part][0] for part in PARTS}, content_hashes(config))
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
         test=opened["test"],
-        class_names=names,
-        num_classes=len(names),
-        notes=folders.notes(),
+        class_names=pictures.class_names,
+        num_classes=pictures.num_classes,
+        notes=(*pictures.notes, *leaks),
     )
 
 
-_Numbered = tuple[Sequence[str], np.ndarray]
+def open_pictures(config: DataConfig, skip: bool) -> tuple[Pictures, PictureDecoder]:
+    """Return the pictures that a `data` section names, and what decodes them.
+
+    Args:
+        config: the `data` section.
+        skip: whether the first picture may be one that cannot be decoded.
+
+    Raises:
+        DataError: see `open_source`.
+    """
+    path = Path(config.path or "").expanduser().absolute()
+    pictures = _in_folders(path, config) if path.is_dir() else listed_pictures(path, config)
+    return pictures, _decoder(config, pictures.files(), skip)
+
+
+def _in_folders(path: Path, config: DataConfig) -> Pictures:
+    folders = find_pictures(path)
+    _check_classes(folders, needs_two=config.target == "label")
+    names = tuple(next(iter(folders.parts.values())))
+    parts = {part: _numbered(folders, part) for part in folders.parts}
+    return Pictures(path, parts, names, len(names), folders.notes())
 
 
 def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
     root = folders.root
-    if "all" not in folders.parts and "train" not in folders.parts:
+    if ALL not in folders.parts and "train" not in folders.parts:
         given = ", ".join(sorted(folders.parts))
         raise DataError(
             f"there is {given}, and no folder train", subject=shown(root), hint="add a folder train"
@@ -146,7 +183,7 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
     for part, classes in folders.parts.items():
         for name in sorted(every):
             if not classes.get(name):
-                place = "" if part == "all" else f" of {part}"
+                place = "" if part == ALL else f" of {part}"
                 raise DataError(
                     f"the class {shown(name)!r}{place} has no pictures",
                     subject=shown(root),
@@ -160,7 +197,7 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
         )
 
 
-def _numbered(folders: PictureFolders, part: str) -> _Numbered:
+def _numbered(folders: PictureFolders, part: str) -> tuple[list[str], np.ndarray]:
     classes = folders.parts[part]
     files = [f"{folders.root}/{file}" for name in classes for file in classes[name]]
     counts = [len(pictures) for pictures in classes.values()]
@@ -168,27 +205,29 @@ def _numbered(folders: PictureFolders, part: str) -> _Numbered:
 
 
 def _divided(
-    parts: Mapping[str, _Numbered], folders: PictureFolders, config: DataConfig, seed: int
-) -> dict[str, _Numbered]:
-    """Return files and labels of all three parts; those not given come from the training one."""
-    files, labels = parts.get("all") or parts["train"]
+    pictures: Pictures, config: DataConfig, seed: int
+) -> Mapping[str, tuple[list[str], np.ndarray]]:
+    """Return files and targets of all three parts; those not given come from the training one."""
+    parts = pictures.parts
+    files, targets = parts.get(ALL) or parts["train"]
     try:
         split = split_examples(
-            labels,
+            targets if targets.ndim == 1 else None,
             len(files),
             seed,
             validation=0.0 if "validation" in parts else config.validation_split,
             test=0.0 if "test" in parts else config.test_split,
         )
     except DataError as error:
-        raise DataError(error.message, subject=shown(folders.root), hint=error.hint) from error
+        raise DataError(error.message, subject=shown(pictures.path), hint=error.hint) from error
     derived = {"train": split.train, "validation": split.validation, "test": split.test}
-    taken = {part: ([files[i] for i in rows], labels[rows]) for part, rows in derived.items()}
+    taken = {part: ([files[i] for i in rows], targets[rows]) for part, rows in derived.items()}
     return {**taken, **{part: parts[part] for part in ("validation", "test") if part in parts}}
 
 
-def _decoder(config: DataConfig, first: str, folders: PictureFolders) -> PictureDecoder:
-    height, width, channels = read_first_picture(first)
+def _decoder(config: DataConfig, files: Sequence[str], skip: bool) -> PictureDecoder:
+    first, (height, width, channels) = _first_picture(files, skip)
+    own = (height, width)
     if config.image_size is not None:
         height, width = config.image_size
     return PictureDecoder(
@@ -197,5 +236,16 @@ def _decoder(config: DataConfig, first: str, folders: PictureFolders) -> Picture
         channels=config.channels or channels,
         resize=config.image_size is not None,
         first=first,
-        has_bitmaps=any(file.lower().endswith(_BITMAPS) for file in folders.files()),
+        first_size=own,
     )
+
+
+def _first_picture(files: Sequence[str], skip: bool) -> tuple[str, tuple[int, int, int]]:
+    """Return the first picture, or the first that can be decoded, with its shape."""
+    for file in files[: _MOST_TRIED if skip else 1]:
+        try:
+            return file, read_first_picture(file)
+        except DataError:
+            if not skip:
+                raise
+    return files[0], read_first_picture(files[0])

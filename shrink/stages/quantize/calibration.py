@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,8 @@ class CalibrationExamples:
         """Yield each example as a list of float32 arrays of batch size 1, one per input."""
         for start in range(0, len(self.indices), _CHUNK):
             x, _ = self._examples.arrays(self.indices[start : start + _CHUNK])
-            for example in x:
-                yield [np.asarray(example[None], np.float32)]
+            for row in zip(*_inputs(x), strict=True):
+                yield [np.asarray(part[None], np.float32) for part in row]
 
     def missing_labels(self) -> list[int]:
         """Return the labels of the split that no chosen example has; empty without labels."""
@@ -64,9 +65,14 @@ class _Batches:
         kept: list[list[np.ndarray]] = []
         for start in range(0, len(self._indices), _CHUNK):
             x, _ = self._examples.arrays(self._indices[start : start + _CHUNK])
-            arrays = [np.asarray(x, np.float32)]
+            arrays = [np.asarray(part, np.float32) for part in _inputs(x)]
             yield arrays
             if sum(part.nbytes for one in [*kept, arrays] for part in one) <= _MOST_KEPT_BYTES:
                 kept.append(arrays)
         if len(kept) * _CHUNK >= len(self._indices):
             self._kept = kept
+
+
+def _inputs(x: Any) -> tuple[np.ndarray, ...]:
+    """Return the inputs of a batch, one array (n, ...) each, in the model's order."""
+    return x if isinstance(x, tuple) else (x,)

@@ -1,0 +1,114 @@
+"""Pictures that cannot be decoded: found in parallel, remembered, and left out where asked."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
+
+import numpy as np
+
+from shrink.data.config import DataConfig
+from shrink.data.fingerprint import fingerprint
+from shrink.data.folders import shown
+from shrink.data.sources.decoding import PictureDecoder
+from shrink.errors import DataError, ResourceError
+from shrink.run import files
+from shrink.run.paths import cache_root
+
+_CHUNK = 64
+_MOST_NAMED = 10
+
+Parts = Mapping[str, tuple[list[str], np.ndarray]]
+
+
+def find_bad_files(
+    paths: Sequence[str],
+    decoder: PictureDecoder,
+    on_progress: Callable[[int], None] | None = None,
+) -> dict[str, DataError]:
+    """Return why each picture that cannot be used cannot, in the order of `paths`.
+
+    Args:
+        paths: of the pictures.
+        decoder: decides what can be used.
+        on_progress: called with the number of pictures done since the last call, by any thread.
+    """
+    chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
+
+    def check(chunk: Sequence[str]) -> dict[str, DataError]:
+        errors = {path: decoder.explain(path) for path in chunk}
+        if on_progress is not None:
+            on_progress(len(chunk))
+        return {path: error for path, error in errors.items() if error is not None}
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return {path: error for found in pool.map(check, chunks) for path, error in found.items()}
+
+
+def without_bad_files(
+    parts: Parts, decoder: PictureDecoder, config: DataConfig
+) -> tuple[dict[str, tuple[list[str], np.ndarray]], tuple[str, ...]]:
+    """Return the parts without pictures that cannot be decoded, and what the report says of it.
+
+    The first stage looks at every picture; later ones, and later runs on the same files, take
+    its word from the cache folder.
+
+    Raises:
+        DataError: more than `config.bad_examples_limit` of them.
+    """
+    every = [path for paths, _ in parts.values() for path in paths]
+    bad = remembered_bad_files(every, decoder, config)
+    if not bad:
+        return dict(parts), ()
+    named = ", ".join(shown(path) for path in list(bad)[:_MOST_NAMED])
+    more = f" and {len(bad) - _MOST_NAMED} more" if len(bad) > _MOST_NAMED else ""
+    if len(bad) > config.bad_examples_limit * len(every):
+        raise DataError(
+            f"{len(bad)} of {len(every):,} pictures cannot be decoded, more than "
+            f"{config.bad_examples_limit:.2%}: {named}{more}",
+            subject=shown(config.path or ""),
+            hint=f"shrink data check {shown(config.path or '')} says why; mend them, or raise "
+            "data.bad_examples_limit",
+        )
+    kept = {}
+    for part, (paths, targets) in parts.items():
+        good = [place for place, path in enumerate(paths) if path not in bad]
+        kept[part] = ([paths[place] for place in good], targets[good])
+    note = f"skipped {len(bad)} of {len(every):,} pictures that cannot be decoded: {named}{more}"
+    return kept, (note,)
+
+
+def remembered_bad_files(
+    paths: Sequence[str],
+    decoder: PictureDecoder,
+    config: DataConfig,
+    on_progress: Callable[[int], None] | None = None,
+) -> dict[str, str]:
+    """Return what is wrong with each bad picture, from the cache folder where it was found out.
+
+    Args:
+        paths: of all pictures.
+        decoder: decides what can be used.
+        config: the `data` section.
+        on_progress: see `find_bad_files`.
+    """
+    settings = [fingerprint(config), *map(str, astuple(decoder)), *sorted(paths)]
+    key = hashlib.sha256(os.fsencode("\0".join(settings))).hexdigest()
+    memory = cache_root() / "checked" / f"{key}.json"
+    try:
+        known = json.loads(memory.read_text("utf-8", "surrogateescape"))
+        if isinstance(known, dict) and known.keys() <= set(paths):
+            return {path: str(text) for path, text in known.items()}
+    except (OSError, ValueError):
+        pass
+    found = {
+        path: str(error) for path, error in find_bad_files(paths, decoder, on_progress).items()
+    }
+    with contextlib.suppress(OSError, ResourceError):  # a memory not written costs time only
+        files.write_json(memory, found)
+    return found

@@ -1,0 +1,101 @@
+"""The files of a sharded data set by part, and the manifest of a packed one; light."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from shrink.data.features import FeatureConfig
+from shrink.errors import DataError
+
+MANIFEST = "shrink-data.json"
+ALL = "all"
+_PREFIXES = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+_HINT = "name a folder, a file, or a pattern such as data/train-*.tfrecord"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a packed data set says of itself.
+
+    Attributes:
+        features: by name.
+        inputs: names of the features that are inputs, in order.
+        targets: the same of targets.
+        class_names: of integer labels.
+        num_classes: None where targets are real.
+    """
+
+    features: Mapping[str, FeatureConfig]
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    class_names: tuple[str, ...]
+    num_classes: int | None
+
+
+def find_shards(path: Path) -> dict[str, list[Path]]:
+    """Return the files of each part, sorted; of the part `all` where their names tell none.
+
+    In a folder, names that begin with train, validation (val) or test, or folders of these
+    names, tell the part.
+
+    Raises:
+        DataError: nothing is there, or no part is train.
+    """
+    if path.is_dir():
+        files = [p for p in sorted(path.rglob("*")) if p.is_file() and ".tfrecord" in p.name]
+    elif path.is_file():
+        files = [path]
+    else:
+        files = sorted(p for p in path.parent.glob(path.name) if p.is_file())
+    if not files:
+        raise DataError("no TFRecord files are there", subject=path, hint=_HINT)
+    if not path.is_dir():
+        return {ALL: files}
+    parts: dict[str, list[Path]] = {}
+    for file in files:
+        parts.setdefault(_part(file.relative_to(path)), []).append(file)
+    if ALL in parts and len(parts) > 1:
+        raise DataError(
+            f"{parts[ALL][0].name} is in no part, and other files are",
+            subject=path,
+            hint="begin each name with train, validation or test, or none",
+        )
+    if ALL not in parts and "train" not in parts:
+        raise DataError("no file of the part train", subject=path, hint="name it train-0.tfrecord")
+    return parts
+
+
+def _part(relative: Path) -> str:
+    for piece in relative.parts:
+        for prefix, part in _PREFIXES.items():
+            if piece == prefix or piece.startswith((f"{prefix}-", f"{prefix}.", f"{prefix}_")):
+                return part
+    return ALL
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return what a packed data set says of itself, or None where there is no manifest.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        features = {
+            name: FeatureConfig.model_validate(found) for name, found in value["features"].items()
+        }
+        names = (tuple(value["inputs"]), tuple(value["targets"]), tuple(value["class_names"]))
+        return Manifest(features, *names, value["num_classes"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        raise DataError(
+            f"the manifest is damaged: {error}", subject=path, hint="pack the data again"
+        ) from error

@@ -1,0 +1,209 @@
+"""Sharded TFRecord files of `tf.train.Example`s, read by number; compressed ones unpacked once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import PARTS, Dataset
+from shrink.data.fingerprint import shard_hashes
+from shrink.data.records import RecordIndex, index_records, uncompressed
+from shrink.data.shards import ALL, Manifest, find_shards, read_manifest
+from shrink.data.sources.examples_proto import ExampleParser
+from shrink.data.sources.label_scan import scanned_labels
+from shrink.data.sources.op_errors import reason
+from shrink.data.splits import split_examples
+from shrink.errors import DataError
+
+_CHUNK = 256
+
+
+class RecordExamples:
+    """Records as examples; each is read and parsed when it is asked for.
+
+    Args:
+        index: where they lie.
+        numbers: int64 (n,), which records these examples are.
+        parser: from records to arrays.
+        labels: int64 (n,), or None for real targets.
+    """
+
+    def __init__(
+        self,
+        index: RecordIndex,
+        numbers: np.ndarray,
+        parser: ExampleParser,
+        labels: np.ndarray | None,
+    ) -> None:
+        self._index = index
+        self._numbers = numbers
+        self._parser = parser
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def input_spec(self) -> Any:
+        """One example's input."""
+        return self._parser.input_spec
+
+    @property
+    def target_spec(self) -> Any:
+        """One example's target."""
+        return self._parser.target_spec
+
+    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+        """Return a batch as tensors: records are read by position, parsed together."""
+        records = tf.numpy_function(self._read, [indices], tf.string)
+        return self._parser.parse(tf.ensure_shape(records, (indices.shape[0],)))
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        """Return a batch as arrays.
+
+        Raises:
+            DataError: a record is damaged, or has other features.
+        """
+        try:
+            batch = self._load_compiled(tf.constant(np.asarray(indices, np.int64)))
+        except tf.errors.OpError as error:
+            found = self._explain_each(np.asarray(indices))
+            if found is None:
+                raise
+            raise found from error
+        x, y = tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
+        return x, y
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the first of these records that cannot be used, or None."""
+        for start in range(0, len(indices), _CHUNK):
+            try:
+                self.arrays(indices[start : start + _CHUNK])
+            except DataError as error:
+                return error
+        return None
+
+    def _read(self, indices: np.ndarray) -> np.ndarray:
+        return self._index.read(self._numbers[indices])
+
+    def _explain_each(self, indices: np.ndarray) -> DataError | None:
+        for index in indices:
+            number = self._numbers[index]
+            path = self._index.paths[int(self._index.file[number])]
+            first = int(np.argmax(self._index.file == self._index.file[number]))
+            try:
+                with tf.device("CPU:0"):
+                    self._parser.parse(tf.constant(self._read(np.array([index]))))
+            except tf.errors.OpError as error:
+                return DataError(
+                    f"record {number - first} cannot be read: {reason(error)}",
+                    subject=path,
+                    hint="correct data.features, or write the file again",
+                )
+        return None
+
+    @functools.cached_property
+    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
+        def load(indices: tf.Tensor) -> tuple[Any, Any]:
+            with tf.device("CPU:0"):
+                return self.load(indices)
+
+        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Open the TFRecord files of `config.path`.
+
+    Features come from `config.features`, or from the manifest of a packed data set. Int64
+    scalars as the only target are labels.
+
+    Raises:
+        DataError: missing or damaged files, features that are not declared.
+    """
+    path = Path(config.path or "").expanduser().absolute()
+    manifest = _described(path, config)
+    parser = ExampleParser(manifest, with_targets=config.target == "label")
+    digests = shard_hashes(config)
+    parts = {
+        part: index_records([uncompressed(file, digests[str(file)]) for file in files])
+        for part, files in find_shards(path).items()
+    }
+    for part, index in parts.items():
+        if not len(index):
+            raise DataError(f"no records in the part {part}", subject=path, hint="remove the files")
+    labels = {
+        part: scanned_labels(index, parser) if parser.label is not None else None
+        for part, index in parts.items()
+    }
+    return _divided(path, parts, labels, parser, manifest, config, seed)
+
+
+def _described(path: Path, config: DataConfig) -> Manifest:
+    """Return what the features are: as the recipe says, else as the manifest does."""
+    found = read_manifest(path) if path.is_dir() else None
+    features = config.features or (found.features if found else None)
+    if features is None:
+        raise DataError(
+            "the features of the records are not declared",
+            subject=path,
+            hint="data.features: {x: {type: raw, dtype: uint8, shape: [32, 32, 3]}, "
+            "y: {type: int64}}",
+        )
+    inputs = config.inputs or (found.inputs if found else ("x",))
+    targets = config.targets or (found.targets if found else ("y",))
+    needed = (*inputs, *(targets if config.target == "label" else ()))
+    for name in needed:
+        if name not in features:
+            raise DataError(
+                f"no feature {name} is declared; there are {', '.join(features)}",
+                subject=path,
+                hint="declare it in data.features, or correct data.inputs and data.targets",
+            )
+    names = found.class_names if found else ()
+    return Manifest(features, inputs, targets, names, found.num_classes if found else None)
+
+
+def _divided(
+    path: Path,
+    parts: Mapping[str, RecordIndex],
+    labels: Mapping[str, np.ndarray | None],
+    parser: ExampleParser,
+    manifest: Manifest,
+    config: DataConfig,
+    seed: int,
+) -> Dataset:
+    main = ALL if ALL in parts else "train"
+    try:
+        split = split_examples(
+            labels[main],
+            len(parts[main]),
+            seed,
+            validation=0.0 if "validation" in parts else config.validation_split,
+            test=0.0 if "test" in parts else config.test_split,
+        )
+    except DataError as error:
+        raise DataError(error.message, subject=path, hint=error.hint) from error
+    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+
+    def examples(part: str) -> RecordExamples:
+        given = part in parts and part != "train"
+        source = part if given else main
+        numbers = np.arange(len(parts[part])) if given else derived[part]
+        known = labels[source]
+        return RecordExamples(
+            parts[source], numbers, parser, None if known is None else known[numbers]
+        )
+
+    train, validation, test = (examples(part) for part in PARTS)
+    classes = manifest.num_classes
+    found = [known for known in labels.values() if known is not None]
+    if classes is None and found:
+        classes = 1 + max(int(known.max()) for known in found)
+    names = manifest.class_names or tuple(map(str, range(classes or 0)))
+    return Dataset(train, validation, test, names, classes)

@@ -1,0 +1,238 @@
+"""Windows of pictures too large to decode whole: TIFF pyramids, such as slides in histopathology.
+
+`path` is a CSV file with the columns `path,x,y` and a label, and maybe `split`: one row for each
+window of `image_size`, with its top left corner in pixels of `level`. Only the tiles of the file
+that a window touches are read.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import PARTS, Dataset
+from shrink.data.folders import shown
+from shrink.data.listing import read_listing
+from shrink.data.sources.arrays import ArrayExamples
+from shrink.data.sources.listed import ALL, listed_targets, numbers_of
+from shrink.data.splits import split_examples
+from shrink.errors import DataError, ResourceError
+
+_MOST_SEGMENT_BYTES = 64 * 1000**2
+_OPEN_FILES = 64
+_HINT = "save it as a tiled TIFF, for example with vips tiffsave --tile --pyramid"
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One resolution of a TIFF file: a page of tifffile's, and a descriptor to read from."""
+
+    page: Any
+    descriptor: int
+    path: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        height, width = self.page.imagelength, self.page.imagewidth
+        return int(height), int(width), int(self.page.samplesperpixel)
+
+    def window(self, top: int, left: int, height: int, width: int) -> np.ndarray:
+        """Return pixels (height, width, channels), uint8, pasted from the tiles around them."""
+        rows, columns = self._segment_size()
+        across = -(-self.shape[1] // columns)
+        window = np.zeros((height, width, self.shape[2]), np.uint8)
+        for row in range(top // rows, -(-(top + height) // rows)):
+            for column in range(left // columns, -(-(left + width) // columns)):
+                tile = self._segment(row * across + column)
+                if tile is not None:
+                    _paste(window, tile, row * rows - top, column * columns - left)
+        return window
+
+    def _segment_size(self) -> tuple[int, int]:
+        if self.page.is_tiled:
+            return int(self.page.tilelength), int(self.page.tilewidth)
+        return int(self.page.rowsperstrip), self.shape[1]
+
+    def _segment(self, index: int) -> np.ndarray | None:
+        """Return a decoded tile or strip, or None for one that is not stored."""
+        count = int(self.page.databytecounts[index])
+        if count == 0:
+            return None
+        content = os.pread(self.descriptor, count, int(self.page.dataoffsets[index]))
+        if len(content) < count:
+            raise DataError("the file is cut short", subject=shown(self.path), hint=_HINT)
+        try:
+            decoded, _, shape = self.page.decode(content, index, jpegtables=self.page.jpegtables)
+        except Exception as error:  # whatever the codec of the moment raises
+            raise DataError(
+                f"a tile cannot be decoded: {type(error).__name__}: {error}",
+                subject=shown(self.path),
+                hint="write the file again; JPEG and other codecs need the package imagecodecs",
+            ) from error
+        return None if decoded is None else decoded[0, : shape[1], : shape[2]]
+
+
+class TileRows:
+    """Windows as rows of an array (n, height, width, channels), uint8, read when asked for.
+
+    Args:
+        files: int (n,), which of `paths` each window is in.
+        paths: of the TIFF files.
+        corners: int64 (n, 2), row and column of the top left pixel.
+        size: height and width.
+        level: of the pyramid, 0 is the finest.
+    """
+
+    def __init__(
+        self,
+        files: np.ndarray,
+        paths: Sequence[str],
+        corners: np.ndarray,
+        size: tuple[int, int],
+        level: int,
+    ) -> None:
+        self._files, self._paths, self._corners = files, tuple(paths), corners
+        self._size, self._number = size, level
+        self._lock = threading.Lock()
+        self._opened = functools.lru_cache(_OPEN_FILES)(self._open)
+        channels = self._level(0).shape[2]
+        self.shape: tuple[int, ...] = (len(files), *size, channels)
+        self.dtype = np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return windows by number.
+
+        Raises:
+            DataError: a file is damaged, or a window lies outside of it.
+        """
+        numbers = np.arange(len(self))[rows]
+        windows = np.empty((len(numbers), *self.shape[1:]), np.uint8)
+        for place, number in enumerate(numbers):
+            windows[place] = self._read(int(number))
+        return windows
+
+    def _read(self, number: int) -> np.ndarray:
+        level = self._level(int(self._files[number]))
+        (top, left), (height, width) = self._corners[number].tolist(), self._size
+        inside = 0 <= top <= level.shape[0] - height and 0 <= left <= level.shape[1] - width
+        if not inside or level.shape[2] != self.shape[3]:
+            raise DataError(
+                f"the window at x {left}, y {top} of {height} x {width} pixels does not fit into "
+                f"{level.shape} (height, width, channels)",
+                subject=shown(level.path),
+                hint="correct the row, data.image_size or data.level",
+            )
+        return level.window(top, left, height, width)
+
+    def _level(self, file: int) -> _Level:
+        with self._lock:  # two threads must not open one file twice
+            return self._opened(file)
+
+    def _open(self, file: int) -> _Level:
+        tifffile = _tifffile()
+        path = self._paths[file]
+        try:
+            with tifffile.TiffFile(path) as tiff:
+                pages = tiff.series[0].levels if tiff.series else []
+                if self._number >= len(pages):
+                    raise DataError(
+                        f"there is no level {self._number}; there are {len(pages)}",
+                        subject=shown(path),
+                        hint="lower data.level",
+                    )
+                page = pages[self._number].pages[0].aspage()
+        except (OSError, ValueError, tifffile.TiffFileError) as error:
+            raise DataError(f"not a TIFF file: {error}", subject=shown(path), hint=_HINT) from error
+        _check_page(page, path)
+        return _Level(page, os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Open the windows that the CSV file `config.path` lists.
+
+    Raises:
+        DataError: the list is wrong, `image_size` is missing, or a file is no TIFF.
+        ResourceError: the package tifffile is missing.
+    """
+    path = Path(config.path or "").expanduser().absolute()
+    if config.image_size is None:
+        raise DataError(
+            "the size of a window is missing", subject=path, hint="data.image_size: [256, 256]"
+        )
+    targets = config.targets or ("label",)
+    listing = read_listing(path, ("x", "y", *targets))
+    names, values = listed_targets(listing, targets)
+    corners = np.stack([numbers_of(listing, "y"), numbers_of(listing, "x")], 1).astype(np.int64)
+    found, files = np.unique(np.array(listing.files), return_inverse=True)
+    places = [str(path.parent / file) for file in found]
+    rows = TileRows(files, places, corners, config.image_size, config.level)
+    parts = np.array(listing.parts or [ALL] * len(files))
+    main = np.flatnonzero((parts == ALL) | (parts == "train"))
+    try:
+        split = split_examples(
+            values[main] if values.ndim == 1 else None,
+            len(main),
+            seed,
+            validation=0.0 if "validation" in parts else config.validation_split,
+            test=0.0 if "test" in parts else config.test_split,
+        )
+    except DataError as error:
+        raise DataError(error.message, subject=path, hint=error.hint) from error
+    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+
+    def examples(part: str) -> ArrayExamples:
+        given = part in parts and part != "train"
+        chosen = np.flatnonzero(parts == part) if given else main[derived[part]]
+        return ArrayExamples(rows, values, chosen)
+
+    train, validation, test = (examples(part) for part in PARTS)
+    return Dataset(train, validation, test, names, len(names) or None)
+
+
+def _check_page(page: Any, path: str) -> None:
+    segment = int(np.prod(page.chunks)) * page.dtype.itemsize
+    if page.dtype != np.uint8 or page.planarconfig != 1:
+        raise DataError(
+            f"pixels of {page.dtype}, planes {page.planarconfig}; tiles are of 8 bits with the "
+            "channels side by side",
+            subject=shown(path),
+            hint=_HINT,
+        )
+    if segment > _MOST_SEGMENT_BYTES:
+        raise DataError(
+            f"its tiles or strips take {segment / 1e6:,.0f} MB each",
+            subject=shown(path),
+            hint=_HINT,
+        )
+
+
+def _paste(window: np.ndarray, tile: np.ndarray, top: int, left: int) -> None:
+    """Copy the part of a tile that lies in the window; (top, left) is its place there."""
+    height, width = window.shape[:2]
+    rows = slice(max(top, 0), min(top + tile.shape[0], height))
+    columns = slice(max(left, 0), min(left + tile.shape[1], width))
+    if rows.start < rows.stop and columns.start < columns.stop:
+        window[rows, columns] = tile[
+            rows.start - top : rows.stop - top, columns.start - left : columns.stop - left
+        ]
+
+
+def _tifffile() -> Any:
+    try:
+        import tifffile
+    except ImportError as error:
+        raise ResourceError(
+            "source: tiles needs the package tifffile", hint="pip install 'shrink[tiles]'"
+        ) from error
+    return tifffile

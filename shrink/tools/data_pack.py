@@ -1,0 +1,246 @@
+"""A data set written as sharded TFRecord files with a manifest, and pictures written back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import PARTS, Dataset, Examples, open_dataset
+from shrink.data.fingerprint import fingerprint
+from shrink.data.pipeline import evaluation_batches, naming_bad_examples
+from shrink.data.shards import MANIFEST
+from shrink.errors import DataError, RecipeError
+from shrink.run import files
+
+_BATCH = 256
+_STATE = "shrink-pack.json"
+_FORMAT = 1
+Send = Callable[..., None]
+
+
+def data_pack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Write the job's data as shards of TFRecord files, by part.
+
+    Splits are those of a run with the same seed; examples are stored as they would be fed,
+    without normalization and augmentation. A shard that is there is not written again, as long as
+    data and settings are the same.
+
+    Returns:
+        `path`, `examples` by part, `shards` and how many of them were `written` now, `bytes`.
+    """
+    config = DataConfig.model_validate(job["data"])
+    plain = config.model_copy(update={"normalize": None, "augment": None})
+    dataset, folder = open_dataset(plain, int(job["seed"])), Path(job["output"])
+    settings = {key: job[key] for key in ("data", "seed", "shard_bytes", "encoding")}
+    state = {"format": _FORMAT, "fingerprint": fingerprint(config), **settings}
+    _begin(folder, state)
+    packer = _Packer(config, dataset, job["encoding"])
+    shards: dict[str, list[str]] = {}
+    written = 0
+    for part in PARTS:
+        examples: Examples = getattr(dataset, part)
+        shards[part] = []
+        done = 0
+        for name, indices in _shards(part, examples, packer, int(job["shard_bytes"])):
+            target = folder / name
+            shards[part].append(name)
+            if not target.is_file():
+                packer.write(target, examples, indices)
+                written += 1
+            done += len(indices)
+            send("share", name=f"packing {part}", done=done, total=len(examples))
+    counts = {part: len(getattr(dataset, part)) for part in PARTS}
+    files.write_json(folder / MANIFEST, {**packer.manifest(), "examples": counts, "shards": shards})
+    (folder / _STATE).unlink(missing_ok=True)
+    names = [name for found in shards.values() for name in found]
+    return {
+        "path": str(folder),
+        "examples": counts,
+        "shards": len(names),
+        "written": written,
+        "bytes": sum((folder / name).stat().st_size for name in names),
+    }
+
+
+def data_unpack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+    """Write the pictures of the job's data as PNG files, `part/class/number.png`.
+
+    Raises:
+        DataError: inputs are no pictures of 8 bits, or there are no labels.
+    """
+    config = DataConfig.model_validate(job["data"])
+    dataset, folder = open_dataset(config, int(job["seed"])), Path(job["output"])
+    spec = dataset.train.input_spec
+    pictures = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.uint8 and spec.shape.rank == 3
+    if not pictures or dataset.train.labels is None or spec.shape[-1] not in (1, 3):
+        raise DataError(
+            "only pictures of 8 bits with labels can become folders of pictures",
+            subject=config.path,
+            hint="read other data where it is: every command takes TFRecord files",
+        )
+    counts = {}
+    for part in PARTS:
+        examples: Examples = getattr(dataset, part)
+        counts[part] = len(examples)
+        with files.replacing(folder / part) as temporary:
+            for start, x, y in _batches(examples, np.arange(len(examples))):
+                for place, (picture, label) in enumerate(zip(x, y, strict=True)):
+                    name = dataset.class_names[int(label)] if dataset.class_names else str(label)
+                    target = temporary / _safe(name) / f"{start + place:07d}.png"
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    Image.fromarray(picture.squeeze(-1) if spec.shape[-1] == 1 else picture).save(
+                        target
+                    )
+                send("share", name=f"writing {part}", done=start + len(x), total=len(examples))
+    return {"path": str(folder), "examples": counts}
+
+
+class _Packer:
+    """Writes examples as records: each part of an input or target is a feature.
+
+    Args:
+        config: names of inputs and targets.
+        dataset: what is packed.
+        encoding: raw, or png for pictures.
+    """
+
+    def __init__(self, config: DataConfig, dataset: Dataset, encoding: str) -> None:
+        self._dataset = dataset
+        self._inputs = _names(config.inputs, dataset.train.input_spec, "x")
+        targets = None if config.source == "images" else config.targets
+        has_targets = config.target == "label"
+        self._targets = _names(targets, dataset.train.target_spec, "y") if has_targets else {}
+        self._encoding = encoding
+        if encoding == "png":
+            _check_pictures(self._inputs)
+
+    @property
+    def example_bytes(self) -> int:
+        """Bytes of one example, uncompressed."""
+        specs = [*self._inputs.values(), *self._targets.values()]
+        return sum(int(np.prod(spec.shape.as_list())) * spec.dtype.size for spec in specs)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what reading the shards needs to know."""
+        features = {name: self._input_feature(spec) for name, spec in self._inputs.items()}
+        features |= {name: _target_feature(spec) for name, spec in self._targets.items()}
+        return {
+            "format": _FORMAT,
+            "features": features,
+            "inputs": list(self._inputs),
+            "targets": list(self._targets),
+            "class_names": list(self._dataset.class_names),
+            "num_classes": self._dataset.num_classes,
+        }
+
+    def write(self, target: Path, examples: Examples, indices: np.ndarray) -> None:
+        """Write one shard, whole or not at all."""
+        with files.replacing(target) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+            for _, x, y in _batches(examples, indices):
+                inputs, targets = tf.nest.flatten(x), tf.nest.flatten(y)
+                for row in range(len(inputs[0])):
+                    writer.write(self._record([p[row] for p in inputs], [p[row] for p in targets]))
+
+    def _record(self, x: list[np.ndarray], y: list[np.ndarray]) -> bytes:
+        features = {}
+        for (name, spec), value in zip(self._inputs.items(), x, strict=True):
+            content = value.astype(spec.dtype.as_numpy_dtype().dtype.newbyteorder("<")).tobytes()
+            if self._encoding == "png":
+                content = tf.io.encode_png(value).numpy()
+            features[name] = _bytes_feature(content)
+        for (name, spec), value in zip(self._targets.items(), y, strict=False):
+            features[name] = _numbers_feature(spec, value)
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        return bytes(example.SerializeToString())
+
+    def _input_feature(self, spec: tf.TensorSpec) -> dict[str, Any]:
+        shape = spec.shape.as_list()
+        if self._encoding == "png":
+            return {"type": "picture", "shape": shape}
+        return {"type": "raw", "dtype": spec.dtype.name, "shape": shape}
+
+
+def _begin(folder: Path, state: Mapping[str, Any]) -> None:
+    """Make the folder ready; shards of other data or settings must not be taken for these."""
+    if folder.is_dir() and any(folder.iterdir()):
+        recorded = _recorded(folder / _STATE)
+        if recorded is None and (folder / MANIFEST).is_file():
+            raise RecipeError(
+                "packed data are there already", subject=folder, hint="name another --output"
+            )
+        if recorded != state:
+            raise RecipeError(
+                "the folder holds something else",
+                subject=folder,
+                hint="name an empty folder with --output",
+            )
+        return
+    files.make_folder(folder)
+    files.write_json(folder / _STATE, state)
+
+
+def _recorded(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _shards(
+    part: str, examples: Examples, packer: _Packer, shard_bytes: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    per_shard = max(1, shard_bytes // max(1, packer.example_bytes))
+    count = -(-len(examples) // per_shard)
+    for number in range(count):
+        indices = np.arange(number * per_shard, min((number + 1) * per_shard, len(examples)))
+        yield f"{part}-{number:05d}-of-{count:05d}.tfrecord", indices
+
+
+def _batches(examples: Examples, indices: np.ndarray) -> Iterator[tuple[int, Any, Any]]:
+    start = 0
+    with naming_bad_examples(examples):
+        for x, y in evaluation_batches(examples, _BATCH, indices).as_numpy_iterator():
+            yield start, x, y
+            start += len(tf.nest.flatten(x)[0])
+
+
+def _names(names: tuple[str, ...] | None, specs: Any, default: str) -> dict[str, tf.TensorSpec]:
+    flat = tf.nest.flatten(specs)
+    if names is None or len(names) != len(flat):
+        names = (default,) if len(flat) == 1 else tuple(f"{default}{i}" for i in range(len(flat)))
+    return dict(zip(names, flat, strict=True))
+
+
+def _check_pictures(specs: Mapping[str, tf.TensorSpec]) -> None:
+    for name, spec in specs.items():
+        if spec.dtype != tf.uint8 or spec.shape.rank != 3 or spec.shape[-1] not in (1, 3):
+            raise RecipeError(
+                f"{name} is no picture of 8 bits", subject="--encoding png", hint="--encoding raw"
+            )
+
+
+def _target_feature(spec: tf.TensorSpec) -> dict[str, Any]:
+    kind = "int64" if spec.dtype.is_integer else "float32"
+    return {"type": kind, "shape": spec.shape.as_list()}
+
+
+def _bytes_feature(content: bytes) -> tf.train.Feature:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[content]))
+
+
+def _numbers_feature(spec: tf.TensorSpec, value: np.ndarray) -> tf.train.Feature:
+    numbers = np.asarray(value).reshape(-1).tolist()
+    if spec.dtype.is_integer:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=numbers))
+    return tf.train.Feature(float_list=tf.train.FloatList(value=numbers))
+
+
+def _safe(name: str) -> str:
+    return name.replace("/", "_").lstrip(".") or "_"

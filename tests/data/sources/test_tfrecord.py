@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.pipeline import evaluation_batches, naming_bad_examples
+from shrink.errors import DataError, RecipeError
+from shrink.tools.data_pack import data_pack, data_unpack
+
+X = np.random.default_rng(0).integers(0, 256, (30, 4, 3, 1), np.uint8)
+Y = np.arange(30) % 3
+_RAW: dict[str, Any] = {"type": "raw", "dtype": "uint8", "shape": [4, 3, 1]}
+FEATURES: dict[str, Any] = {"x": _RAW, "y": {"type": "int64"}}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def _open(path: Path, **settings: Any) -> Dataset:
+    value = {"source": "tfrecord", "path": str(path), "features": FEATURES, **settings}
+    return open_dataset(DataConfig.model_validate(value), seed=0)
+
+
+def _feature(value: Any) -> tf.train.Feature:
+    if isinstance(value, bytes):
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+    if isinstance(value, float | list):
+        numbers = value if isinstance(value, list) else [value]
+        return tf.train.Feature(float_list=tf.train.FloatList(value=numbers))
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(value)]))
+
+
+def _write(path: Path, rows: Any = range(30), **features: Any) -> Path:
+    """Write records of X and Y; `features` are functions of the row, in place of them."""
+    made = {"x": lambda i: X[i].tobytes(), "y": lambda i: Y[i], **features}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in rows:
+            held = {name: _feature(make(row)) for name, make in made.items()}
+            example = tf.train.Example(features=tf.train.Features(feature=held))
+            writer.write(example.SerializeToString())
+    return path
+
+
+def _all(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    parts = (dataset.train, dataset.validation, dataset.test)
+    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
+    return np.concatenate(x), np.concatenate(y)
+
+
+def _check_same(found: tuple[np.ndarray, np.ndarray]) -> None:
+    """All of X and Y are there, in any order."""
+    order = [next(i for i in range(30) if np.array_equal(X[i], x)) for x in found[0]]
+    assert sorted(order) == list(range(30))
+    np.testing.assert_array_equal(found[1], Y[order])
+
+
+def test_open_dataset_reads_every_shard(tmp_path: Path) -> None:
+    for start in (0, 10, 20):
+        _write(tmp_path / "data" / f"part-{start}.tfrecord", range(start, start + 10))
+    dataset = _open(tmp_path / "data")
+    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [21, 3, 6]
+    assert dataset.num_classes == 3
+    _check_same(_all(dataset))
+    _check_same(_all(_open(tmp_path / "data" / "part-*.tfrecord")))
+
+
+def test_open_dataset_takes_parts_from_names(tmp_path: Path) -> None:
+    _write(tmp_path / "data" / "train-0.tfrecord", range(20))
+    _write(tmp_path / "data" / "test-0.tfrecord", range(20, 30))
+    test = _open(tmp_path / "data").test
+    x, y = test.arrays(np.arange(10))
+    np.testing.assert_array_equal(x, X[20:])
+    np.testing.assert_array_equal(y, Y[20:])
+    (fed,) = evaluation_batches(test, 20).as_numpy_iterator()
+    np.testing.assert_array_equal(fed[0], x)
+
+
+@pytest.mark.parametrize(("pack", "name"), [(gzip.compress, "a.gz"), (zlib.compress, "a.zlib")])
+def test_open_dataset_unpacks_compressed_files(tmp_path: Path, pack: Any, name: str) -> None:
+    plain = _write(tmp_path / "plain")
+    packed = tmp_path / "data" / f"data.tfrecord.{name}"
+    packed.parent.mkdir()
+    packed.write_bytes(pack(plain.read_bytes()))
+    _check_same(_all(_open(packed)))
+
+
+def test_open_dataset_decodes_pictures_and_real_targets(tmp_path: Path) -> None:
+    def png(row: int) -> bytes:
+        buffer = io.BytesIO()
+        Image.fromarray(X[row, :, :, 0]).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    path = _write(tmp_path / "data.tfrecord", picture=png, box=lambda i: [i / 2, float(i)])
+    features = {
+        "picture": {"type": "picture", "shape": [4, 3, 1]},
+        "box": {"type": "float32", "shape": [2]},
+    }
+    dataset = _open(path, features=features, inputs=["picture"], targets=["box"])
+    x, y = _all(dataset)
+    rows = y[:, 1].astype(int)
+    np.testing.assert_array_equal(x, X[rows])
+    assert dataset.train.labels is None
+    assert y.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"features": None}, "the features of the records are not declared"),
+        ({"features": {"x": FEATURES["x"]}}, "no feature y is declared; there are x"),
+        ({"features": {**FEATURES, "x": {**FEATURES["x"], "shape": [5, 3, 1]}}}, "record 0"),
+        ({"features": {"x": FEATURES["x"], "z": {"type": "int64"}}, "targets": ["z"]},
+         r"data\.tfrecord: cannot be read: .*z"),
+    ],
+)  # fmt: skip
+def test_open_dataset_raises_data_error_when_features_are_wrong(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    path = _write(tmp_path / "data.tfrecord")
+    with pytest.raises(DataError, match=message):
+        _open(path, **settings).train.arrays(np.arange(3))
+
+
+def test_open_dataset_raises_data_error_when_a_file_is_cut_short(tmp_path: Path) -> None:
+    path = _write(tmp_path / "data.tfrecord")
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"data\.tfrecord: record 29 claims"):
+        _open(path)
+
+
+def test_open_dataset_raises_data_error_when_a_checksum_is_wrong(tmp_path: Path) -> None:
+    path = _write(tmp_path / "data.tfrecord")
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"data\.tfrecord: cannot be read"):
+        _open(path)
+
+
+def test_open_dataset_raises_data_error_when_nothing_is_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no TFRecord files are there"):
+        _open(tmp_path / "none-*.tfrecord")
+
+
+def test_naming_bad_examples_names_the_record(tmp_path: Path) -> None:
+    path = _write(tmp_path / "data.tfrecord", x=lambda i: X[i].tobytes()[: 12 - (i == 7)])
+    dataset = _open(path)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    batches = itertools.chain(*(evaluation_batches(part, 8) for part in parts))
+    with pytest.raises(DataError, match=r"data\.tfrecord: record 7 "), naming_bad_examples(*parts):
+        list(batches)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Take events of a worker."""
+
+
+def _packed(
+    tmp_path: Path, send: Any = _nothing, **settings: Any
+) -> tuple[Path, dict[str, Any], Dataset]:
+    np.savez(tmp_path / "data.npz", x=X, y=Y)
+    data = {"source": "npz", "path": str(tmp_path / "data.npz")}
+    job = {"data": data, "seed": 0, "output": str(tmp_path / "packed"), "shard_bytes": 100}
+    found = data_pack({**job, "encoding": "raw", **settings}, send)
+    return tmp_path / "packed", found, open_dataset(DataConfig.model_validate(data), seed=0)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "png"])
+def test_data_pack_keeps_every_example_of_every_part(tmp_path: Path, encoding: str) -> None:
+    folder, found, original = _packed(tmp_path, encoding=encoding)
+    assert found["examples"] == {"train": 21, "validation": 3, "test": 6}
+    assert found["written"] == found["shards"] == 5 + 1 + 2
+    packed = _open(folder, features=None)
+    for part in ("train", "validation", "test"):
+        one, other = getattr(original, part), getattr(packed, part)
+        for array, again in zip(*(p.arrays(np.arange(len(p))) for p in (one, other)), strict=True):
+            np.testing.assert_array_equal(array, again)
+    assert packed.num_classes == 3
+
+
+def test_data_pack_continues_where_it_was_stopped(tmp_path: Path) -> None:
+    def stop_after_three(event: str, **fields: Any) -> None:
+        if fields["done"] > 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _packed(tmp_path, send=stop_after_three)
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "packed").glob("*.tfrecord")}
+    assert len(before) == 3
+    folder, found, _ = _packed(tmp_path)
+    assert found["written"] == found["shards"] - 3
+    assert all((folder / name).stat().st_mtime_ns == time for name, time in before.items())
+    assert len(_open(folder, features=None).train) == 21
+
+
+def test_data_pack_refuses_a_folder_of_other_data(tmp_path: Path) -> None:
+    _packed(tmp_path)
+    with pytest.raises(RecipeError, match="packed data are there already"):
+        _packed(tmp_path)
+    (tmp_path / "packed" / "shrink-data.json").unlink()
+    with pytest.raises(RecipeError, match="the folder holds something else"):
+        _packed(tmp_path)
+
+
+def test_data_unpack_writes_folders_of_pictures(tmp_path: Path) -> None:
+    folder, _, original = _packed(tmp_path)
+    job = {"data": {"source": "tfrecord", "path": str(folder)}, "seed": 0}
+    data_unpack({**job, "output": str(tmp_path / "pictures")}, _nothing)
+    config = DataConfig(source="images", path=str(tmp_path / "pictures"))
+    found = open_dataset(config, seed=0)
+    for part in ("train", "validation", "test"):
+        one, other = getattr(original, part), getattr(found, part)
+        sets = [
+            {(x.tobytes(), int(y)) for x, y in zip(*p.arrays(np.arange(len(p))), strict=True)}
+            for p in (one, other)
+        ]
+        assert sets[0] == sets[1]

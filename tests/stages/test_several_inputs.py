@@ -1,0 +1,97 @@
+"""Models of several inputs and outputs, from named arrays to the figures of their artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.errors import DataError
+from shrink.measure.artifact import evaluate_artifact
+from shrink.recipe.task import TaskConfig
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.task import keras_interface, resolve_task
+from shrink.tflite.convert import convert
+
+layers = keras.layers
+
+
+def _model() -> keras.Model:
+    """Names sort against the model's order, as the converter sorts them."""
+    keras.utils.set_random_seed(0)
+    wide, narrow = layers.Input((6,), name="wide"), layers.Input((3,), name="narrow")
+    joined = layers.Concatenate()([wide, narrow])
+    return keras.Model(
+        [wide, narrow], [layers.Dense(4, name="zebra")(joined), layers.Dense(2, name="ape")(joined)]
+    )
+
+
+def _dataset(folder: Path, **settings: Any) -> Dataset:
+    rng = np.random.default_rng(0)
+    np.savez(
+        folder / "data.npz",
+        wide=rng.normal(size=(60, 6)).astype(np.float32),
+        narrow=rng.normal(size=(60, 3)).astype(np.float32),
+        kind=np.arange(60) % 4,
+        side=np.arange(60) % 2,
+    )
+    names = {"inputs": ["wide", "narrow"], "targets": ["kind", "side"], **settings}
+    value = {"source": "npz", "path": str(folder / "data.npz"), **names}
+    return open_dataset(DataConfig.model_validate(value), seed=0)
+
+
+def test_evaluate_artifact_feeds_inputs_by_name_and_averages_outputs(tmp_path: Path) -> None:
+    model, dataset = _model(), _dataset(tmp_path)
+    task = resolve_task(TaskConfig(), dataset, keras_interface(model))
+    assert (task.loss, task.metrics) == ("sparse_categorical_crossentropy", ("accuracy",))
+    (tmp_path / "model.tflite").write_bytes(convert(model, "float32").content)
+    found = evaluate_artifact(tmp_path / "model.tflite", dataset.test, task)
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    outputs = [np.asarray(output, np.float64) for output in model(x)]
+    right = [(o.argmax(1) == labels).mean() for o, labels in zip(outputs, y, strict=True)]
+    assert found.metrics["accuracy"] == pytest.approx(np.mean(right))
+    losses = [
+        (np.log(np.exp(o).sum(1)) - o[np.arange(len(o)), labels]).mean()
+        for o, labels in zip(outputs, y, strict=True)
+    ]
+    assert found.metrics["loss"] == pytest.approx(sum(losses), rel=1e-5)
+
+
+def test_calibration_examples_give_one_array_for_each_input(tmp_path: Path) -> None:
+    calibration = CalibrationExamples(_dataset(tmp_path).train, 20, seed=0)
+    assert [[part.shape for part in example] for example in calibration] == [[(1, 6), (1, 3)]] * 20
+    (batch,) = calibration.batches()
+    assert [part.shape for part in batch] == [(20, 6), (20, 3)]
+    convert(_model(), "static_int8", calibration, "int8", "int8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"inputs": ["wide"]}, r"takes 2 inputs \(wide, narrow\), the examples have 1"),
+        ({"inputs": ["narrow", "wide"]}, r"takes inputs of shape \(6,\), the examples have \(3,\)"),
+        ({"targets": ["kind"]}, "gives 2 outputs, the examples have 1 targets"),
+    ],
+)
+def test_resolve_task_raises_data_error_when_names_do_not_match(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        resolve_task(TaskConfig(), _dataset(tmp_path, **settings), keras_interface(_model()))
+    assert caught.value.hint
+
+
+def test_resolve_task_measures_each_of_several_labels(tmp_path: Path) -> None:
+    y = np.random.default_rng(0).integers(0, 2, (40, 3))
+    np.savez(tmp_path / "labels.npz", x=np.zeros((40, 5), np.float32), y=y)
+    config = DataConfig(source="npz", path=str(tmp_path / "labels.npz"))
+    inputs = layers.Input((5,))
+    model = keras.Model(inputs, layers.Dense(3, activation="sigmoid")(inputs))
+    task_config = TaskConfig(loss="binary_crossentropy")
+    task = resolve_task(task_config, open_dataset(config, 0), keras_interface(model))
+    assert task.metrics == ("binary_accuracy",)
