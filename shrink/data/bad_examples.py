@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 
 import numpy as np
+import tensorflow as tf
 
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
@@ -21,6 +22,7 @@ from shrink.run import files
 from shrink.run.paths import cache_root
 
 _CHUNK = 64
+_CHUNK_OF_LARGE = 4
 _MOST_NAMED = 10
 
 Parts = Mapping[str, tuple[list[str], np.ndarray]]
@@ -38,16 +40,43 @@ def find_bad_files(
         decoder: decides what can be used.
         on_progress: called with the number of pictures done since the last call, by any thread.
     """
-    chunks = [paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK)]
+    size = _CHUNK if decoder.reads_batches else _CHUNK_OF_LARGE
+    chunks = [paths[start : start + size] for start in range(0, len(paths), size)]
+    all_decode = _compiled(decoder)
 
     def check(chunk: Sequence[str]) -> dict[str, DataError]:
-        errors = {path: decoder.explain(path) for path in chunk}
+        errors = {} if all_decode(chunk) else {path: decoder.explain(path) for path in chunk}
         if on_progress is not None:
             on_progress(len(chunk))
         return {path: error for path, error in errors.items() if error is not None}
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return {path: error for found in pool.map(check, chunks) for path, error in found.items()}
+
+
+def _compiled(decoder: PictureDecoder) -> Callable[[Sequence[str]], bool]:
+    """Return what tells whether all of some files decode, at a tenth of the cost of asking why."""
+
+    def decode(contents: tf.Tensor) -> tf.Tensor:
+        pictures = tf.map_fn(
+            decoder.decode,
+            contents,
+            fn_output_signature=decoder.spec,
+            parallel_iterations=decoder.parallel_decodes,
+        )
+        return tf.shape(pictures)
+
+    compiled = tf.function(decode, input_signature=[tf.TensorSpec([None], tf.string)])
+
+    def all_decode(paths: Sequence[str]) -> bool:
+        try:
+            with tf.device("CPU:0"):
+                compiled(tf.constant([decoder.read(os.fsencode(path)) for path in paths]))
+        except (tf.errors.OpError, DataError):
+            return False
+        return True
+
+    return all_decode
 
 
 def without_bad_files(

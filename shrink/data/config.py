@@ -10,7 +10,7 @@ from shrink.data.augment.config import AugmentConfig
 from shrink.data.features import FeatureConfig
 from shrink.recipe.fields import Config, Count, Fraction, NonNegative, OpenFraction, Positive
 
-SourceName = Literal["digits", "images", "npz", "hdf5", "tfrecord", "tiles", "python"]
+SourceName = Literal["digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "python"]
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
@@ -27,7 +27,7 @@ class DataConfig(Config):
     source: SourceName
     """digits: scikit-learn's handwritten digits. images: folders of pictures, or a CSV file that
     lists them. npz, hdf5: arrays. tfrecord: sharded records, such as `shrink data pack` writes.
-    tiles: windows of TIFF files, listed in a CSV file.
+    lmdb: the same records in an LMDB file. tiles: windows of TIFF files, listed in a CSV file.
     python: a function that gives examples."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""

@@ -19,6 +19,7 @@ SOURCES: dict[str, str] = {
     "npz": "shrink.data.sources.npz",
     "hdf5": "shrink.data.sources.hdf5",
     "tfrecord": "shrink.data.sources.tfrecord",
+    "lmdb": "shrink.data.sources.lmdb",
     "tiles": "shrink.data.sources.tiles",
     "python": "shrink.data.sources.python",
 }

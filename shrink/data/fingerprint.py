@@ -59,6 +59,8 @@ def fingerprint(config: DataConfig) -> str:
             subject=shown(path),
             hint="data.path is relative to the recipe, or absolute",
         )
+    if config.source == "lmdb" and path.is_dir():
+        return _hash(["lmdb", _of_named(path, ["data.mdb"], path)["data.mdb"]])
     if config.source not in ("images", "tiles"):
         digest = _of_named(path.parent, [path.name], path)[path.name]
         return _hash([config.source, digest, *([function] if function else [])])

@@ -13,7 +13,13 @@ from shrink.recipe.reference import exists, expand_user
 from shrink.recipe.suggest import did_you_mean
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
-_SOURCE_OF_ENDING = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "images"}
+_SOURCE_OF_ENDING = {
+    ".npz": "npz",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".csv": "images",
+    ".lmdb": "lmdb",
+}
 _KINDS = (
     "a source without files (digits), a folder of pictures, an .npz, .h5 or .csv file, "
     "file.py:function, or a YAML file"

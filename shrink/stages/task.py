@@ -130,12 +130,18 @@ def ends_in_probabilities(model: keras.Model) -> bool:
     return getattr(activation, "__name__", "") in _PROBABILITIES
 
 
-def check_shapes(dataset: Dataset, model: Interface) -> None:
-    """Raise `DataError` where the examples' shape is not that of the model's input."""
+def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:
+    """Raise `DataError` where the examples' shapes are not those of the model's inputs.
+
+    Args:
+        dataset: the examples.
+        model: what they are fed to.
+        role: what it is called in the message, such as teacher.
+    """
     given = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
     if len(given) != len(model.inputs):
         raise DataError(
-            f"the model {model.name!r} takes {len(model.inputs)} inputs "
+            f"the {role} {model.name!r} takes {len(model.inputs)} inputs "
             f"({', '.join(model.input_names)}), the examples have {len(given)}",
             subject="data",
             hint=f"set data.inputs: [{', '.join(model.input_names)}]",
@@ -143,7 +149,7 @@ def check_shapes(dataset: Dataset, model: Interface) -> None:
     for wanted, shape in zip(model.inputs, given, strict=True):
         if not _fits(wanted, shape):
             raise DataError(
-                f"the model {model.name!r} takes inputs of shape {wanted}, the examples have "
+                f"the {role} {model.name!r} takes inputs of shape {wanted}, the examples have "
                 f"{shape}",
                 subject="data",
                 hint="set data.image_size and data.channels for pictures, name the model that "

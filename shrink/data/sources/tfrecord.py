@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -13,15 +13,54 @@ import tensorflow as tf
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.fingerprint import shard_hashes
-from shrink.data.records import RecordIndex, index_records, uncompressed
+from shrink.data.records import index_records, uncompressed
 from shrink.data.shards import ALL, Manifest, find_shards, read_manifest
 from shrink.data.sources.examples_proto import ExampleParser
-from shrink.data.sources.label_scan import scanned_labels
+from shrink.data.sources.label_scan import labels_of_file, scanned_labels
 from shrink.data.sources.op_errors import reason
 from shrink.data.splits import split_examples
 from shrink.errors import DataError
 
 _CHUNK = 256
+
+
+class Records(Protocol):
+    """Serialized examples by number."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of the files that they are in."""
+
+    @property
+    def file(self) -> np.ndarray:
+        """Which file holds each of them, int32 (n,), ascending."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the bytes of some, an object array (n,)."""
+
+
+class TFRecords:
+    """The records of TFRecord files.
+
+    Args:
+        paths: of the files, uncompressed.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._index = index_records(paths)
+        self.paths = self._index.paths
+        self.file = self._index.file
+        self.read = self._index.read
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
+        """Yield the labels of all records in order, int64, in batches; checks every checksum."""
+        for path in self.paths:
+            yield from labels_of_file(path, parser)
 
 
 class RecordExamples:
@@ -36,7 +75,7 @@ class RecordExamples:
 
     def __init__(
         self,
-        index: RecordIndex,
+        index: Records,
         numbers: np.ndarray,
         parser: ExampleParser,
         labels: np.ndarray | None,
@@ -127,25 +166,29 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         DataError: missing or damaged files, features that are not declared.
     """
     path = Path(config.path or "").expanduser().absolute()
-    manifest = _described(path, config)
+    manifest = described(path, config)
     parser = ExampleParser(manifest, with_targets=config.target == "label")
     digests = shard_hashes(config)
     parts = {
-        part: index_records([uncompressed(file, digests[str(file)]) for file in files])
+        part: TFRecords([uncompressed(file, digests[str(file)]) for file in files])
         for part, files in find_shards(path).items()
     }
     for part, index in parts.items():
         if not len(index):
             raise DataError(f"no records in the part {part}", subject=path, hint="remove the files")
     labels = {
-        part: scanned_labels(index, parser) if parser.label is not None else None
+        part: scanned_labels(index, parser, part) if parser.label is not None else None
         for part, index in parts.items()
     }
-    return _divided(path, parts, labels, parser, manifest, config, seed)
+    return divided(path, parts, labels, parser, manifest, config, seed)
 
 
-def _described(path: Path, config: DataConfig) -> Manifest:
-    """Return what the features are: as the recipe says, else as the manifest does."""
+def described(path: Path, config: DataConfig) -> Manifest:
+    """Return what the features are: as the recipe says, else as the manifest does.
+
+    Raises:
+        DataError: neither says, or an input or target is not among them.
+    """
     found = read_manifest(path) if path.is_dir() else None
     features = config.features or (found.features if found else None)
     if features is None:
@@ -169,15 +212,29 @@ def _described(path: Path, config: DataConfig) -> Manifest:
     return Manifest(features, inputs, targets, names, found.num_classes if found else None)
 
 
-def _divided(
+def divided(
     path: Path,
-    parts: Mapping[str, RecordIndex],
+    parts: Mapping[str, Records],
     labels: Mapping[str, np.ndarray | None],
     parser: ExampleParser,
     manifest: Manifest,
     config: DataConfig,
     seed: int,
 ) -> Dataset:
+    """Return parts of records as a data set; those not given come from the training one.
+
+    Args:
+        path: for messages.
+        parts: records by part, or of the part `all`.
+        labels: int64 (n,) by part, or None for real targets.
+        parser: from records to arrays.
+        manifest: names of classes.
+        config: the `data` section.
+        seed: decides splits that are not given.
+
+    Raises:
+        DataError: too few examples.
+    """
     main = ALL if ALL in parts else "train"
     try:
         split = split_examples(

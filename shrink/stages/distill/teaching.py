@@ -78,7 +78,7 @@ def open_teaching(
     """
     models = [context.load(role) for role in context.roles("teacher")]
     for model in models:
-        check_shapes(context.dataset, keras_interface(model))
+        check_shapes(context.dataset, keras_interface(model), "teacher")
     loss = context.task(models[0]).loss
     with contextlib.ExitStack() as opened, context.devices.scope():
         asked = [opened.enter_context(open_outputs(model, loss)) for model in models]

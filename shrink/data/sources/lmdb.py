@@ -1,0 +1,113 @@
+"""Serialized `tf.train.Example`s in an LMDB file, read by key; pickled values are never loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.shards import ALL
+from shrink.data.sources.examples_proto import ExampleParser
+from shrink.data.sources.label_scan import scanned_labels
+from shrink.data.sources.tfrecord import described, divided
+from shrink.errors import DataError, ResourceError
+
+_BATCH = 512
+_PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+
+
+class LmdbRecords:
+    """The values of some keys, by number.
+
+    Args:
+        path: of the file or folder, for messages.
+        environment: lmdb's, opened for reading.
+        keys: sorted, object array (n,).
+    """
+
+    def __init__(self, path: Path, environment: Any, keys: np.ndarray) -> None:
+        self.paths = (str(path),)
+        self.file = np.zeros(len(keys), np.int32)
+        self._environment = environment
+        self._keys = keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def read(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the bytes of values, an object array (n,)."""
+        contents = np.empty(len(numbers), object)
+        with self._environment.begin() as transaction:
+            for place, number in enumerate(numbers):
+                contents[place] = transaction.get(self._keys[number]) or b""
+        return contents
+
+    def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
+        """Yield the labels of all values in order, int64, in batches."""
+        for start in range(0, len(self), _BATCH):
+            numbers = np.arange(start, min(start + _BATCH, len(self)))
+            with tf.device("CPU:0"):
+                yield parser.parse_labels(tf.constant(self.read(numbers))).numpy()
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Open the LMDB file or folder `config.path`.
+
+    Keys that begin with `train/`, `validation/` (`val/`) or `test/` tell the part of a value; keys
+    that begin with two underscores are left alone.
+
+    Raises:
+        DataError: missing or damaged, features that are not declared, or keys that tell no part.
+        ResourceError: the package lmdb is missing.
+    """
+    path = Path(config.path or "").expanduser().absolute()
+    manifest = described(path, config)
+    parser = ExampleParser(manifest, with_targets=config.target == "label")
+    environment = _open(path)
+    parts = {
+        part: LmdbRecords(path, environment, keys)
+        for part, keys in _keys_by_part(path, environment).items()
+    }
+    labels = {
+        part: None if parser.label is None else scanned_labels(records, parser, part)
+        for part, records in parts.items()
+    }
+    return divided(path, parts, labels, parser, manifest, config, seed)
+
+
+def _open(path: Path) -> Any:
+    try:
+        import lmdb
+    except ImportError as error:
+        raise ResourceError(
+            "source: lmdb needs the package lmdb", hint="pip install 'shrink[lmdb]'"
+        ) from error
+    try:
+        return lmdb.open(
+            str(path), subdir=path.is_dir(), readonly=True, lock=False, readahead=False
+        )
+    except lmdb.Error as error:
+        raise DataError(
+            f"not an LMDB file: {error}", subject=path, hint="name the file, or its folder"
+        ) from error
+
+
+def _keys_by_part(path: Path, environment: Any) -> dict[str, np.ndarray]:
+    found: dict[str, list[bytes]] = {}
+    with environment.begin() as transaction:
+        for key in transaction.cursor().iternext(keys=True, values=False):
+            if not key.startswith(b"__"):
+                prefix = key.partition(b"/")[0].decode("utf-8", "replace")
+                found.setdefault(_PARTS.get(prefix, ALL), []).append(bytes(key))
+    if not found or (ALL in found and len(found) > 1) or not {ALL, "train"} & found.keys():
+        raise DataError(
+            "no keys" if not found else f"its keys are of the parts {', '.join(sorted(found))}",
+            subject=path,
+            hint="begin each key with train/, validation/ or test/, or none",
+        )
+    return {part: np.array(keys, object) for part, keys in found.items()}

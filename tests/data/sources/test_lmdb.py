@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.fingerprint import fingerprint
+from shrink.errors import DataError
+
+X = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+Y = np.arange(30) % 3
+FEATURES: dict[str, Any] = {"x": {"type": "float32", "shape": [5]}, "y": {"type": "int64"}}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def _write(path: Path, key: Callable[[int], str]) -> Path:
+    with (
+        lmdb.open(str(path), subdir=False, map_size=1 << 20) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        transaction.put(b"__len__", b"30")
+        for row in range(30):
+            transaction.put(key(row).encode(), _example(row))
+    return path
+
+
+def _example(row: int) -> bytes:
+    x = tf.train.Feature(float_list=tf.train.FloatList(value=X[row].tolist()))
+    y = tf.train.Feature(int64_list=tf.train.Int64List(value=[int(Y[row])]))
+    example = tf.train.Example(features=tf.train.Features(feature={"x": x, "y": y}))
+    return bytes(example.SerializeToString())
+
+
+def _config(path: Path) -> DataConfig:
+    value = {"source": "lmdb", "path": str(path), "features": FEATURES}
+    return DataConfig.model_validate(value)
+
+
+def _open(path: Path) -> Dataset:
+    return open_dataset(_config(path), seed=0)
+
+
+def test_open_dataset_reads_every_value(tmp_path: Path) -> None:
+    dataset = _open(_write(tmp_path / "data.lmdb", "{:05d}".format))
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [21, 3, 6]
+    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
+    found = {
+        (row.tobytes(), int(label))
+        for row, label in zip(np.concatenate(x), np.concatenate(y), strict=True)
+    }
+    assert found == {(row.tobytes(), int(label)) for row, label in zip(X, Y, strict=True)}
+
+
+def test_open_dataset_takes_parts_from_keys(tmp_path: Path) -> None:
+    path = _write(tmp_path / "data.lmdb", lambda i: f"{'test' if i >= 20 else 'train'}/{i:03d}")
+    test = _open(path).test
+    x, y = test.arrays(np.arange(10))
+    np.testing.assert_array_equal(x, X[20:])
+    np.testing.assert_array_equal(y, Y[20:])
+
+
+def test_fingerprint_depends_on_the_content(tmp_path: Path) -> None:
+    one = fingerprint(_config(_write(tmp_path / "a.lmdb", "{:05d}".format)))
+    assert one != fingerprint(_config(_write(tmp_path / "b.lmdb", "{:04d}".format)))
+
+
+def test_open_dataset_raises_data_error_when_keys_tell_no_part(tmp_path: Path) -> None:
+    path = _write(tmp_path / "data.lmdb", lambda i: f"{'test/' if i >= 20 else ''}{i:03d}")
+    with pytest.raises(DataError, match="its keys are of the parts all, test"):
+        _open(path)
+
+
+def test_open_dataset_raises_data_error_when_it_is_no_lmdb(tmp_path: Path) -> None:
+    (tmp_path / "data.lmdb").write_bytes(b"no LMDB")
+    with pytest.raises(DataError, match=r"data\.lmdb: not an LMDB file"):
+        _open(tmp_path / "data.lmdb")
