@@ -36,7 +36,7 @@ def data_pack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         `path`, `examples` by part, `shards` and how many of them were `written` now, `bytes`.
     """
     config = DataConfig.model_validate(job["data"])
-    plain = config.model_copy(update={"normalize": None, "augment": None})
+    plain = config.model_copy(update={"normalize": None, "augment": None, "cache": "none"})
     dataset, folder = open_dataset(plain, int(job["seed"])), Path(job["output"])
     settings = {key: job[key] for key in ("data", "seed", "shard_bytes", "encoding")}
     state = {"format": _FORMAT, "fingerprint": fingerprint(config), **settings}

@@ -114,6 +114,11 @@ def row_bytes(array: Rows) -> int:
     return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
 
 
+def row_numbers(rows: Any, count: int) -> np.ndarray:
+    """Return the numbers that an index of `count` rows means, a slice or numbers themselves."""
+    return np.arange(*rows.indices(count)) if isinstance(rows, slice) else np.asarray(rows)
+
+
 def _native(array: Rows) -> np.dtype:
     return array.dtype.newbyteorder("=")
 

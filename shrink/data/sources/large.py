@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shrink.data.sources.array_checks import check_finite
-from shrink.data.sources.arrays import Rows
+from shrink.data.sources.arrays import Rows, row_numbers
 
 LARGE_BYTES = 128 * 1000**2
 """Arrays up to this size are checked as a whole when they are opened, and may stay in memory."""
@@ -51,8 +51,7 @@ class LargeRows:
         """
         read = np.array(self._array[rows])
         release_pages(self._array)
-        numbers = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
-        check_finite(self._path, self._name, read, numbers)
+        check_finite(self._path, self._name, read, row_numbers(rows, len(self)))
         return read
 
 

@@ -21,7 +21,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.folders import shown
 from shrink.data.listing import read_listing
-from shrink.data.sources.arrays import ArrayExamples
+from shrink.data.sources.arrays import ArrayExamples, row_numbers
 from shrink.data.sources.listed import ALL, listed_targets, numbers_of
 from shrink.data.splits import split_examples
 from shrink.errors import DataError, ResourceError
@@ -116,7 +116,7 @@ class TileRows:
         Raises:
             DataError: a file is damaged, or a window lies outside of it.
         """
-        numbers = np.arange(len(self))[rows]
+        numbers = row_numbers(rows, len(self))
         windows = np.empty((len(numbers), *self.shape[1:]), np.uint8)
         for place, number in enumerate(numbers):
             windows[place] = self._read(int(number))
