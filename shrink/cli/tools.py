@@ -10,7 +10,7 @@ import typer
 from shrink.cli.options import JsonFlag, QuietFlag
 from shrink.cli.verbs import ModelArgument
 
-ExportFormat = Literal["keras", "savedmodel", "cc-array"]
+ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def export(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Write a model as a Keras file or a SavedModel, an artifact as a C array."""
+    """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
     from shrink.console import Console
     from shrink.recipe.reference import parse_model_reference
     from shrink.run.export import export_model

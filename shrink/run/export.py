@@ -12,6 +12,8 @@ from shrink.run import files
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import array_paths, cc_array
 
+_ENDINGS = {"keras": "export.keras", "keras3": "keras3.keras", "savedmodel": "saved-model"}
+
 
 def export_model(
     reference: ModelReference,
@@ -24,8 +26,8 @@ def export_model(
 
     Args:
         reference: the model or artifact.
-        format_name: `keras`, `savedmodel` or `cc-array`.
-        output: a file (`keras`) or a folder; by default beside the model.
+        format_name: `keras`, `keras3`, `savedmodel` or `cc-array`.
+        output: a file (`keras`, `keras3`) or a folder; by default beside the model.
         force: overwrite what is there.
         console: told what happens.
 
@@ -40,10 +42,9 @@ def export_model(
             subject=reference.path,
             hint="export the Keras model that it was made from",
         )
-    suffix = ".keras" if format_name == "keras" else ""
+    suffix = "" if format_name == "savedmodel" else ".keras"
     stem = reference.path.with_suffix("")
-    name = f"{stem.name}-saved-model" if not suffix else f"{stem.name}-export.keras"
-    target = output or stem.with_name(name)
+    target = output or stem.with_name(f"{stem.name}-{_ENDINGS[format_name]}")
     if suffix and target.suffix != suffix:
         raise RecipeError("a Keras file's name ends in .keras", subject=target)
     _check_free([target], force)

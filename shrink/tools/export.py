@@ -1,4 +1,4 @@
-"""A model in another form: Keras file or SavedModel."""
+"""A model in another form: a file of tf-keras or of Keras 3, or a SavedModel."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from shrink.model.keras3_export import to_keras3
 from shrink.model.load import load_source
 from shrink.run import files
 
@@ -17,6 +18,8 @@ def export(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     with files.replacing(target) as temporary:
         if job["format"] == "savedmodel":
             model.export(str(temporary))
+        elif job["format"] == "keras3":
+            to_keras3(model).save(temporary)
         else:
             model.save(temporary)
     return {"path": str(target), "format": job["format"], "file_bytes": files.size_bytes(target)}
