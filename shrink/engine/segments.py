@@ -2,8 +2,8 @@
 
 Activations inside a segment are forgotten after the forward pass and computed again in the
 backward pass; those that cross a cut are kept (Chen et al. 2016, "Training deep nets with
-sublinear memory cost"). With cuts of c bytes in all and a largest segment of s bytes, about
-c + s bytes are held at a time.
+sublinear memory cost"). The backward pass holds what crosses the cuts before the segment that it
+is in, this segment's activations, and about as much for their gradients.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 _MOST_SEGMENTS = 64
 _FEWEST_STEPS = 2
+_WITH_GRADIENTS = 2
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,13 @@ def _cuts(steps: Sequence[Step], crossing: Sequence[int], count: int) -> list[in
 
 
 def _held(steps: Sequence[Step], crossing: Sequence[int], cuts: Sequence[int]) -> int:
-    bounds = [0, *cuts, len(steps)]
-    inside = [sum(step.output_bytes for step in steps[a:b]) for a, b in itertools.pairwise(bounds)]
-    return sum(crossing[cut] for cut in cuts) + max(inside)
+    """Return the most bytes at a time: what crossed so far, and a segment with its gradients."""
+    most = kept = 0
+    for start, stop in itertools.pairwise([0, *cuts, len(steps)]):
+        kept += crossing[start]
+        inside = sum(step.output_bytes for step in steps[start:stop])
+        most = max(most, kept + _WITH_GRADIENTS * inside)
+    return most
 
 
 def _repeatable(steps: Sequence[Step], piece: range) -> list[range]:

@@ -16,8 +16,9 @@ def test_choose_segments_cuts_a_uniform_chain_into_equal_parts() -> None:
     assert choose_segments(chain([1] * 12), 3) == [range(4), range(4, 8), range(8, 12)]
 
 
-def test_choose_segments_takes_about_the_square_root_when_the_number_is_free() -> None:
-    assert len(choose_segments(chain([1] * 64), None)) == 8
+def test_choose_segments_holds_least_when_the_number_is_free() -> None:
+    # k segments of a uniform chain of n hold k - 1 + 2 n / k: least at the square root of 2 n.
+    assert len(choose_segments(chain([1] * 72), None)) in (10, 11, 12)
 
 
 def test_choose_segments_cuts_where_little_crosses() -> None:
