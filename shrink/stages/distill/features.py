@@ -8,7 +8,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.errors import ModelError
-from shrink.stages.distill.rows import Shape
+from shrink.stages.distill.rows import Shape, shapes_of
 
 L = keras.layers
 
@@ -33,7 +33,7 @@ def with_features(model: keras.Model, features: Sequence[Any], wanted: Sequence[
 
 def check_positions(feature: Any, wanted: Shape) -> None:
     """Raise `ModelError` unless two features differ in their channels alone."""
-    own = tuple(feature.shape[1:])
+    (own,) = shapes_of([feature])
     if own[:-1] != wanted[:-1]:
         raise ModelError(
             f"the student's feature has shape {own}, the teacher's {wanted}; they may differ in "

@@ -36,6 +36,11 @@ class Rows:
     top_k: int = 16
 
     @property
+    def is_known(self) -> bool:
+        """Whether all sides of all shapes are known, without which there are no rows."""
+        return all(side > 0 for shape in (*self.outputs, *self.features) for side in shape)
+
+    @property
     def dtype(self) -> Any:
         """The numpy dtype of a row's numbers."""
         return np.dtype(np.float16 if self.cache_dtype == "float16" else np.float32)
@@ -103,15 +108,8 @@ class Rows:
 
 
 def shapes_of(tensors: Sequence[Any]) -> tuple[Shape, ...]:
-    """Return the shapes of one example of Keras tensors.
-
-    Raises:
-        ValueError: a side is unknown.
-    """
-    shapes = [tuple(tensor.shape[1:]) for tensor in tensors]
-    if any(side is None for shape in shapes for side in shape):
-        raise ValueError(f"a side of {shapes} is unknown")
-    return tuple(shapes)
+    """Return the shapes of one example of Keras tensors; -1 for an unknown side."""
+    return tuple(tuple(side or -1 for side in tensor.shape[1:]) for tensor in tensors)
 
 
 def _shaped(part: Any, shape: Shape) -> Any:

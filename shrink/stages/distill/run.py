@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
 
 import tf_keras as keras
 
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from shrink.errors import ModelError, StageError
+from shrink.errors import StageError
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.control import compare_with_control
 from shrink.stages.distill.features import check_positions, with_features
 from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.rows import Shape
 from shrink.stages.distill.teachers import CLOSING, open_outputs
-from shrink.stages.distill.teaching import Teaching, features_of, forget_teacher, open_teaching
+from shrink.stages.distill.teaching import (
+    Teaching,
+    check_outputs,
+    features_of,
+    forget_teacher,
+    open_teaching,
+)
 
 
 def run(config: DistillConfig, context: StageContext) -> StageResult:
@@ -29,7 +33,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         guidance = guidance_of(config, loss, context.name)
         forget_teacher()
         student = context.load("model")
-        _check_outputs(teaching.rows.outputs, student)
+        check_outputs(teaching.rows.outputs, student, "student")
         task = context.task(student)
         held.enter_context(context.devices.scope())
         opened = held.enter_context(open_outputs(student, loss))
@@ -114,17 +118,3 @@ def _with_features(student: keras.Model, config: DistillConfig, teaching: Teachi
         for feature, shape in zip(own, wanted, strict=True):
             check_positions(feature, shape)
     return keras.Model(student.inputs, [*student.outputs, *own])
-
-
-def _check_outputs(taught: Sequence[Shape], student: keras.Model) -> None:
-    own = [tuple(t.shape[1:]) for t in student.outputs]
-    if own != list(taught):
-        raise ModelError(
-            f"the teacher gives outputs of shape {_shown(taught)}, the student {_shown(own)}",
-            subject="distill",
-            hint="teacher and student must tell the same classes apart",
-        )
-
-
-def _shown(shapes: Sequence[Shape]) -> str:
-    return " and ".join(map(str, shapes))

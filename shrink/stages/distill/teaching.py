@@ -19,7 +19,7 @@ from shrink.errors import ModelError, ResourceError, StageError
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.rows import Rows, shapes_of
+from shrink.stages.distill.rows import Rows, Shape, shapes_of
 from shrink.stages.distill.taught_examples import TaughtExamples, TaughtViews
 from shrink.stages.distill.teacher_cache import (
     Questions,
@@ -79,11 +79,13 @@ def open_teaching(
     models = [context.load(role) for role in context.roles("teacher")]
     for model in models:
         check_shapes(context.dataset, keras_interface(model), "teacher")
+        check_outputs(shapes_of(models[0].outputs), model, "other teacher")
     loss = context.task(models[0]).loss
     with contextlib.ExitStack() as opened, context.devices.scope():
         asked = [opened.enter_context(open_outputs(model, loss)) for model in models]
         features = features_of(asked[0], tuple(config.feature_layers), "teacher")
-        rows = _rows(asked[0], features, config)
+        outputs = shapes_of(asked[0].outputs)
+        rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
         teach = ensemble([taught_by(asked[0], features), *map(taught_by, asked[1:])])
         why = _why_live(config, rows, context)
         if why is not None:
@@ -91,6 +93,18 @@ def open_teaching(
             return Teaching(loss, rows, context.dataset, teach, notes=why)
         folder = context.teachers / cache_key(_identity(models, config, loss, context))
         return _cached(folder, loss, rows, teach, context, _questions(config, context))
+
+
+def check_outputs(taught: Sequence[Shape], model: keras.Model, role: str) -> None:
+    """Raise `ModelError` unless a model gives outputs of the teacher's shapes."""
+    own = shapes_of(model.outputs)
+    if own != tuple(taught):
+        shown = [" and ".join(map(str, shapes)) for shapes in (taught, own)]
+        raise ModelError(
+            f"the teacher gives outputs of shape {shown[0]}, the {role} {shown[1]}",
+            subject="distill",
+            hint="teacher and student must tell the same classes apart",
+        )
 
 
 def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[Any]:
@@ -108,14 +122,6 @@ def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[Any
                 hint=f"its layers are {', '.join(known)}"[:400],
             )
     return [known[name].output for name in names]
-
-
-def _rows(model: keras.Model, features: Sequence[Any], config: DistillConfig) -> Rows:
-    try:
-        shapes = shapes_of(model.outputs), shapes_of(features)
-    except ValueError as error:
-        raise ModelError(f"of the teacher's outputs {error}", subject="distill.teacher") from error
-    return Rows(*shapes, config.cache_dtype, config.top_k)
 
 
 def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple[str, ...] | None:
@@ -153,6 +159,8 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
 
 
 def _obstacle(rows: Rows) -> str | None:
+    if not rows.is_known:
+        return f"the outputs {rows.outputs} have no fixed size"
     most = max(Rows((shape,)).columns for shape in rows.outputs)
     if rows.cache_dtype == "float32" and most > _MOST_FLOAT32_OUTPUTS:
         return f"{most:,} outputs of an example are too many for cache_dtype float32"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras as keras
 
 from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.rows import Rows
+from shrink.stages.distill.rows import Rows, shapes_of
 
 RANDOM = np.random.default_rng(0)
 
@@ -50,3 +51,9 @@ def test_decode_keeps_top_logits_and_the_mass_of_the_others_when_it_is_topk() ->
 @pytest.mark.parametrize(("classes", "columns"), [(13, 13), (14, 13)])
 def test_columns_are_the_classes_when_topk_would_save_nothing(classes: int, columns: int) -> None:
     assert Rows(((classes,),), cache_dtype="topk", top_k=6).columns == columns
+
+
+def test_shapes_of_unknown_sides_make_no_rows() -> None:
+    sequence = keras.Input((None, 3))
+    assert not Rows(shapes_of([sequence])).is_known
+    assert Rows(shapes_of([keras.Input((4, 3))])).is_known
