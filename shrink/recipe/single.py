@@ -55,14 +55,14 @@ def recipe_name(model: str) -> str:
 
 
 def student_value(text: str, folder: Path) -> str | dict[str, Any]:
-    """Return a student as a recipe has it, from `width=0.5,depth=0.5` or a model's name."""
+    """Return a student as a recipe has it, from `width=0.5,inherit=true` or a model's name."""
     if "=" not in text or looks_like_model(text):
         return str(parse_model_reference(text, folder))
     scale: dict[str, Any] = {}
     for part in text.split(","):
         key, separator, value = part.partition("=")
         if not separator:
-            raise RecipeError(f"--student: {part!r} is not width=F or depth=F")
+            raise RecipeError(f"--student: {part!r} is not width=F, depth=F or inherit=true")
         scale[key.strip()] = parse_scalar(value)
     return scale
 
