@@ -78,7 +78,7 @@ def distill(
         typer.Option(
             "--student",
             metavar="MODEL|width=F",
-            help="The student: a model, or a part of the teacher: width=0.5,depth=0.5,inherit=true.",
+            help="The student: a model, or a cut of the teacher: width=0.5,depth=0.5,inherit=true.",
         ),
     ],
     data: DataOption = None,
