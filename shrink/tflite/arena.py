@@ -56,17 +56,26 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     if found and run.timed_out:
         note = f"measured by TFLite Micro's allocator, which {run.failure} to run the model"
         return ArenaFigure(int(found.group(1)), "tflm", note)
-    note = f"planned from tensor lifetimes, as TFLite Micro cannot run the model: {_reason(run)}"
+    note = f"planned from tensor lifetimes, as TFLite Micro cannot run the model: {failure_of(run)}"
     return ArenaFigure(planned, "planned", note)
 
 
 def _run_tflite_micro(path: Path, graph: Subgraph, planned: int, timeout_s: float) -> ChildRun:
-    arena = 2 * planned + path.stat().st_size + _HEADROOM_BYTES
+    arena = _with_headroom(planned, path)
     arguments = (str(path.resolve()), str(arena), str(len(graph.inputs)))
     return run_child("shrink.tflite.arena_child", *arguments, timeout_s=timeout_s)
 
 
-def _reason(run: ChildRun) -> str:
+def roomy_arena_bytes(path: Path) -> int:
+    """Return the size of an arena that is large enough to try a model in, in bytes."""
+    return _with_headroom(planned_bytes(read_file(path)[0]), path)
+
+
+def _with_headroom(planned: int, path: Path) -> int:
+    return 2 * planned + path.stat().st_size + _HEADROOM_BYTES
+
+
+def failure_of(run: ChildRun) -> str:
     """Return TFLite Micro's own words, which it prints before Python's traceback."""
     words = run.output.partition("Traceback")[0]
     lines = [line.strip() for line in words.splitlines() if line.strip()]

@@ -61,6 +61,33 @@ def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
     return _packed(model)
 
 
+def with_metadata(content: bytes, name: str, data: bytes) -> bytes:
+    """Return the model with a metadata entry, which runtimes pass over.
+
+    Args:
+        content: the .tflite file.
+        name: of the entry; one that is there already is replaced.
+        data: its content.
+    """
+    model = _unpacked(content)
+    model.buffers.append(schema.BufferT())
+    model.buffers[-1].data = np.frombuffer(data, np.uint8)
+    entry = schema.MetadataT()
+    entry.name, entry.buffer = name, len(model.buffers) - 1
+    others = [one for one in model.metadata or [] if one.name != name.encode()]
+    model.metadata = [*others, entry]
+    return _packed(model)
+
+
+def metadata_of(content: bytes, name: str) -> bytes | None:
+    """Return the content of a metadata entry, None where there is none of this name."""
+    model = _unpacked(content)
+    for entry in model.metadata or []:
+        if entry.name == name.encode():
+            return bytes(model.buffers[entry.buffer].data)
+    return None
+
+
 def _shared(model: Any, graph: Any, index: int) -> bool:
     """Whether a constant has a second reader, or its values a second tensor."""
     readers = sum(list(operator.inputs).count(index) for operator in graph.operators)
@@ -85,7 +112,15 @@ def _unpacked(content: bytes) -> Any:
     return schema.ModelT.InitFromPackedBuf(content, 0)
 
 
+class _AlignedBuilder(flatbuffers.Builder):
+    """Aligns bytes as the schema asks (`force_align: 16`), which the generated code leaves out."""
+
+    def StartVector(self, elemSize: int, numElems: int, alignment: int) -> Any:
+        """Begin a vector; a vector of bytes is a buffer of values."""
+        return super().StartVector(elemSize, numElems, 16 if elemSize == 1 else alignment)
+
+
 def _packed(model: Any) -> bytes:
-    builder = flatbuffers.Builder(1024)
+    builder = _AlignedBuilder(1024)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     return bytes(builder.Output())

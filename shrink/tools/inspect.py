@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
 from shrink.graph.macs import count_macs
+from shrink.measure.layers import operator_table
 from shrink.model.load import load_source
-from shrink.tflite.arena import arena_bytes
+from shrink.stages.quantize.audit import (
+    check_runs,
+    findings,
+    float_islands,
+    microcontroller_findings,
+)
+from shrink.tflite.arena import ArenaFigure, arena_bytes
 from shrink.tflite.flatbuffer import (
     float_operators,
     nonzero_parameters,
@@ -85,6 +93,25 @@ def describe_artifact(path: Path) -> dict[str, Any]:
         "quantized_operators": quantized_operators(content),
         "float_operators": float_operators(content),
         "operators": _operators(graph),
+        "audit": _audit(content, graph, path, arena),
+    }
+
+
+def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> dict[str, Any]:
+    """Return what is found in an artifact, and whether each runtime runs it."""
+    with tempfile.TemporaryDirectory(prefix="shrink-inspect-") as folder:
+        try:
+            check_runs(content, Path(folder) / path.name)
+            litert = None
+        except StageError as error:
+            litert = error.message
+    return {
+        "operators": operator_table(graph),
+        "float_islands": float_islands(graph),
+        "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
+        "findings": [*findings(graph), *microcontroller_findings(graph)],
+        "litert_fails": litert,
+        "tflm_fails": None if arena.method == "tflm" else arena.note,
     }
 
 

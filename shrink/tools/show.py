@@ -127,6 +127,15 @@ def _show_operators(result: Mapping[str, Any], console: Console) -> None:
     console.print(table)
     floats = ", ".join(sorted(set(result["float_operators"]))) or "none"
     console.print(f"{result['quantized_operators']} quantized operators; float operators: {floats}")
+    for line in _audit_lines(result["audit"]):
+        console.print(line, markup=False)
+
+
+def _audit_lines(audit: Mapping[str, Any]) -> list[str]:
+    fails = (("LiteRT", audit["litert_fails"]), ("TFLite Micro", audit["tflm_fails"]))
+    runs = [f"{name}: {'runs it' if why is None else why}" for name, why in fails]
+    islands = ", ".join(sorted(set(audit["float_islands"]))) or "none"
+    return [*runs, f"float islands: {islands}", *(f"found: {text}" for text in audit["findings"])]
 
 
 def _table(*columns: tuple[str, Any]) -> Any:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from shrink.bundle import bundled_root
+from shrink.measure.one_op import one_op_model
 from shrink.recipe.load import recipe_from_mapping
 from shrink.report.config import parse_gates
 from tests.cli.shell import shrink
@@ -53,7 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("recipes", "models"):
         shutil.copytree(bundled_root() / name, path / name)
     for name in ("main", "digits"):
-        (path / "runs" / name).mkdir(parents=True)
+        (path / "runs" / name / "artifacts").mkdir(parents=True)
+        (path / "runs" / name / "artifacts" / "02-quantize.tflite").write_bytes(one_op_model())
         (path / "runs" / name / "report.json").write_text(json.dumps(report()), encoding="utf-8")
     return path
 

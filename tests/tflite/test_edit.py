@@ -4,7 +4,7 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.tflite.convert import convert
-from shrink.tflite.edit import exposing, with_constants
+from shrink.tflite.edit import exposing, metadata_of, with_constants, with_metadata
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.tflite.toys import batch, small_cnn
@@ -50,3 +50,21 @@ def test_exposing_gives_a_layers_output_and_leaves_the_rest_out() -> None:
     (x,) = batch(model, 3)
     expected = keras.Model(model.input, model.get_layer("conv").output)(x)
     np.testing.assert_allclose(load(exposed).predict(x)[0], expected, atol=1e-5)
+
+
+def test_with_metadata_keeps_the_model_and_is_read_back() -> None:
+    content = convert(small_cnn(), "float32").content
+    told = with_metadata(with_metadata(content, "shrink", b"old"), "shrink", b'{"labels": 1}')
+    assert metadata_of(told, "shrink") == b'{"labels": 1}'
+    assert metadata_of(content, "shrink") is None
+    (x,) = batch(small_cnn(), 3)
+    np.testing.assert_array_equal(load(told).predict(x)[0], load(content).predict(x)[0])
+    assert len(told) < len(content) + 1_000
+
+
+def test_edited_models_have_their_values_at_multiples_of_16_bytes() -> None:
+    content = convert(small_cnn(), "float32").content
+    told = with_metadata(content, "shrink", b"odd length")
+    weights = [t.data.tobytes() for t in read(told)[0].tensors if t.data.size > 64]
+    assert weights
+    assert [told.index(values) % 16 for values in weights] == [0] * len(weights)

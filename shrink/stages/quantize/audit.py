@@ -18,12 +18,14 @@ from shrink.stages.quantize.layer_error import layer_errors
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load
+from shrink.tflite.micro import predict_in_micro
 
 _BORDERS = {"QUANTIZE", "DEQUANTIZE"}
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
 _INTEGERS = {"INT8", "UINT8", "INT16"}
 _WITHOUT_ARITHMETIC = {"RESHAPE", "SHAPE", "SQUEEZE", "EXPAND_DIMS"}
 _TIMEOUT_S = 60.0
+_MICRO_EXAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -61,15 +63,18 @@ def audit(
         path: where to put the artifact for a child process that runs it.
 
     Raises:
-        StageError: LiteRT cannot run the artifact.
+        StageError: LiteRT, or for the target tflm TFLite Micro, cannot run the artifact.
     """
     check_runs(content, path)
     graph = read(content)[0]
     operators = _operators(graph, content, source, inputs)
     agreements = compare_forms(content, source, inputs)
-    notes = [*findings(graph), *(_microcontroller_findings(graph) if target == "tflm" else [])]
+    notes = [*findings(graph), *(microcontroller_findings(graph) if target == "tflm" else [])]
     if agreements:
         notes.append(_agreement_note(agreements))
+    if target == "tflm":
+        found, told = compare_with_micro(content, inputs[:_MICRO_EXAMPLES])
+        agreements, notes = [*agreements, *found], [*notes, told]
     return {
         "operators": operators,
         "float_islands": float_islands(graph),
@@ -149,6 +154,23 @@ def compare_forms(content: bytes, source: FloatModel, inputs: np.ndarray) -> lis
     ]
 
 
+def compare_with_micro(content: bytes, inputs: np.ndarray) -> tuple[list[Agreement], str]:
+    """Return the agreement of TFLite Micro's outputs with LiteRT's, and a sentence on it.
+
+    Raises:
+        StageError: TFLite Micro cannot run the artifact.
+    """
+    runner = load(content)
+    reference, other = runner.predict(inputs), predict_in_micro(content, [inputs])
+    pairs = list(zip(reference, other, strict=True))
+    found = [agreement(i, "litert to tflm", a, b) for i, (a, b) in enumerate(pairs)]
+    most = max(float(np.max(np.abs(a - b), initial=0)) for a, b in pairs)
+    scale = max(detail.scale for detail in runner.output_details)
+    apart = f"{most / scale:.0f} of 255 steps" if scale else f"{most:.3g}"
+    verdict = "equal LiteRT's" if most == 0 else f"differ from LiteRT's by at most {apart}"
+    return found, f"tflm: outputs of TFLite Micro on {len(inputs)} training examples {verdict}"
+
+
 def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:
     """Compare two arrays of one shape; the first is the signal."""
     signal = reference.astype(np.float64).ravel()
@@ -168,7 +190,8 @@ def _agreement_note(agreements: Sequence[Agreement]) -> str:
     return f"agreement of outputs on training examples: {', '.join(parts)}"
 
 
-def _microcontroller_findings(graph: Subgraph) -> list[str]:
+def microcontroller_findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for what older or integer-only microcontroller runtimes do not run."""
     notes = []
     weights = [
         (operator, graph.tensors[operator.inputs[1]])

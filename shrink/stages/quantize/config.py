@@ -53,7 +53,9 @@ class QuantizeConfig(StageConfig):
     output_type: InputOutputType | None = None
     """Type of the artifact's outputs: for static_wi8_ai8 int8 by default."""
     target: Literal["litert", "tflm"] = "litert"
-    """The runtime that the artifact is for; tflm adds notes on what microcontrollers cannot run."""
+    """The runtime that the artifact is for; tflm runs it in TFLite Micro and compares outputs."""
+    embed_metadata: bool = False
+    """Also store labels and normalisation in the file, as the metadata entry `shrink` (JSON)."""
 
     @property
     def legal_types(self) -> tuple[str, ...]:

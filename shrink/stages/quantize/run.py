@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from shrink.errors import StageError
+from shrink.measure.interface import describe_interface
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.audit import audit
 from shrink.stages.quantize.budget import mixed_artifact
@@ -13,7 +15,11 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.lint import lint_calibration
 from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
 from shrink.stages.quantize.source import FloatModel, read_float_tflite
+from shrink.tflite.edit import with_metadata
 from shrink.tflite.flatbuffer import quantized_operators
+
+METADATA_ENTRY = "shrink"
+"""Name of the metadata entry with labels, normalisation, and what inputs and outputs are."""
 
 
 def run(config: QuantizeConfig, context: StageContext) -> StageResult:
@@ -35,6 +41,9 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
             subject=context.name,
             hint="it has no convolution or dense layer; try static_wi8_ai8",
         )
+    if config.embed_metadata:
+        told = describe_interface(content, context.dataset, context.data_config)
+        content = with_metadata(content, METADATA_ENTRY, json.dumps(told).encode())
     context.phase("auditing")
     few = next(iter(calibration.batches()))[0]
     candidate = context.work / "audited.tflite"

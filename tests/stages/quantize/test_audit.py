@@ -9,7 +9,14 @@ import tf_keras as keras
 
 from shrink.errors import StageError
 from shrink.stages.quantize import edge_quantizer
-from shrink.stages.quantize.audit import agreement, audit, check_runs, findings, float_islands
+from shrink.stages.quantize.audit import (
+    agreement,
+    audit,
+    check_runs,
+    findings,
+    float_islands,
+    microcontroller_findings,
+)
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
@@ -84,17 +91,24 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     assert any(note.startswith("agreement of outputs") for note in notes)
 
 
-def test_audit_tells_microcontrollers_of_scales_per_channel_and_hybrid_operators(
-    tmp_path: Path,
-) -> None:
+def test_audit_for_microcontrollers_compares_with_their_own_runtime(tmp_path: Path) -> None:
     source, x = FloatModel(content=float_cnn()), pictures(4)
-    _, notes = audit(static(), source, x, "tflm", tmp_path / "a.tflite")
+    details, notes = audit(static(), source, x, "tflm", tmp_path / "a.tflite")
     assert [note for note in notes if note.startswith("tflm: FULLY_CONNECTED")]
+    assert [note for note in notes if note.startswith("tflm: outputs of TFLite Micro on 4")]
+    (compared,) = [one for one in details["agreement"] if one["compared"] == "litert to tflm"]
+    assert compared["snr_db"] is None or compared["snr_db"] > 30
+
+
+def test_audit_for_microcontrollers_refuses_what_they_cannot_run(tmp_path: Path) -> None:
+    source, x = FloatModel(content=float_cnn()), pictures(4)
     dynamic = edge_quantizer.quantize(float_cnn(), "dynamic")
-    _, notes = audit(dynamic, source, x, "tflm", tmp_path / "a.tflite")
-    assert [note for note in notes if "float activations in 2 CONV_2D" in note]
+    with pytest.raises(StageError, match="TFLite Micro cannot run the artifact"):
+        audit(dynamic, source, x, "tflm", tmp_path / "a.tflite")
     _, notes = audit(dynamic, source, x, "litert", tmp_path / "a.tflite")
     assert not [note for note in notes if note.startswith("tflm")]
+    told = microcontroller_findings(read(dynamic)[0])
+    assert [note for note in told if "float activations in 2 CONV_2D" in note]
 
 
 def test_check_runs_refuses_an_artifact_without_kernels(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import tf_keras as keras
 from shrink.errors import ModelError, StageError
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.run import run
+from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.tflite.convert import convert
+from shrink.tflite.edit import metadata_of
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 
@@ -122,3 +124,17 @@ def test_run_refuses_a_tflite_file_that_is_quantized_already(trained: Path, tmp_
 def test_run_refuses_unsigned_borders_from_a_tflite_file(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(StageError, match="uint8"):
         quantized(trained, tmp_path, "tflite", input_type="uint8")
+
+
+def test_run_embeds_labels_on_request(trained: Path, tmp_path: Path) -> None:
+    plain = quantized(trained, tmp_path, "tflite", scheme="dynamic_wi8_afp32").tflite
+    told = quantized(
+        trained, tmp_path, "tflite", scheme="dynamic_wi8_afp32", embed_metadata=True
+    ).tflite
+    assert plain is not None
+    assert told is not None
+    assert metadata_of(plain, METADATA_ENTRY) is None
+    found = json.loads(metadata_of(told, METADATA_ENTRY) or b"{}")
+    assert found["labels"] == [str(digit) for digit in range(10)]
+    assert found["inputs"][0]["shape"] == [1, 8, 8, 1]
+    assert accuracy(told, trained) == accuracy(plain, trained)
