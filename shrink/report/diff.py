@@ -9,6 +9,7 @@ from shrink.report.content import NULL, Report, Stage
 from shrink.report.deltas import figure_delta
 from shrink.report.figures import FIGURES, figure_of, format_change, format_ratio
 from shrink.report.markdown import escape, table
+from shrink.report.recipe_diff import change_lines, recipe_changes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,15 +24,17 @@ def diff_reports(a: Report, b: Report) -> dict[str, Any]:
     `high` are always null. A figure that is null in one run has a null `value` and `ratio`.
 
     Returns:
-        `recipes` and `passed` of both; `stages` in both that changed, each with `figures` of
-        name, a, b, value, ratio, low and high; `only_a` and `only_b`, the names of stages in one
-        run only; `gates` that changed, each with the results a and b (null: not there).
+        `recipes` and `passed` of both; `recipe_changes`, see `recipe_diff`; `stages` in both that
+        changed, each with `figures` of name, a, b, value, ratio, low and high; `only_a` and
+        `only_b`, the names of stages in one run only; `gates` that changed, each with the results
+        a and b (null: not there).
     """
     stages_a = {stage["name"]: stage for stage in a["stages"]}
     stages_b = {stage["name"]: stage for stage in b["stages"]}
     changed = [_stage_diff(stages_a[n], stages_b[n]) for n in stages_a if n in stages_b]
     return {
         "recipes": {"a": a["recipe"], "b": b["recipe"]},
+        "recipe_changes": recipe_changes(a, b),
         "passed": {"a": a["passed"], "b": b["passed"]},
         "stages": [stage for stage in changed if stage["figures"] or _status_changed(stage)],
         "only_a": [name for name in stages_a if name not in stages_b],
@@ -48,6 +51,7 @@ def render_diff_terminal(diff: Mapping[str, Any], console: Console) -> None:
     if rows := _figure_rows(diff):
         printer.table([list(column) for column in zip(_HEADS, *rows, strict=True)], left=2)
         printer.line("")
+    printer.section("recipe", change_lines(diff["recipe_changes"]))
     printer.section("stages", _stage_lines(diff))
     printer.section("gates", _gate_lines(diff))
     printer.wrapped(_conclusion(diff), "")
@@ -58,7 +62,11 @@ def render_diff_markdown(diff: Mapping[str, Any]) -> str:
     parts = [f"**{escape(_conclusion(diff))}**"]
     if rows := _figure_rows(diff):
         parts.append(table(_HEADS, rows))
-    for title, lines in (("Stages", _stage_lines(diff)), ("Gates", _gate_lines(diff))):
+    for title, lines in (
+        ("Recipe", change_lines(diff["recipe_changes"])),
+        ("Stages", _stage_lines(diff)),
+        ("Gates", _gate_lines(diff)),
+    ):
         if lines:
             parts += [f"### {title}", "\n".join(f"- {escape(line)}" for line in lines)]
     return "\n\n".join(parts) + "\n"

@@ -9,6 +9,7 @@ import pytest
 from shrink.report.html import render_html
 from shrink.report.layers import audit_sentences, error_plots, layer_tables, operator_tables
 from shrink.report.timeline import timeline_plots
+from tests.benchmarks.bench_render import synthetic_report
 from tests.report.page import Page
 from tests.report.toys import outcomes, report, with_result
 
@@ -123,3 +124,10 @@ def test_page_holds_every_table_and_stays_valid() -> None:
     scrolling = [a for _, a in page.elements if a.get("class") == "wide"]
     assert len(scrolling) == 4
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolling)
+
+
+@pytest.mark.parametrize(("layers", "stages"), [(200, 6), (3_000, 12)])
+def test_page_stays_below_a_megabyte_whatever_the_model(layers: int, stages: int) -> None:
+    page = render_html(synthetic_report(layers, stages))
+    assert len(page.encode()) < 1_000_000
+    assert ("rows; all in report.json" in page) == (layers == 3_000)
