@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +39,19 @@ def read_listing(path: Path, targets: Sequence[str]) -> Listing:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            header, rows = list(reader.fieldnames or ()), list(reader)
+            rows = csv.reader(stream, strict=True)
+            header = next(rows, [])
+            _check_header(path, header, targets)
+            columns = _columns(path, header, rows)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=_HINT) from error
+    files = columns.pop("path")
+    if not files:
+        raise DataError("no pictures are listed", subject=path, hint=_HINT)
+    return Listing(path, files, columns, _split(path, columns))
+
+
+def _check_header(path: Path, header: Sequence[str], targets: Sequence[str]) -> None:
     for name in ("path", *targets):
         if name not in header:
             raise DataError(
@@ -49,19 +59,24 @@ def read_listing(path: Path, targets: Sequence[str]) -> Listing:
                 subject=path,
                 hint=_HINT if name != "path" else "name the column of the files path",
             )
-    if not rows:
-        raise DataError("no pictures are listed", subject=path, hint=_HINT)
-    _check_rows(path, rows)
-    columns = {name: tuple(row[name] for row in rows) for name in header if name != "path"}
-    return Listing(path, tuple(row["path"] for row in rows), columns, _split(path, columns))
 
 
-def _check_rows(path: Path, rows: Sequence[Mapping[str | None, str | None]]) -> None:
+def _columns(
+    path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return each column; a row is dropped as soon as it is read, labels are kept once."""
+    cells: list[list[str]] = [[] for _ in header]
+    place = header.index("path")
     for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values() or not row["path"]:
+        if not row:
+            continue
+        if len(row) != len(header) or not row[place]:
             raise DataError(
                 f"line {number} has not one value for each column", subject=path, hint=_HINT
             )
+        for column, cell in zip(cells, row, strict=True):
+            column.append(sys.intern(cell) if column is not cells[place] else cell)
+    return {name: tuple(column) for name, column in zip(header, cells, strict=True)}
 
 
 def _split(path: Path, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:

@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--counts", type=int, nargs="+", default=[5_000, 50_000, 500_000])
     parser.add_argument("--huge", action="store_true")
+    parser.add_argument("--only-speed", action="store_true", help="leave memory out")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -45,7 +46,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHRINK_CACHE_DIR"] = f"{folder}/cache"
         if arguments.data:
-            _memory_table(arguments.data, arguments.counts, Path(folder))
+            if not arguments.only_speed:
+                _memory_table(arguments.data, arguments.counts, Path(folder))
             _speed_table(arguments.data, arguments.repeats, Path(folder))
         if arguments.huge:
             _huge_table(Path(folder))
@@ -202,7 +204,7 @@ def _keras(path: str) -> dict[str, Any]:
         width, height = picture.size
     dataset = keras.utils.image_dataset_from_directory(
         path, image_size=(height, width), batch_size=_BATCH, validation_split=0.3,
-        subset="training", seed=0, verbose=0,
+        subset="training", seed=0,
     )  # fmt: skip
     return _timed(dataset.prefetch(tf.data.AUTOTUNE))
 

@@ -100,19 +100,14 @@ def test_open_dataset_reads_cached_examples_once(
             np.testing.assert_array_equal(one[1], other[1])
 
 
-def read_all(dataset: Dataset) -> None:
-    for part in (dataset.train, dataset.validation, dataset.test):
-        list(evaluation_batches(part, 5))
-        part.arrays(np.arange(len(part)))
-
-
-def test_open_dataset_names_the_bad_example_that_it_cannot_cache(
+def test_evaluation_batches_name_the_bad_example_that_cannot_be_cached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
     root = write_folders(tmp_path / "pictures")
-    (root / "cat" / "03.png").write_bytes(b"")
-    config = {"source": "images", "path": str(root), "cache": "memory", "test_split": 0.05}
-    dataset = open_dataset(DataConfig.model_validate(config), seed=0)
-    with pytest.raises(DataError, match=r"03\.png: the file is empty"):
-        read_all(dataset)
+    for path in (root / "dog").iterdir():
+        path.write_bytes(b"")
+    config = DataConfig(source="images", path=str(root), cache="memory")
+    train = open_dataset(config, seed=0).train
+    with pytest.raises(DataError, match=r"dog/.*\.png: the file is empty"):
+        evaluation_batches(train, 5)
