@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import json
 import re
 import shlex
@@ -16,8 +17,9 @@ import pytest
 import typer
 import yaml
 
-from shrink.cli import init, tools, validate, verbs
+from shrink.cli import bench, data, init, reports, tools, validate, verbs
 from shrink.cli import run as shrink_run
+from shrink.cli.examples import EXAMPLES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,12 +57,13 @@ def blocks() -> list[str]:
     calls = [line.rpartition("&& ")[2] for line in lines]
     calls += re.findall(r"`(shrink [a-z-]+ [^`]+)`", README)
     known = [re.split(r"\s[#>|]", call)[0].strip() for call in calls if call.startswith("shrink ")]
+    known += [example for examples in EXAMPLES.values() for example in examples]
     return [call for call in dict.fromkeys(known) if not re.search(r"\b[A-Z][A-Z_]{2,}\b", call)]
 
 
 def run_in_process(words: list[str], folder: Path) -> str:
     """Run a command without a process of its own, which would cost seconds; return its stdout."""
-    app = typer.Typer(no_args_is_help=True)
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     shrink_run.register(app)
     verbs.register(app, words)
     app.command("validate")(validate.validate)
@@ -80,7 +83,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("readme")
     for name in ("recipes", "models"):
         (path / name).symlink_to(ROOT / name)
-    for name in ("model.h5", "model.keras", "big.keras", "student.py", "arrays.npz"):
+    for name in (
+        "model.tflite",
+        "model.h5",
+        "model.keras",
+        "big.keras",
+        "student.py",
+        "arrays.npz",
+    ):
         (path / name).touch()
     (path / "pictures").mkdir()
     run = path / "runs" / "prune-model"
@@ -98,20 +108,38 @@ def test_commands_of_the_readme_are_ones_that_shrink_takes(call: str, folder: Pa
     _, verb, *words = shlex.split(call)
     if verb in verbs.VERBS or verb == "evaluate":
         recipe = run_in_process([verb, *words, "--emit-recipe"], folder)
-        assert yaml.safe_load(recipe)["stages"]
-    elif verb == "run":
-        recipe, *flags = [word for word in words if word != "--dry-run"]
+        assert [list(stage) for stage in yaml.safe_load(recipe)["stages"]] == (
+            [] if verb == "evaluate" else [[verb]]
+        )
+    elif verb in ("run", "validate"):
+        recipe, *flags = words
         path = recipe if recipe.endswith(".yaml") else f"recipes/{recipe}.yaml"
-        assert "valid" in run_in_process(["validate", path, *flags], folder)
+        changes = [w for pair in itertools.pairwise(flags) if pair[0] == "--set" for w in pair]
+        assert "valid" in run_in_process(["validate", path, *changes], folder)
+        assert_known_flags(shrink_run.run if verb == "run" else validate.validate, flags)
+    elif verb == "data":
+        assert_known_flags(getattr(data, words[0]), words[1:])
     else:
-        flags = [word for word in words if word.startswith("--")]
-        parameters = inspect.signature(COMMANDS[verb]).parameters
-        known = {f"--{name.rstrip('_').replace('_', '-')}" for name in parameters}
-        assert set(flags) <= known
+        assert_known_flags(COMMANDS[verb], words)
+
+
+def assert_known_flags(command: Callable[..., None], words: list[str]) -> None:
+    known = {f"--{n.strip('_').replace('_', '-')}" for n in inspect.signature(command).parameters}
+    assert {word for word in words if word.startswith("--")} <= known
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "init": init.init,
-    "profile": tools.profile,
+    "bench": bench.bench,
+    "diff": reports.diff,
     "export": tools.export,
+    "init": init.init,
+    "inspect": tools.inspect,
+    "profile": tools.profile,
+    "report": reports.report,
 }
+
+
+def test_help_shows_each_example_on_a_line_of_its_own() -> None:
+    text = run_in_process(["evaluate", "--help"], ROOT)
+    assert "Examples:\n" in text
+    assert any(line.strip() == EXAMPLES["evaluate"][0] for line in text.splitlines())

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag
 from shrink.cli.verbs import ModelArgument
 
@@ -15,7 +16,7 @@ _MOST_THREADS = 1024
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("bench")(bench)
+    app.command("bench", epilog=epilog("bench"))(bench)
 
 
 def bench(

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag
 
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
-    group.command("check")(check)
+    group.command("check", epilog=epilog("check"))(check)
     group.command("pack")(pack)
     group.command("unpack")(unpack)
     app.add_typer(group, name="data")

@@ -7,18 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag
 from shrink.cli.verbs import ModelArgument
-
-_EPILOG = (
-    "Examples:  shrink init model.h5 --data pictures/     "
-    "shrink init student.py:build --data digits --output digits.yaml"
-)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("init", epilog=_EPILOG)(init)
+    app.command("init", epilog=epilog("init"))(init)
 
 
 def init(

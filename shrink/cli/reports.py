@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption
 
 RunArgument = Annotated[
@@ -16,8 +17,8 @@ RunArgument = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("report")(report)
-    app.command("diff")(diff)
+    app.command("report", epilog=epilog("report"))(report)
+    app.command("diff", epilog=epilog("diff"))(diff)
 
 
 def report(

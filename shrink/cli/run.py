@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import (
     ForceFlag,
     JsonFlag,
@@ -22,7 +23,7 @@ from shrink.cli.options import (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("run")(run)
+    app.command("run", epilog=epilog("run"))(run)
 
 
 def run(

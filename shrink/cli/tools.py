@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag
 from shrink.cli.verbs import ModelArgument
 
@@ -15,9 +16,9 @@ ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("profile")(profile)
-    app.command("inspect")(inspect)
-    app.command("export")(export)
+    app.command("profile", epilog=epilog("profile"))(profile)
+    app.command("inspect", epilog=epilog("inspect"))(inspect)
+    app.command("export", epilog=epilog("export"))(export)
 
 
 def profile(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag, RecipeArgument, SetOption
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("validate")(validate)
+    app.command("validate", epilog=epilog("validate"))(validate)
     app.command("schema")(schema)
 
 

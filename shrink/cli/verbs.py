@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shrink.cli.examples import epilog
 from shrink.cli.options import ForceFlag, JsonFlag, NoCacheFlag, OutputOption, QuietFlag
 
 ModelArgument = Annotated[
@@ -52,8 +53,8 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     for kind, text in VERBS.items():
         function = distill if kind == "distill" else _verb(kind)
         command = _with_flags(function, kind) if kind in words else _without_flags(function)
-        app.command(kind, help=text)(command)
-    app.command("evaluate")(evaluate)
+        app.command(kind, help=text, epilog=epilog(kind))(command)
+    app.command("evaluate", epilog=epilog("evaluate"))(evaluate)
 
 
 def evaluate(
