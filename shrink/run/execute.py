@@ -166,7 +166,7 @@ def _measure(
 
 def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:
     """Return what the stage told, with what its layers or operators hold and compute."""
-    told = dict(outcome.details or {})
+    told = {**(outcome.details or {}), **(outcome.later() if outcome.later else {})}
     content = tflite.read_bytes()
     if outcome.model is not None:
         return {"layers": layer_table(outcome.model, content), **told}

@@ -42,6 +42,7 @@ class StageResult:
         skipped: layers left alone, each with the reason.
         notes: sentences for the report.
         details: what else the report keeps of the stage, as plain data.
+        later: finds out more details, once the stage itself is done and its time is taken.
     """
 
     model: keras.Model | None = None
@@ -50,6 +51,7 @@ class StageResult:
     skipped: Sequence[Mapping[str, str]] = ()
     notes: Sequence[str] = ()
     details: Mapping[str, Any] | None = None
+    later: Callable[[], Mapping[str, Any]] | None = None
 
 
 class Planned(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -67,7 +67,7 @@ def audit(
     """
     check_runs(content, path)
     graph = read(content)[0]
-    operators = _operators(graph, content, source, inputs)
+    layers = [layer.name for layer in source.model.layers] if source.model is not None else []
     agreements = compare_forms(content, source, inputs)
     notes = [*findings(graph), *(microcontroller_findings(graph) if target == "tflm" else [])]
     if agreements:
@@ -76,7 +76,7 @@ def audit(
         found, told = compare_with_micro(content, inputs[:_MICRO_EXAMPLES])
         agreements, notes = [*agreements, *found], [*notes, told]
     return {
-        "operators": operators,
+        "operators": operator_table(graph, layers),
         "float_islands": float_islands(graph),
         "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
         "agreement": [asdict(agreement) for agreement in agreements],
@@ -94,18 +94,24 @@ def check_runs(content: bytes, path: Path) -> None:
         )
 
 
-def _operators(
-    graph: Subgraph, content: bytes, source: FloatModel, inputs: np.ndarray
+def with_errors(
+    operators: Sequence[Mapping[str, Any]], content: bytes, source: FloatModel, inputs: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Return a row per operator: what it is, and how far its output is from the float model's."""
-    layers = [row.name for row in source.model.layers] if source.model is not None else []
+    """Return the audit's operators with how far each one's output is from the float model's.
+
+    It needs the float .tflite form, which some schemes do without: a conversion of its own.
+
+    Returns:
+        The rows with `snr_db` and `cosine`, None where there is nothing to compare with.
+    """
     reference = source.float32.content
-    known = content != reference and len(graph.inputs) == 1
+    known = content != reference and len(read(content)[0].inputs) == 1
     errors = layer_errors(content, reference, inputs) if known else {}
-    rows = operator_table(graph, layers)
-    for number, row in enumerate(rows):
-        row["snr_db"], row["cosine"] = errors.get(number, (None, None))
-    return rows
+    found = []
+    for number, row in enumerate(operators):
+        snr, cosine = errors.get(number, (None, None))
+        found.append({**row, "snr_db": snr, "cosine": cosine})
+    return found
 
 
 def float_islands(graph: Subgraph) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from shrink.errors import StageError
 from shrink.measure.interface import describe_interface
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.audit import audit
+from shrink.stages.quantize.audit import audit, with_errors
 from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
@@ -49,7 +49,12 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     candidate = context.work / "audited.tflite"
     details["audit"], found = audit(content, source, few, config.target, candidate)
     notes = [*conversion.notes, *_lint(config, calibration, context), *found]
-    return StageResult(tflite=content, notes=notes, details=details)
+
+    def later() -> dict[str, Any]:
+        rows = with_errors(details["audit"]["operators"], content, source, few)
+        return {"audit": {**details["audit"], "operators": rows}}
+
+    return StageResult(tflite=content, notes=notes, details=details, later=later)
 
 
 def _source(context: StageContext) -> FloatModel:

@@ -16,6 +16,7 @@ from shrink.stages.quantize.audit import (
     findings,
     float_islands,
     microcontroller_findings,
+    with_errors,
 )
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import convert
@@ -83,7 +84,8 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     assert exact is None or exact > 90
     assert 20 < compared["float tflite to quantized"]["snr_db"] < 70
     assert details["float_islands"] == []
-    convolution = next(o for o in details["operators"] if o["name"] == "CONV_2D")
+    operators = with_errors(details["operators"], content, source, pictures(20))
+    convolution = next(o for o in operators if o["name"] == "CONV_2D")
     assert convolution["layer"] == "first"
     types = [convolution[key] for key in ("inputs", "weights", "outputs")]
     assert types == [["int8"], "int8", ["int8"]]
