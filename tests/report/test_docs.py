@@ -19,8 +19,9 @@ import pytest
 import yaml
 
 from shrink.bundle import bundled_root
+from shrink.data.config import DataConfig
 from shrink.measure.one_op import one_op_model
-from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.report.config import parse_gates
 from tests.cli.shell import shrink
 from tests.report.toys import report
@@ -109,8 +110,10 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any]) -> N
     if isinstance(document.get("stages"), list):
         base = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
         assert recipe_from_mapping({**base, "stages": document["stages"]}, "docs").recipe.stages
-    # A block of neither kind has to be a CI system's, with a command of ours in it.
-    assert words or {"gates", "stages"} & document.keys()
+    if "data" in document:
+        assert validate_section(DataConfig, document["data"], "docs")
+    # A block of no such kind has to be a CI system's, with a command of ours in it.
+    assert words or {"gates", "stages", "data"} & document.keys()
 
 
 def _strings(value: Any) -> Iterator[str]:
