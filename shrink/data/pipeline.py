@@ -14,8 +14,8 @@ import tensorflow as tf
 from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
 from shrink.data.splits import permutation
 
-PREFETCH_BYTES = 64 * 1000**2
-"""Batches that wait, or are being read, take at most this much; two batches are always allowed."""
+PREFETCH_BYTES = 16 * 1000**2
+"""Batches that wait, or are being read, take at most this much; one is always allowed."""
 
 Loader = Callable[[tf.Tensor], tuple[Any, Any]]
 """From the number of a step, int64 (), to its batch."""
@@ -136,18 +136,30 @@ def _augmented_loader(
 def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
-    batch_bytes = largest_batch * _example_bytes(examples)
-    waiting = _batches_in_flight(batch_bytes, len(os.sched_getaffinity(0)))
-    batches = steps.map(load, num_parallel_calls=waiting - 1, deterministic=True).prefetch(1)
+    waiting = batches_waiting(examples, largest_batch)
+    several: dict[str, Any] = {"num_parallel_calls": waiting - 1, "deterministic": True}
+    batches = steps.map(load, **(several if waiting > 1 else {})).prefetch(1)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     options.deterministic = True
+    # Its own threads: training may leave itself one, which must not wait for a batch to be read.
+    options.threading.private_threadpool_size = _cores()
     return batches.with_options(options)
+
+
+def batches_waiting(examples: Examples, batch_size: int) -> int:
+    """Return how many batches wait, or are being read, beside the one that is trained on."""
+    batch_bytes = min(len(examples), batch_size) * _example_bytes(examples)
+    return _batches_in_flight(batch_bytes, _cores())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def _batches_in_flight(batch_bytes: int, cores: int) -> int:
     """Return how many batches may be read or wait at once: one waits, the others are read."""
-    return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 2, cores + 1))
+    return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 1, cores + 1))
 
 
 def _example_bytes(examples: Examples) -> int:

@@ -55,7 +55,7 @@ class TrainingConfig(Config):
     micro_batch_size: Literal["auto"] | Count = "auto"
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: Bytes | None = None
-    """Memory per device (on a CPU: of all replicas together)."""
+    """Memory per device; on a CPU of all replicas together, and operations run one by one."""
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     """Compute dtype; weights stay float32."""
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -57,6 +57,7 @@ def train(
     stage: str = "",
     recovery: Recovery | None = None,
     cadence: Cadence | None = None,
+    validation_batch_size: int | None = None,
 ) -> TrainingRecord:
     """Train a model in place, inside what memory there is, and return how that went.
 
@@ -74,6 +75,8 @@ def train(
         stage: name of the stage, for errors.
         recovery: where checkpoints are kept, and what happened in earlier attempts.
         cadence: when a checkpoint is due.
+        validation_batch_size: examples per batch of validation; by default those of training, in
+            its micro-batches.
 
     Raises:
         StageError: the loss became NaN or infinite.
@@ -97,6 +100,8 @@ def train(
         metrics=metrics,
         after_update=after_update,
     )
+    if validation_batch_size is not None:
+        trainer.set_validation_size(math.ceil(validation_batch_size / devices.replicas))
     progress = ProgressCallback(
         on_progress,
         stage=stage,
@@ -133,7 +138,9 @@ def train(
                 best.on_train_end()
             else:
                 first = checkpoints.first_update
-                _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first)
+                size = validation_batch_size or config.global_batch_size
+                validation = _validation(dataset, size, devices)
+                _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first, validation)
         settle(model, devices)
     record = _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
     return replace(record, memory_timeline=timeline.to_dict())
@@ -148,6 +155,7 @@ def _fit(
     epochs: int,
     callbacks: list[Any],
     first_update: int,
+    validation: dict[str, Any],
 ) -> None:
     if epochs == 0:
         return
@@ -178,7 +186,7 @@ def _fit(
             steps_per_epoch=plan.steps,
             callbacks=callbacks,
             verbose=0,
-            **_validation(dataset, config, devices),
+            **validation,
         )
 
 
@@ -194,14 +202,14 @@ def _telling(watcher: Watcher | None) -> Iterator[None]:
         raise
 
 
-def _validation(dataset: Dataset, config: TrainingConfig, devices: Devices) -> dict[str, Any]:
+def _validation(dataset: Dataset, batch_size: int, devices: Devices) -> dict[str, Any]:
     examples = len(dataset.validation)
     if examples == 0:
         return {}
-    batches = evaluation_batches(dataset.validation, config.global_batch_size)
+    batches = evaluation_batches(dataset.validation, batch_size)
     return {
         "validation_data": distribute_batches(batches, devices),
-        "validation_steps": math.ceil(examples / config.global_batch_size),
+        "validation_steps": math.ceil(examples / batch_size),
     }
 
 

@@ -16,7 +16,8 @@ from typing import Protocol
 from shrink.errors import ResourceError
 
 MARGIN = 0.05
-"""Part of the limit that stays free: peaks differ between runs, with the order of operations."""
+"""Part of the limit that stays free where peaks differ between runs, with the order of operations,
+and under what is only predicted."""
 
 _BEND = 1.4
 
@@ -57,12 +58,15 @@ class Plan:
         predicted_bytes: the peak to expect, from probes of at most half that size; None where
             there are none, at a micro-batch of 1.
         verified_bytes: the peak of real steps at that size; None where there were none.
+        validation_batch_size: examples per batch of validation, over all replicas; None for those
+            of training.
         probed: every measured micro-batch with its peak, in bytes.
     """
 
     micro_batch_size: int
     predicted_bytes: int | None
     verified_bytes: int | None
+    validation_batch_size: int | None = None
     probed: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -105,18 +109,19 @@ def _constant(probed: Mapping[int, int], sizes: list[int], floor: Floor) -> floa
     return min(max(probed[last] - slope * last, low), high)
 
 
-def usable(limit: int) -> int:
+def usable(limit: int, margin: float = MARGIN) -> int:
     """Return what of a limit a plan may use, in bytes."""
-    return int(limit * (1 - MARGIN))
+    return int(limit * (1 - margin))
 
 
-def search(probe: Probe, largest: int, limit: int | None) -> dict[int, int]:
+def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0) -> dict[int, int]:
     """Measure sizes 1, 2, 4, ... and `largest`, as long as the next is expected to fit.
 
     Args:
         probe: what measures.
         largest: where to end.
         limit: bytes; None for none.
+        doubt: how far above the limit, in parts of it, an expected peak is measured all the same.
 
     Returns:
         Peaks in bytes by size, without those that ran out of memory. The last one may turn out
@@ -126,13 +131,13 @@ def search(probe: Probe, largest: int, limit: int | None) -> dict[int, int]:
     size = 1
     while True:
         expected = predict(probed, size, probe.floor) if probed else None
-        if limit is not None and expected is not None and expected > limit:
+        if limit is not None and expected is not None and expected > limit * (1 + doubt):
             return probed
         try:
             probed[size] = probe.peak(size)
         except ResourceError:
             return probed
-        if size == largest or (limit is not None and probed[size] > usable(limit)):
+        if size == largest or (limit is not None and probed[size] > limit):
             return probed
         size = min(2 * size, largest)
 
@@ -145,19 +150,20 @@ def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> Plan |
         floor: see `predict`.
         limit: bytes; None for none.
     """
-    sizes = [size for size, peak in probed.items() if limit is None or peak <= usable(limit)]
+    sizes = [size for size, peak in probed.items() if limit is None or peak <= limit]
     if not sizes:
         return None
     size = max(sizes)
-    return Plan(size, predict(probed, size, floor), probed[size], dict(probed))
+    return Plan(size, predict(probed, size, floor), probed[size], probed=dict(probed))
 
 
 def largest_that_fits(probed: Mapping[int, int], floor: Floor, limit: int) -> int:
     """Return the largest size expected to stay within a limit; 0 if none does.
 
-    Up to the largest probe, sizes are judged by the probes; beyond, by what these predict.
+    Up to the largest probe, sizes are judged by the probes; beyond, by what these predict, with a
+    margin.
     """
-    fitting = [size for size, peak in probed.items() if peak <= usable(limit)]
+    fitting = [size for size, peak in probed.items() if peak <= limit]
     best = max(fitting, default=0)
     if best != max(probed, default=0):
         return best
@@ -178,24 +184,27 @@ def _between(probed: Mapping[int, int], size: int, floor: Floor) -> float:
     return probed[last] + (twice - probed[last]) * (size - last) / last
 
 
-def cannot_fit(limit: int, needed: int, levers: Mapping[str, int]) -> ResourceError:
+def cannot_fit(
+    limit: int, needed: int, levers: Mapping[str, int], margin: float = MARGIN
+) -> ResourceError:
     """Return the error for a limit that no micro-batch fits.
 
     Args:
         limit: bytes.
         needed: bytes that a micro-batch of one example takes, at least.
         levers: what could be done, with the bytes that it would save, about.
+        margin: part of the limit that stays free.
     """
     saves = [
         f"{name} (saves about {saved / 1e6:.1f} MB)"
         for name, saved in sorted(levers.items(), key=lambda item: -item[1])
         if saved > 0
     ]
-    enough = -(-needed // (1 - MARGIN)) / 1e6
+    enough = -(-needed // (1 - margin)) / 1e6
     hints = [*saves, f"training.memory_limit: {enough + 0.1:.1f}MB"]
     return ResourceError(
         f"even a micro-batch of one example needs {needed / 1e6:.1f} MB, and the limit is "
-        f"{limit / 1e6:.1f} MB, of which {MARGIN:.0%} stays free",
+        f"{limit / 1e6:.1f} MB" + (f", of which {margin:.0%} stays free" if margin else ""),
         subject="training.memory_limit",
         hint="; ".join(hints),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from shrink.errors import ResourceError
 
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+_FREE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 
 
 def host_peak_bytes(pid: int | str = "self") -> int:
@@ -37,6 +38,15 @@ def host_resident_bytes() -> int:
     """Return the resident memory of this process now, in bytes."""
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * resource.getpagesize()
+
+
+def host_free_bytes() -> int:
+    """Return what the kernel says could be allocated now, in bytes; 0 where it does not say."""
+    try:
+        found = _FREE.search(Path("/proc/meminfo").read_text("ascii"))
+    except OSError:
+        return 0
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def machine() -> str:

@@ -22,6 +22,7 @@ from shrink.measure.interface import describe_interface
 from shrink.measure.latency import latency
 from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
+from shrink.measure.nvml import nvml_note
 from shrink.measure.size import measure_sizes
 from shrink.run import files
 from shrink.run.points import reached
@@ -50,6 +51,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     outcome = _stage(job["step"]["kind"])(_config(job), context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
+    gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
     claims.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
@@ -60,6 +62,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
     notes += [f"data: {note}" for note in context.dataset.notes]
     notes += _add_training_memory(measured["memory"], outcome, host_peak, job)
+    notes += [gpu_note] if gpu_note else []
     return {
         **measured,
         "training": outcome.training.to_dict() if outcome.training else None,

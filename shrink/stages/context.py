@@ -18,8 +18,8 @@ from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
 from shrink.engine.heartbeat import Heartbeat
 from shrink.engine.objective import Objective
+from shrink.engine.plan_training import plan_training
 from shrink.engine.planner import Plan
-from shrink.engine.probe import plan_training
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
@@ -90,6 +90,9 @@ class StageContext:
             size = {"micro_batch_size": job["plan"]["micro_batch_size"]}
             self.training = self.training.model_copy(update=size)
         self.task_config = TaskConfig.model_validate(job["task"])
+        self._validation_batch_size: int | None = (job.get("plan") or {}).get(
+            "validation_batch_size"
+        )
         self.data_config = DataConfig.model_validate(job["data"])
         self.split_seed = int(job["split_seed"])
         self.work = work
@@ -173,6 +176,7 @@ class StageContext:
             on_progress=self._progress,
             stage=self.name,
             recovery=self._recovery(),
+            validation_batch_size=self._validation_batch_size,
         )
         self._watcher.rest()
         return record

@@ -12,7 +12,7 @@ import tf_keras as keras
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import Floor, largest_that_fits, predict, search
+from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
 from shrink.engine.probe import TrainingStep, WholeBatchProbe, counted_bytes
 from shrink.engine.synthetic import ZeroExamples
 from shrink.errors import ModelError
@@ -49,7 +49,8 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         objective = SupervisedObjective("mean_squared_error", from_logits=True)
         step = TrainingStep(model, zeros_for(model, batch_size), objective, config, devices)
         probe = WholeBatchProbe(step)
-        probed, floor = search(probe, step.plan.most_rows, limit), probe.floor
+        within = None if limit is None else usable(limit, step.margin)
+        probed, floor = search(probe, step.plan.most_rows, within), probe.floor
         split = split_peak(step, probed[max(probed)]) if probed else None
     rows = -(-batch_size // devices.replicas)
     fits = None if limit is None or note else largest_that_fits(probed, floor, limit)

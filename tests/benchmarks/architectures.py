@@ -91,6 +91,14 @@ def two_tower() -> Any:
     return keras.Model([picture, vector], layers.Dense(CLASSES)(x))
 
 
+def mobilenet() -> Any:
+    """MobileNet (Howard et al. 2017) for pictures of 96 x 96."""
+    shape = (96, 96, 3)
+    inputs = layers.Input(shape)
+    net = keras.applications.MobileNet(input_shape=shape, weights=None, include_top=False)
+    return _classifier(inputs, net(inputs))
+
+
 ARCHITECTURES: dict[str, Callable[[], Any]] = {
     build.__name__: build
     for build in (
@@ -104,16 +112,23 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
         two_tower,
     )
 }
+LARGE: dict[str, Callable[[], Any]] = {"mobilenet": mobilenet}
+"""For other benchmarks."""
 REGRESSIONS = ("autoencoder",)
 
 
 def specs(name: str, model: Any) -> tuple[Any, Any]:
     """Return the specifications of one example's input and target."""
-    inputs = tuple(tf.TensorSpec(t.shape[1:], t.dtype) for t in model.inputs)
+    inputs = tuple(tf.TensorSpec(t.shape[1:], _stored(t)) for t in model.inputs)
     target = tf.TensorSpec((), tf.int64)
     if name in REGRESSIONS:
         target = tf.TensorSpec(model.outputs[0].shape[1:], tf.float32)
     return (inputs[0] if len(inputs) == 1 else inputs), target
+
+
+def _stored(tensor: Any) -> Any:
+    """Return the dtype that data sets have for an input: pictures are bytes."""
+    return tf.uint8 if tensor.shape[3:] == (3,) else tensor.dtype
 
 
 def loss_of(name: str) -> str:

@@ -32,24 +32,25 @@ def check(architecture: str, optimizer: str, limit_mib: int) -> dict[str, bool] 
         "architecture": architecture,
         "optimizer": optimizer,
         "batch_size": BATCH_SIZE,
+        "memory_limit": limit_mib << 20,
     }
     limited = {**_ENVIRONMENT, "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(limit_mib)}
     limit = limit_mib << 20
-    plan = run_in_fresh_process(_MODULE, "plan", environment=limited, limit=limit, **settings)
+    plan = run_in_fresh_process(_MODULE, "plan", environment=limited, **settings)
     name = f"{architecture:16} {optimizer:5} {limit_mib:4} MiB"
     if plan is None:
         sys.stdout.write(f"{name}: refused\n")
         return None
     size, predicted = plan
     try:
-        peak, undisturbed = run_in_fresh_process(
+        peak, undisturbed, _ = run_in_fresh_process(
             _MODULE, "train", environment=limited, micro_batch_size=size, **settings
         )
     except RuntimeError as error:
         sys.stdout.write(f"{name}: micro-batch {size} died: {str(error)[:60]!r}\n")
         return {"completed": False, "undisturbed": False, "largest": False}
     twice = min(2 * size, BATCH_SIZE)
-    more, _ = run_in_fresh_process(
+    more, *_ = run_in_fresh_process(
         _MODULE, "train", environment=_ENVIRONMENT, micro_batch_size=twice, **settings
     )
     largest = size == BATCH_SIZE or more > limit

@@ -10,26 +10,34 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from typing import Any
 
 from shrink.engine.planner import MARGIN
 from tests.benchmarks.architectures import ARCHITECTURES
 from tests.engine._run import run_in_fresh_process
 
-SIZES = (16, 32, 64, 128)
+SIZES = (32, 64, 128, 256)
 QUICK = (("conv", "adam"), ("attention", "sgd"), ("autoencoder", "adam"))
+LIMIT = 2 * 1000**3
+"""Far away: a limit makes training repeat its peak (see `shrink.engine.devices`)."""
 _MODULE = "tests.benchmarks.planning"
 _ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def compare(architecture: str, optimizer: str, sizes: tuple[int, ...]) -> list[float]:
     """Print predicted, measured and error for each micro-batch; return the errors."""
-    settings = {"architecture": architecture, "optimizer": optimizer, "batch_size": 4 * sizes[-1]}
+    settings: dict[str, Any] = {
+        "architecture": architecture,
+        "optimizer": optimizer,
+        "batch_size": 2 * sizes[-1],
+        "memory_limit": LIMIT,
+    }
     found = run_in_fresh_process(
         _MODULE, "predictions", environment=_ENVIRONMENT, sizes=list(sizes), **settings
     )
     errors = []
     for size in sizes:
-        measured, _ = run_in_fresh_process(
+        measured, *_ = run_in_fresh_process(
             _MODULE, "train", environment=_ENVIRONMENT, micro_batch_size=size, **settings
         )
         predicted = found["predicted"][str(size)]

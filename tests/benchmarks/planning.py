@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from typing import Any
 
 import tf_keras as keras
@@ -12,40 +14,65 @@ from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import predict, search
-from shrink.engine.probe import MicroBatchProbe, TrainingStep, plan_step
+from shrink.engine.probe import MicroBatchProbe, TrainingStep
 from shrink.engine.synthetic import ZeroExamples
 from shrink.engine.trainer import build_trainer
 from shrink.errors import ResourceError
 from shrink.measure.memory import AllocatorPeak
-from tests.benchmarks.architectures import ARCHITECTURES, loss_of, specs
+from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 
-STEPS = 6
+STEPS = 4
+
+
+class StepClock(keras.callbacks.Callback):
+    """Notes how many seconds each step takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step_s: list[float] = []
+        self._began = 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._began = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.step_s.append(time.perf_counter() - self._began)
 
 
 def predictions(
-    architecture: str, optimizer: str, batch_size: int, sizes: list[int]
+    architecture: str, optimizer: str, batch_size: int, sizes: list[int], memory_limit: int | None
 ) -> dict[str, Any]:
     """Return the predicted peak of each micro-batch, from probes of at most half of it."""
-    step = _step(architecture, optimizer, batch_size)
+    step = _step(architecture, optimizer, batch_size, memory_limit)
     probe = MicroBatchProbe(step)
     probed = search(probe, max(sizes) // 2, None)
     predicted = {size: predict(probed, size, probe.floor) for size in sizes}
     return {"predicted": predicted, "probed": probed}
 
 
-def plan(architecture: str, optimizer: str, batch_size: int, limit: int | None) -> Any:
+def plan(architecture: str, optimizer: str, batch_size: int, memory_limit: int | None) -> Any:
     """Return the planner's choice for a limit: micro-batch and predicted peak; None if none."""
     try:
-        chosen = plan_step(_step(architecture, optimizer, batch_size), limit)
+        chosen = plan_step(_step(architecture, optimizer, batch_size, memory_limit), memory_limit)
     except ResourceError:
         return None
     return [chosen.micro_batch_size, chosen.predicted_bytes]
 
 
-def train(architecture: str, optimizer: str, batch_size: int, micro_batch_size: int) -> Any:
-    """Return the peak of training in bytes, and whether no step ran out of memory."""
-    config, devices, model, examples = _setup(architecture, optimizer, batch_size)
+def train(
+    architecture: str,
+    optimizer: str,
+    batch_size: int,
+    memory_limit: int | None,
+    micro_batch_size: int,
+) -> Any:
+    """Return the peak of training in bytes, whether no step ran out of memory, and seconds.
+
+    The seconds are those of one example, in the median step; the first builds the graph.
+    """
+    config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
     trainer = build_trainer(
         model,
         SupervisedObjective(loss_of(architecture), from_logits=True),
@@ -64,28 +91,33 @@ def train(architecture: str, optimizer: str, batch_size: int, micro_batch_size: 
     trainer.replay = lambda step: iter(batches_from(step))
     memory = AllocatorPeak(devices.device_names)
     memory.reset()
-    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=STEPS, verbose=0)
+    clock = StepClock()
+    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=STEPS, verbose=0, callbacks=[clock])
     recovering = trainer.recovering_step
-    return [memory.peak(), recovering is not None and not recovering.events]
+    undisturbed = recovering is not None and not recovering.events
+    return [memory.peak(), undisturbed, statistics.median(clock.step_s[1:]) / batch_size]
 
 
-def _step(architecture: str, optimizer: str, batch_size: int) -> TrainingStep:
-    config, devices, model, examples = _setup(architecture, optimizer, batch_size)
+def _step(
+    architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
+) -> TrainingStep:
+    config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
     objective = SupervisedObjective(loss_of(architecture), from_logits=True)
     return TrainingStep(model, examples, objective, config, devices)
 
 
 def _setup(
-    architecture: str, optimizer: str, batch_size: int
+    architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
 ) -> tuple[TrainingConfig, Devices, Any, ZeroExamples]:
     config = TrainingConfig.model_validate(
         {
             "global_batch_size": batch_size,
+            "memory_limit": memory_limit,
             "optimizer": OptimizerConfig.model_validate({"name": optimizer}),
         }
     )
     devices = open_devices(config)
     keras.utils.set_random_seed(0)
     with devices.scope():
-        model = ARCHITECTURES[architecture]()
+        model = {**ARCHITECTURES, **LARGE}[architecture]()
     return config, devices, model, ZeroExamples(*specs(architecture, model), batch_size)

@@ -19,7 +19,6 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.errors import RecipeError, StageError
 from tests.engine._scenarios import ArrayExamples, dataset
-from tests.engine.test_microbatch import scenarios
 
 TRAINING_KEYS = {
     "replicas",
@@ -171,12 +170,15 @@ def test_plan_batches_knows_when_a_replica_may_be_empty() -> None:
     assert not plan_batches(config, 2, 61, 25).never_empty
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_train_builds_its_graph_once(replicas: int) -> None:
-    result = scenarios(replicas)["larger"]
-    assert result["losses_traced"] == result["replicas"]
-    assert result["peak"] > 2**20
-    assert result["uint8"]
+def test_train_validates_to_the_same_numbers_in_batches_of_another_size() -> None:
+    config = TrainingConfig(global_batch_size=24, optimizer=OptimizerConfig(learning_rate=0.01))
+    one, other = toy_model(), toy_model()
+    other.set_weights(one.get_weights())
+    whole = run(one, config).history
+    parts = run(other, config, validation_batch_size=3).history
+    assert parts["val_loss"] == pytest.approx(whole["val_loss"], rel=1e-6)
+    assert parts["val_accuracy"] == pytest.approx(whole["val_accuracy"], abs=1e-6)
+    assert whole["val_loss"][0] != whole["val_loss"][1]
 
 
 def test_train_scales_the_loss_when_in_mixed_float16() -> None:

@@ -1,0 +1,150 @@
+"""The plan of a stage's training: what its probes say about a memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from shrink.data.dataset import Dataset
+from shrink.engine.batch_norm import batch_norm_mode
+from shrink.engine.batch_plan import plan_batches
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices
+from shrink.engine.masking import masked_outputs
+from shrink.engine.microbatch import AfterUpdate
+from shrink.engine.objective import Objective
+from shrink.engine.planner import (
+    Floor,
+    Plan,
+    cannot_fit,
+    choose,
+    predict,
+    search,
+    usable,
+)
+from shrink.engine.probe import MicroBatchProbe, TrainingStep, WholeBatchProbe, counted_bytes
+from shrink.engine.recompute import recomputed
+from shrink.engine.validation import plan_validation
+from shrink.errors import ResourceError
+
+DOUBT = 0.25
+"""Predictions are wrong by less than this part."""
+
+
+def plan_training(
+    model: Any,
+    dataset: Dataset,
+    *,
+    objective: Objective,
+    config: TrainingConfig,
+    devices: Devices,
+    metrics: Sequence[str] = (),
+    after_update: Sequence[AfterUpdate] = (),
+) -> Plan:
+    """Return the largest micro-batch that fits `config.memory_limit`, with the peak to expect.
+
+    Args:
+        model: a Keras model that was built inside `devices.scope()`; its weights change.
+        dataset: what shall be trained and validated on.
+        objective: what is minimised.
+        config: batch, precision, optimizer and limit.
+        devices: where it runs.
+        metrics: names of metrics to follow beside the loss.
+        after_update: called after every update, in graph.
+
+    Raises:
+        ResourceError: not even a micro-batch of one example fits.
+    """
+    examples, checks = len(dataset.train), len(dataset.validation)
+    wanted = plan_batches(config, devices.replicas, examples, checks)
+    with batch_norm_mode(model, config.batch_norm):
+        step = TrainingStep(
+            model,
+            dataset.train,
+            objective,
+            config,
+            devices,
+            metrics=metrics,
+            after_update=after_update,
+            never_empty=wanted.never_empty,
+        )
+        with recomputed(model, config.recompute, step.trainer.seeds):
+            plan = plan_step(step, config.memory_limit)
+            # Masked losses are means over the valid elements of a batch: its size decides them.
+            if checks == 0 or masked_outputs(model):
+                return plan
+            size = plan_validation(step, dataset.validation, plan)
+            return replace(plan, validation_batch_size=size)
+
+
+def plan_step(step: TrainingStep, limit: int | None) -> Plan:
+    """Return the plan of a training step; see `plan_training`."""
+    least, given = step.static_bytes + step.gradient_bytes, limit or 0
+    limit = None if limit is None else usable(limit, step.margin)
+    if limit is not None and least > limit:
+        raise cannot_fit(given, least, levers(step), step.margin)
+    probe, rows = MicroBatchProbe(step), step.plan.most_rows
+    # A batch that is taken whole needs no loop: its peak is another curve, below this one.
+    largest = _power_below(rows) if step.never_empty and rows > 1 else rows
+    probed = search(probe, largest, limit, doubt=_doubt(step))
+    plan = choose(probed, probe.floor, limit)
+    if step.never_empty and (plan is None or plan.micro_batch_size == largest):
+        plan = _plan_whole(step, limit, predict(probed, rows, probe.floor)) or plan
+    if plan is None:
+        least = min(probed.values(), default=least)
+        raise cannot_fit(given, least, levers(step, least, probe.floor), step.margin)
+    return plan
+
+
+def _doubt(step: TrainingStep) -> float:
+    """Return how far above the limit an expected peak is measured all the same.
+
+    On a GPU the limit is one of its allocator, which takes 10 s to give up.
+    """
+    return 0.0 if step.on_gpu else DOUBT
+
+
+def _power_below(rows: int) -> int:
+    """Return the largest power of two below a number of rows, at least 1."""
+    return 1 << max(0, (rows - 1).bit_length() - 1)
+
+
+def _plan_whole(step: TrainingStep, limit: int | None, in_loop: int | None) -> Plan | None:
+    """Return the plan of one micro-batch per step, if it fits.
+
+    Args:
+        step: the training step.
+        limit: bytes; None for none.
+        in_loop: what one micro-batch per step would take in a loop, at most.
+    """
+    probe, rows = WholeBatchProbe(step), step.plan.most_rows
+    half = _power_below(rows // 2 + 1)
+    probed = {size: probe.peak(size) for size in sorted({half // 2, half}) if 0 < 2 * size <= rows}
+    expected = predict(probed, rows, probe.floor) or in_loop
+    if limit is not None and expected is not None and expected > limit * (1 + _doubt(step)):
+        return None
+    try:
+        probed[rows] = probe.peak(rows)
+    except ResourceError:
+        return None
+    plan = choose(probed, probe.floor, limit)
+    return plan if plan is not None and plan.micro_batch_size == rows else None
+
+
+def levers(step: TrainingStep, least: int = 0, floor: Floor | None = None) -> dict[str, int]:
+    """Return what would save memory, with the bytes that it would save, about.
+
+    Args:
+        step: the training step.
+        least: its peak at a micro-batch of one example, in bytes; 0 if unknown.
+        floor: what it holds beside activations, if known.
+    """
+    held = floor.low - step.gradient_bytes if floor else step.static_bytes
+    slots = counted_bytes(step.trainer.optimizer.variables, on_gpu=step.on_gpu)
+    return {
+        "training.optimizer.name: sgd": slots,
+        "training.precision: mixed_bfloat16": round(least - held - 2 * step.gradient_bytes) // 2,
+        "half of training.global_batch_size": round(held - step.static_bytes) // 2,
+        "a model with half the weights": (step.static_bytes + step.gradient_bytes) // 2,
+    }

@@ -1,0 +1,53 @@
+"""Validation in batches of a size of its own, which take no more memory than training does."""
+
+from __future__ import annotations
+
+import math
+
+from shrink.data.dataset import Examples
+from shrink.engine.planner import Floor, Plan, search
+from shrink.engine.probe import TrainingStep
+
+_MICRO_BATCHES = 16
+"""Larger batches would hardly be faster, and each probe takes time."""
+
+
+class ValidationProbe:
+    """Validates while the next global batches of training wait, as it is between two epochs.
+
+    Args:
+        step: the training step.
+        examples: the validation examples.
+    """
+
+    def __init__(self, step: TrainingStep, examples: Examples) -> None:
+        self.floor = Floor(low=step.static_bytes)
+        self._step, self._examples = step, examples
+        self._waiting = step.batches(step.plan.most_rows)
+        next(self._waiting)
+        self._function = step.trainer.make_test_function(force=True)
+
+    def peak(self, size: int) -> int:
+        """Return the peak, in bytes, of validation with `size` examples per replica at once."""
+        self._step.trainer.set_validation_size(size)
+        self._function(self._step.validation_batches(self._examples, size))
+        return self._step.peak_of(
+            lambda: self._function(self._step.validation_batches(self._examples, size))
+        )
+
+
+def plan_validation(step: TrainingStep, examples: Examples, plan: Plan) -> int:
+    """Return how many examples to validate on at once, over all replicas.
+
+    As many as take no more memory than training in the plan's micro-batches.
+
+    Args:
+        step: the training step.
+        examples: the validation examples.
+        plan: what training was planned to do.
+    """
+    replicas = step.replicas
+    most = min(math.ceil(len(examples) / replicas), _MICRO_BATCHES * plan.micro_batch_size)
+    probed = search(ValidationProbe(step, examples), most, plan.verified_bytes)
+    fitting = [s for s, peak in probed.items() if peak <= (plan.verified_bytes or math.inf)]
+    return replicas * max(fitting, default=1)

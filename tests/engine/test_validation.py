@@ -1,0 +1,51 @@
+"""Batches of validation that take no more memory than training."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import open_devices
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import Plan
+from shrink.engine.probe import MicroBatchProbe, TrainingStep
+from shrink.engine.synthetic import ZeroExamples
+from shrink.engine.validation import plan_validation
+
+MICRO_BATCH = 16
+
+
+@pytest.fixture(scope="module")
+def step() -> TrainingStep:
+    """A step of three convolutions, whose activations outweigh all else."""
+    config = TrainingConfig(global_batch_size=32)
+    devices = open_devices(config)
+    layers = keras.layers
+    inputs = x = layers.Input((16, 16, 8))
+    for _ in range(3):
+        x = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
+    model = keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)))
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    return TrainingStep(model, _examples(32), objective, config, devices)
+
+
+def _examples(count: int) -> ZeroExamples:
+    spec = tf.TensorSpec((16, 16, 8), tf.float32)
+    return ZeroExamples(spec, tf.TensorSpec((), tf.int64), count)
+
+
+def test_plan_validation_takes_more_examples_at_once_than_training(step: TrainingStep) -> None:
+    # Training holds the outputs and gradients of every layer, validation those of two.
+    peak = MicroBatchProbe(step).peak(MICRO_BATCH)
+    size = plan_validation(step, _examples(64), Plan(MICRO_BATCH, None, peak))
+    assert MICRO_BATCH < size <= 64
+
+
+def test_plan_validation_is_one_example_when_training_leaves_no_room(step: TrainingStep) -> None:
+    assert plan_validation(step, _examples(64), Plan(MICRO_BATCH, None, 1)) == 1
+
+
+def test_plan_validation_takes_no_more_than_there_is(step: TrainingStep) -> None:
+    assert plan_validation(step, _examples(5), Plan(MICRO_BATCH, None, None)) == 5
