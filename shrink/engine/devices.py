@@ -17,6 +17,7 @@ from shrink.measure.host import host_free_bytes
 
 MEBIBYTE = 2**20
 _FLOAT64 = 8
+_MOST_ELEMENTS = 2**31 - 1
 _SPARE = 4 * MEBIBYTE
 """What TensorFlow may hold already, so that the region fits into an allocator with a real limit."""
 
@@ -57,22 +58,19 @@ def open_devices(config: TrainingConfig) -> Devices:
     """Configure the devices that a recipe asks for; call it before anything runs on TensorFlow.
 
     Sets the process's global Keras dtype policy to `config.precision`. Where there is no GPU,
-    replicas are logical CPU devices, which TensorFlow cannot limit in memory; under a
-    `memory_limit`, each of them runs one operation after the other (an operation still uses all
-    cores), and the allocator has one large region, so that every step has the same peak.
+    replicas are logical CPU devices, which TensorFlow cannot limit in memory. Under a
+    `memory_limit` the CPU's allocator has one large region, and a single replica runs one
+    operation after the other (an operation still uses all cores): every step has the same peak.
 
     Raises:
         RecipeError: more replicas than GPUs without a `memory_limit` to split the GPUs by.
         ResourceError: TensorFlow already runs with other devices.
     """
     gpus = tf.config.list_physical_devices("GPU")
-    limited = config.memory_limit is not None
     replicas = max(1, len(gpus)) if config.replicas == "auto" else config.replicas
     try:
-        if gpus:
-            names = open_gpus(gpus, replicas, config.memory_limit)
-        else:
-            names = _open_cpu(replicas, in_order=limited)
+        open_them = open_gpus if gpus else _open_cpu
+        names = open_them(gpus, replicas, config.memory_limit)
     except RuntimeError as error:
         raise ResourceError(
             f"TensorFlow already runs with other devices than {replicas} replicas need: {error}",
@@ -81,21 +79,21 @@ def open_devices(config: TrainingConfig) -> Devices:
         ) from error
     keras.mixed_precision.set_global_policy(config.precision)
     shared = bool(gpus) and replicas > len(gpus)
-    in_order = limited and not gpus and replicas == 1
-    if config.memory_limit is not None and not gpus:
-        _open_region(config.memory_limit - _SPARE)
+    in_order = config.memory_limit is not None and not gpus and replicas == 1
     return Devices(_strategy(names, shared=shared), names, on_gpu=bool(gpus), in_order=in_order)
 
 
-def _open_cpu(replicas: int, *, in_order: bool) -> tuple[str, ...]:
-    if in_order:
-        # Operations that overtake each other decide whether an activation is freed, or reused in
-        # place, before the next is allocated: with two threads peaks differed by a fifth.
-        tf.config.threading.set_inter_op_parallelism_threads(replicas)
+def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
     if replicas > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
         tf.config.set_logical_device_configuration(cpu, logical)
+    elif memory_limit is not None:
+        # Operations that overtake each other decide whether an activation is freed, or reused in
+        # place, before the next is allocated: with two threads peaks differed by a fifth.
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    if memory_limit is not None:
+        _open_region(memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
 
 
@@ -108,7 +106,7 @@ def _open_region(size: int) -> None:
     had probed smaller sizes and one that had not. The region is not touched, and takes no memory
     before it is used.
     """
-    elements = min(size, host_free_bytes() // 2) // _FLOAT64
+    elements = min(min(size, host_free_bytes() // 2) // _FLOAT64, _MOST_ELEMENTS)
     # Without a region training works all the same.
     with tf.device("CPU:0"), contextlib.suppress(tf.errors.ResourceExhaustedError):
         tf.raw_ops.Empty(shape=[max(1, elements)], dtype=tf.float64, init=False)
