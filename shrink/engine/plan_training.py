@@ -28,9 +28,6 @@ from shrink.engine.recompute import recomputed
 from shrink.engine.validation import plan_validation
 from shrink.errors import ResourceError
 
-DOUBT = 0.25
-"""Predictions are wrong by less than this part."""
-
 
 def plan_training(
     model: Any,
@@ -87,7 +84,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> Plan:
     probe, rows = MicroBatchProbe(step), step.plan.most_rows
     # A batch that is taken whole needs no loop: its peak is another curve, below this one.
     largest = _power_below(rows) if step.never_empty and rows > 1 else rows
-    probed = search(probe, largest, limit, doubt=_doubt(step))
+    probed = search(probe, largest, limit, doubt=step.doubt)
     plan = choose(probed, probe.floor, limit)
     if step.never_empty and (plan is None or plan.micro_batch_size == largest):
         plan = _plan_whole(step, limit, predict(probed, rows, probe.floor)) or plan
@@ -95,14 +92,6 @@ def plan_step(step: TrainingStep, limit: int | None) -> Plan:
         least = min(probed.values(), default=least)
         raise cannot_fit(given, least, levers(step, least, probe.floor), step.margin)
     return plan
-
-
-def _doubt(step: TrainingStep) -> float:
-    """Return how far above the limit an expected peak is measured all the same.
-
-    On a GPU the limit is one of its allocator, which takes 10 s to give up.
-    """
-    return 0.0 if step.on_gpu else DOUBT
 
 
 def _power_below(rows: int) -> int:
@@ -122,7 +111,7 @@ def _plan_whole(step: TrainingStep, limit: int | None, in_loop: int | None) -> P
     half = _power_below(rows // 2 + 1)
     probed = {size: probe.peak(size) for size in sorted({half // 2, half}) if 0 < 2 * size <= rows}
     expected = predict(probed, rows, probe.floor) or in_loop
-    if limit is not None and expected is not None and expected > limit * (1 + _doubt(step)):
+    if limit is not None and expected is not None and expected > limit * (1 + step.doubt):
         return None
     try:
         probed[rows] = probe.peak(rows)

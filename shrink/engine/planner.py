@@ -19,6 +19,9 @@ MARGIN = 0.05
 """Part of the limit that stays free where peaks differ between runs, with the order of operations,
 and under what is only predicted."""
 
+DOUBT = 0.25
+"""Predictions are wrong by less than this part."""
+
 _BEND = 1.4
 
 

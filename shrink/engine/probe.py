@@ -15,7 +15,7 @@ from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
-from shrink.engine.planner import MARGIN, Floor
+from shrink.engine.planner import DOUBT, MARGIN, Floor
 from shrink.engine.sharding import distribute_batches
 from shrink.engine.trainer import build_trainer
 from shrink.errors import ResourceError
@@ -146,6 +146,14 @@ class TrainingStep:
     def margin(self) -> float:
         """Part of a limit that has to stay free, because another step may have another peak."""
         return 0.0 if self._devices.in_order else MARGIN
+
+    @property
+    def doubt(self) -> float:
+        """How far above a limit, in parts of it, an expected peak is measured all the same.
+
+        On a GPU the limit is one of its allocator, which takes 10 s to give up.
+        """
+        return 0.0 if self.on_gpu else DOUBT
 
     @property
     def gradient_bytes(self) -> int:

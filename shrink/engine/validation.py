@@ -48,6 +48,7 @@ def plan_validation(step: TrainingStep, examples: Examples, plan: Plan) -> int:
     """
     replicas = step.replicas
     most = min(math.ceil(len(examples) / replicas), _MICRO_BATCHES * plan.micro_batch_size)
-    probed = search(ValidationProbe(step, examples), most, plan.verified_bytes)
+    probe = ValidationProbe(step, examples)
+    probed = search(probe, most, plan.verified_bytes, doubt=step.doubt)
     fitting = [s for s, peak in probed.items() if peak <= (plan.verified_bytes or math.inf)]
     return replicas * max(fitting, default=1)

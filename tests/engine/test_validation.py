@@ -23,7 +23,7 @@ def step() -> TrainingStep:
     config = TrainingConfig(global_batch_size=32)
     devices = open_devices(config)
     layers = keras.layers
-    inputs = x = layers.Input((16, 16, 8))
+    inputs = x = layers.Input((32, 32, 8))
     for _ in range(3):
         x = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
     model = keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)))
@@ -32,7 +32,7 @@ def step() -> TrainingStep:
 
 
 def _examples(count: int) -> ZeroExamples:
-    spec = tf.TensorSpec((16, 16, 8), tf.float32)
+    spec = tf.TensorSpec((32, 32, 8), tf.float32)
     return ZeroExamples(spec, tf.TensorSpec((), tf.int64), count)
 
 
