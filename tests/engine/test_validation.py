@@ -19,12 +19,12 @@ MICRO_BATCH = 16
 
 @pytest.fixture(scope="module")
 def step() -> TrainingStep:
-    """A step of three convolutions, whose activations outweigh all else."""
+    """A step of eight convolutions, whose activations outweigh all else."""
     config = TrainingConfig(global_batch_size=32)
     devices = open_devices(config)
     layers = keras.layers
     inputs = x = layers.Input((32, 32, 8))
-    for _ in range(3):
+    for _ in range(8):
         x = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
     model = keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)))
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
