@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shrink.recipe import yaml
 from shrink.report.content import Report, Stage, cached_lines
 from shrink.report.figures import FIGURES, figure_of, metric_figure
 from shrink.report.markdown import escape
 from shrink.report.metadata import interface_of
+from shrink.report.recipe_text import recipe_of
 
 _MOST_LABELS = 50
 _MEANINGS = {
@@ -94,7 +94,7 @@ def _figures(report: Report, stage: Stage) -> str:
 
 
 def _steps(report: Report) -> Iterator[str]:
-    recipe = _recipe(report)
+    recipe = recipe_of(report)
     if data := recipe.get("data"):
         yield f"data: {_settings(data)}"
     configured = [entry for entry in recipe.get("stages", ()) if isinstance(entry, Mapping)]
@@ -113,12 +113,6 @@ def _origin(report: Report, report_sha256: str) -> Iterator[str]:
     if report.get("command"):
         yield f"command: {report['command']}"
     yield from cached_lines(report)
-
-
-def _recipe(report: Report) -> Mapping[str, Any]:
-    text = report.get("resolved_recipe")
-    value = yaml.loads(text, "resolved recipe").value if text else {}
-    return value if isinstance(value, Mapping) else {}
 
 
 def _settings(value: Any) -> str:

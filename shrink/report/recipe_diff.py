@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from shrink.errors import RecipeError
-from shrink.recipe import yaml
 from shrink.report.content import Report
+from shrink.report.recipe_text import recipe_of
 
 _PLACES = {"model", "path", "teacher", "student", "against"}
 """Keys that hold places; only the last part of a path counts, as in the recipe's hash."""
@@ -24,7 +23,7 @@ def recipe_changes(a: Report, b: Report) -> list[dict[str, Any]]:
         For each: `key` (`stages.prune.ratio`), and what stands in `a` and in `b`, as text; `-`
         where it does not. Empty where a report has no recipe.
     """
-    first, second = dict(_flat(_recipe(a), "")), dict(_flat(_recipe(b), ""))
+    first, second = dict(_flat(recipe_of(a), "")), dict(_flat(recipe_of(b), ""))
     if not first or not second:
         return []
     keys = dict.fromkeys((*first, *second))
@@ -35,14 +34,6 @@ def recipe_changes(a: Report, b: Report) -> list[dict[str, Any]]:
 def change_lines(changes: list[dict[str, Any]]) -> list[str]:
     """Return the changes for people, one line each."""
     return [f"{one['key']}: {one['a']} in A, {one['b']} in B" for one in changes]
-
-
-def _recipe(report: Report) -> Mapping[str, Any]:
-    try:
-        value = yaml.loads(report.get("resolved_recipe") or "{}", "resolved recipe").value
-    except RecipeError:  # a report of another version; its figures still compare
-        return {}
-    return value if isinstance(value, Mapping) else {}
 
 
 def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from shrink.errors import ResourceError
-from shrink.recipe import yaml
 from shrink.report.flat import stage_figures
 from shrink.report.model import read_report
+from shrink.report.recipe_text import recipe_of
 
 _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")
@@ -74,8 +74,7 @@ def _log_stage(mlflow: Any, stage: Mapping[str, Any], folder: Path) -> None:
 
 
 def _parameters(report: Mapping[str, Any]) -> dict[str, str]:
-    recipe = yaml.loads(report.get("resolved_recipe") or "{}", "resolved recipe").value
-    return {name: text[:_LONGEST_PARAMETER] for name, text in _flat(recipe, "")}
+    return {name: text[:_LONGEST_PARAMETER] for name, text in _flat(recipe_of(report), "")}
 
 
 def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:

@@ -56,6 +56,7 @@ def test_distill_takes_models_or_a_width(finished: FinishedRun, tmp_path: Path) 
     assert recipe.stages[0].student.endswith("01-distill.keras")
 
 
+@pytest.mark.slow
 def test_distill_cuts_the_student_from_a_model_file(finished: FinishedRun, tmp_path: Path) -> None:
     shrink(
         "distill", "--teacher", "out/artifacts/00-train.keras", "--student",

@@ -1,0 +1,25 @@
+"""The recipe that a report holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shrink.recipe.resolved import recipe_text
+from shrink.report.recipe_text import recipe_of
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (recipe_text({"model": "größer.keras"}), {"model": "größer.keras"}),
+        (recipe_text({"model": "gr\udcc3\udcb6sser.keras"}), {"model": "gr��sser.keras"}),
+        ("no: [recipe", {}),
+        ("just text", {}),
+        (None, {}),
+    ],
+    ids=["text", "bytes that are no text", "no YAML", "no mapping", "none"],
+)
+def test_recipe_of_reads_what_can_be_shown(text: str | None, expected: dict[str, Any]) -> None:
+    assert dict(recipe_of({"resolved_recipe": text})) == expected
