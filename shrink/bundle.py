@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shrink.errors import RecipeError
 from shrink.recipe.reference import exists
@@ -31,6 +33,13 @@ def bundled_recipes() -> list[BundledRecipe]:
     """Return the bundled recipes by name."""
     paths = sorted((bundled_root() / "recipes").glob("*.yaml"))
     return [BundledRecipe(path.stem, _summary(path), path) for path in paths]
+
+
+def bundled_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a recipe, as a test keeps it equal to what the reader takes."""
+    text = (bundled_root() / "recipes" / "recipe.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def find_recipe(name: str) -> Path:

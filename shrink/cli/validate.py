@@ -49,7 +49,7 @@ def validate(
 
 def schema() -> None:
     """Print the JSON Schema of a recipe, for editors."""
+    from shrink.bundle import bundled_schema
     from shrink.console import Console
-    from shrink.recipe.schema import recipe_json_schema
 
-    Console(as_json=True).document(recipe_json_schema())
+    Console(as_json=True).document(bundled_schema())
