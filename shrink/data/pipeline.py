@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
+from shrink.data.host_memory import in_host_memory
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 16 * 1000**2
@@ -136,9 +137,12 @@ def _augmented_loader(
 def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
+    def load_outside(step: tf.Tensor) -> Any:
+        return in_host_memory(load(step))
+
     waiting = batches_waiting(examples, largest_batch)
     several: dict[str, Any] = {"num_parallel_calls": waiting - 1, "deterministic": True}
-    batches = steps.map(load, **(several if waiting > 1 else {})).prefetch(1)
+    batches = steps.map(load_outside, **(several if waiting > 1 else {})).prefetch(1)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     options.deterministic = True

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.data.dataset import Examples
+from shrink.data.host_memory import load_arrays
 from shrink.errors import DataError
 
 
@@ -41,19 +42,15 @@ class ZeroExamples:
 
     def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
         """Return a batch of zeros."""
-        rows = tf.shape(indices)[:1]
-
-        def zeros(spec: tf.TensorSpec) -> tf.Tensor:
-            batch = tf.zeros(tf.concat([rows, spec.shape.as_list()], 0), spec.dtype)
-            batch.set_shape((None, *spec.shape))
-            return batch
-
-        return tf.nest.map_structure(zeros, (self.input_spec, self.target_spec))
+        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
 
     def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
         """Return a batch of zeros as arrays."""
-        x, y = self.load(tf.constant(indices, tf.int64))
-        return tf.nest.map_structure(lambda tensor: tensor.numpy(), (x, y))
+
+        def zeros(spec: tf.TensorSpec) -> np.ndarray:
+            return np.zeros((len(indices), *spec.shape), spec.dtype.as_numpy_dtype)
+
+        return tf.nest.map_structure(zeros, (self.input_spec, self.target_spec))
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return None: there is nothing to read."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from shrink.data.host_memory import load_arrays
 from shrink.errors import DataError
 
 _CHUNK_BYTES = 1 << 24
@@ -64,17 +65,7 @@ class ArrayExamples:
 
     def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
         """Return a batch as tensors: one gather, in numpy."""
-        specs = (self.input_spec, self.target_spec)
-        flat = tf.nest.flatten(specs)
-
-        def gather(rows: np.ndarray) -> list[np.ndarray]:
-            return tf.nest.flatten(self.arrays(rows))
-
-        batch = tf.numpy_function(gather, [indices], [spec.dtype for spec in flat])
-        for tensor, spec in zip(batch, flat, strict=True):
-            tensor.set_shape((indices.shape[0], *spec.shape))
-        x, y = tf.nest.pack_sequence_as(specs, batch)
-        return x, y
+        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
 
     def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
         """Return a batch as arrays of its own.
