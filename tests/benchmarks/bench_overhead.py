@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "digits.yaml")
 SHRINK = [sys.executable, "-P", "-m", "shrink"]
 LIGHT = (["--help"], ["validate", RECIPE], ["schema"], ["recipes"])
-IMPORTS = "import tensorflow, tf_keras, ai_edge_litert.interpreter"
+IMPORTS = "import tensorflow, tf_keras, ai_edge_litert.interpreter, sklearn.datasets, pydantic"
 ROUNDS, IMPORT_ROUNDS = 5, 3
 MOST_LIGHT_S, MOST_CACHED_S, MOST_OVERHEAD_S = 0.3, 2.0, 1.0
 
