@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from shrink.data.config import DataConfig
 from shrink.errors import DataError
 
 
@@ -63,6 +66,43 @@ def split_examples(
     part_of = _plain_parts(order, sizes) if labels is None else _strata(labels, order, sizes)
     by_part = [np.flatnonzero(part_of == part).astype(np.int64) for part in range(3)]
     return Split(train=by_part[0], validation=by_part[2], test=by_part[1])
+
+
+def derived_parts(
+    labels: np.ndarray | None,
+    total: int,
+    seed: int,
+    config: DataConfig,
+    given: Container[str],
+    subject: str | Path,
+) -> dict[str, np.ndarray]:
+    """Divide the examples that train among `train`, `validation` and `test`.
+
+    Args:
+        labels: int64 (total,) to stratify by, or None for a plain shuffled split.
+        total: number of examples.
+        seed: decides the split.
+        config: says the fractions.
+        given: parts that the source has of its own, for which nothing is taken here.
+        subject: the source, for messages.
+
+    Returns:
+        Indices by part, as `split_examples` gives them; of given parts an empty array.
+
+    Raises:
+        DataError: too few examples for the parts.
+    """
+    try:
+        split = split_examples(
+            labels,
+            total,
+            seed,
+            validation=0.0 if "validation" in given else config.validation_split,
+            test=0.0 if "test" in given else config.test_split,
+        )
+    except DataError as error:
+        raise DataError(error.message, subject=subject, hint=error.hint) from error
+    return {"train": split.train, "validation": split.validation, "test": split.test}
 
 
 def stratified_sample(labels: np.ndarray | None, total: int, count: int, seed: int) -> np.ndarray:

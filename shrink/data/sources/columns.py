@@ -21,7 +21,7 @@ from shrink.data.sources.array_checks import (
 )
 from shrink.data.sources.arrays import ArrayExamples, Rows, are_labels
 from shrink.data.sources.large import opened
-from shrink.data.splits import split_examples
+from shrink.data.splits import derived_parts
 from shrink.errors import DataError
 from shrink.recipe.suggest import did_you_mean
 
@@ -184,17 +184,7 @@ def _examples(
     path: Path, parts: Mapping[str, _Part], config: DataConfig, seed: int
 ) -> dict[str, ArrayExamples]:
     train = parts["train"]
-    try:
-        split = split_examples(
-            train.labels,
-            train.count,
-            seed,
-            validation=0.0 if "validation" in parts else config.validation_split,
-            test=0.0 if "test" in parts else config.test_split,
-        )
-    except DataError as error:
-        raise DataError(error.message, subject=path, hint=error.hint) from error
-    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+    derived = derived_parts(train.labels, train.count, seed, config, parts, path)
     examples = {}
     for name in PARTS:
         given = name in parts and name != "train"

@@ -19,7 +19,7 @@ from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, 
 from shrink.data.leaks import leak_notes
 from shrink.data.sources.decoding import PictureDecoder, read_first_picture
 from shrink.data.sources.listed import ALL, Pictures, listed_pictures
-from shrink.data.splits import split_examples
+from shrink.data.splits import derived_parts
 from shrink.errors import DataError
 
 _CHUNK = 64
@@ -210,17 +210,14 @@ def _divided(
     """Return files and targets of all three parts; those not given come from the training one."""
     parts = pictures.parts
     files, targets = parts.get(ALL) or parts["train"]
-    try:
-        split = split_examples(
-            targets if targets.ndim == 1 else None,
-            len(files),
-            seed,
-            validation=0.0 if "validation" in parts else config.validation_split,
-            test=0.0 if "test" in parts else config.test_split,
-        )
-    except DataError as error:
-        raise DataError(error.message, subject=shown(pictures.path), hint=error.hint) from error
-    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+    derived = derived_parts(
+        targets if targets.ndim == 1 else None,
+        len(files),
+        seed,
+        config,
+        parts,
+        shown(pictures.path),
+    )
     taken = {part: ([files[i] for i in rows], targets[rows]) for part, rows in derived.items()}
     return {**taken, **{part: parts[part] for part in ("validation", "test") if part in parts}}
 

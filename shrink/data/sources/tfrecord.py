@@ -18,7 +18,7 @@ from shrink.data.shards import ALL, Manifest, find_shards, read_manifest
 from shrink.data.sources.examples_proto import ExampleParser
 from shrink.data.sources.label_scan import labels_of_file, scanned_labels
 from shrink.data.sources.op_errors import reason
-from shrink.data.splits import split_examples
+from shrink.data.splits import derived_parts
 from shrink.errors import DataError
 
 _CHUNK = 256
@@ -236,17 +236,7 @@ def divided(
         DataError: too few examples.
     """
     main = ALL if ALL in parts else "train"
-    try:
-        split = split_examples(
-            labels[main],
-            len(parts[main]),
-            seed,
-            validation=0.0 if "validation" in parts else config.validation_split,
-            test=0.0 if "test" in parts else config.test_split,
-        )
-    except DataError as error:
-        raise DataError(error.message, subject=path, hint=error.hint) from error
-    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+    derived = derived_parts(labels[main], len(parts[main]), seed, config, parts, path)
 
     def examples(part: str) -> RecordExamples:
         given = part in parts and part != "train"

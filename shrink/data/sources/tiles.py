@@ -23,7 +23,7 @@ from shrink.data.folders import shown
 from shrink.data.listing import read_listing
 from shrink.data.sources.arrays import ArrayExamples, row_numbers
 from shrink.data.sources.listed import ALL, listed_targets, numbers_of
-from shrink.data.splits import split_examples
+from shrink.data.splits import derived_parts
 from shrink.errors import DataError, ResourceError
 
 _MOST_SEGMENT_BYTES = 64 * 1000**2
@@ -179,17 +179,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     rows = TileRows(files, places, corners, config.image_size, config.level)
     parts = np.array(listing.parts or [ALL] * len(files))
     main = np.flatnonzero((parts == ALL) | (parts == "train"))
-    try:
-        split = split_examples(
-            values[main] if values.ndim == 1 else None,
-            len(main),
-            seed,
-            validation=0.0 if "validation" in parts else config.validation_split,
-            test=0.0 if "test" in parts else config.test_split,
-        )
-    except DataError as error:
-        raise DataError(error.message, subject=path, hint=error.hint) from error
-    derived = {"train": split.train, "validation": split.validation, "test": split.test}
+    derived = derived_parts(
+        values[main] if values.ndim == 1 else None, len(main), seed, config, parts, path
+    )
 
     def examples(part: str) -> ArrayExamples:
         given = part in parts and part != "train"
