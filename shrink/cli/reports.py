@@ -30,10 +30,10 @@ def report(
 ) -> None:
     """Show a run's report again, and write its files anew, from report.json alone."""
     from shrink.console import Console
-    from shrink.report.model import read_report
+    from shrink.report.read import read_report
+    from shrink.report.rendered import render
     from shrink.report.terminal import render_report
     from shrink.run import files
-    from shrink.run.folder import render
     from shrink.run.trackers import Trackers
 
     console = Console(as_json=json_, quiet=quiet)
@@ -61,7 +61,7 @@ def diff(
     """Show what changed between two runs: stages, figures, gates."""
     from shrink.console import Console
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
-    from shrink.report.model import read_report
+    from shrink.report.read import read_report
 
     console = Console(as_json=json_)
     found = diff_reports(read_report(before), read_report(after))

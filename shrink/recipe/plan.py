@@ -140,7 +140,7 @@ def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
     paths = {name: gate.against for name, gate in recipe.gates.items() if gate.against}
     if not paths:
         return {}
-    from shrink.report.model import read_report  # most recipes have no such gate
+    from shrink.report.read import read_report  # most recipes have no such gate
 
     return {name: read_report(Path(path)) for name, path in paths.items()}
 

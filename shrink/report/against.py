@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shrink.report.config import Gate, Target
+from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference
+from shrink.report.targets import Target
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.report.config import TARGETS
 from shrink.report.figures import (
     LOSS,
     Unit,
@@ -16,6 +15,7 @@ from shrink.report.figures import (
     format_value,
     metric_figure,
 )
+from shrink.report.targets import TARGETS
 
 Stage = Mapping[str, Any]
 Report = Mapping[str, Any]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from shrink.report.against import Comparison, Value, compare
-from shrink.report.config import TARGETS, Gate, Kind, Target
+from shrink.report.config import Gate
 from shrink.report.deltas import Scores, exact_difference, score_interval
 from shrink.report.figures import explains
+from shrink.report.targets import TARGETS, Kind, Target
 
 _LARGEST_OF_ALL = (
     "training_peak_bytes",

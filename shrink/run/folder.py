@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
@@ -17,29 +16,16 @@ from shrink.measure.host import machine
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
-from shrink.report.card import render_card
 from shrink.report.config import Gate
-from shrink.report.flat import flat_metrics
-from shrink.report.junit import render_junit
-from shrink.report.markdown import render_markdown
-from shrink.report.metadata import metadata
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
+from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.run import files
 from shrink.run.keys import versions
 from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
 
-ARTIFACTS = "artifacts"
 RESOLVED_NAME = "recipe.resolved.yaml"
-MARKDOWN_NAME = "report.md"
-HTML_NAME = "report.html"
-JUNIT_NAME = "junit.xml"
-METRICS_NAME = "metrics.json"
-CARD_NAME = "model-card.md"
-METADATA_NAME = f"{ARTIFACTS}/metadata.json"
-RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METADATA_NAME)
-"""What is made from the report alone."""
 
 
 class RunFolder:
@@ -133,21 +119,6 @@ class RunFolder:
             subject=self.path,
             hint="choose another folder with --output, or overwrite it with --force",
         )
-
-
-def render(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files that show a report, by name: each is made from it alone."""
-    from shrink.report.html import render_html  # jinja2: only a run that ends needs it
-
-    digest = hashlib.sha256(files.json_text(report).encode()).hexdigest()
-    return {
-        MARKDOWN_NAME: render_markdown(report),
-        HTML_NAME: render_html(report),
-        JUNIT_NAME: render_junit(report),
-        METRICS_NAME: files.json_text(flat_metrics(report)),
-        CARD_NAME: render_card(report, digest),
-        METADATA_NAME: files.json_text(metadata(report, digest)),
-    }
 
 
 def command_line() -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from shrink.errors import ResourceError
 from shrink.report.flat import stage_figures
-from shrink.report.model import read_report
+from shrink.report.read import read_report
 from shrink.report.recipe_text import recipe_of
 
 _LONGEST_PARAMETER = 500

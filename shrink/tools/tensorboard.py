@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from shrink.report.flat import stage_figures
 from shrink.report.markdown import render_markdown
-from shrink.report.model import read_report
+from shrink.report.read import read_report
 
 _SCALAR, _TENSOR = 1, 2
 """What TensorBoard calls data classes."""

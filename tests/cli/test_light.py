@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from shrink.bundle import bundled_root
+from shrink.run.files import write_json
+from tests.report.toys import report
 
 HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_litert", "sklearn", "numpy", "tflite_micro")
 RECIPE = str(bundled_root() / "recipes" / "digits.yaml")
@@ -25,9 +27,9 @@ finally:
 """
 
 
-def heavy_modules_of(*arguments: str, cwd: Path) -> str:
+def heavy_modules_of(*arguments: str, cwd: Path, heavy: tuple[str, ...] = HEAVY) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", _PROBE.format(heavy=HEAVY), *arguments],
+        [sys.executable, "-c", _PROBE.format(heavy=heavy), *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -57,3 +59,17 @@ def test_light_commands_load_nothing_heavy(
 ) -> None:
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "store"))
     assert heavy_modules_of(*arguments, cwd=tmp_path) == "HEAVY []"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["schema"], ["recipes"], ["diff", "out", "out"], ["report", "out"]],
+    ids=lambda words: words[0],
+)
+def test_commands_that_check_no_recipe_load_no_pydantic(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    write_json(tmp_path / "out" / "report.json", report())
+    heavy = (*HEAVY, "pydantic")
+    assert heavy_modules_of(*arguments, cwd=tmp_path, heavy=heavy) == "HEAVY []"

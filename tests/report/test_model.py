@@ -12,8 +12,9 @@ import pytest
 
 from shrink.errors import InputError
 from shrink.report.intervals import paired_interval
-from shrink.report.model import build_report, read_report
+from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
+from shrink.report.read import read_report
 from shrink.run.files import write_json
 from tests.report.toys import outcome, outcomes, report, scores, with_result
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from shrink.errors import InputError
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 from shrink.report.markdown import render_markdown
-from shrink.report.model import read_report
+from shrink.report.read import read_report
 from shrink.report.shape import shape_problem
 from shrink.report.terminal import render_report
 from tests.report.toys import outcomes, report, with_result

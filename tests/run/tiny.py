@@ -18,8 +18,8 @@ from ai_edge_litert.interpreter import Interpreter
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import open_dataset
+from shrink.report.rendered import RENDERED
 from shrink.run.files import TEMPORARY_PREFIX
-from shrink.run.folder import RENDERED
 from shrink.run.points import VARIABLE
 from shrink.run.store import Store
 from tests.cli.shell import command, environment, read_report
