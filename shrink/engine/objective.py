@@ -10,6 +10,7 @@ import tf_keras as keras
 
 from shrink.engine.masking import masked
 from shrink.errors import DataError
+from shrink.recipe.metrics import measured_outputs
 
 LossFunction = Callable[[Any, Any, bool], Any]
 """(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
@@ -138,17 +139,25 @@ METRICS: Mapping[str, LossFunction] = {
 class SupervisedObjective:
     """The mean loss on labels or targets, over the elements that the outputs' masks leave.
 
-    A model of several outputs is trained on the sum of their losses, as Keras does, and a
-    metric is its mean over the outputs; labels are matched with outputs in order.
+    A model of several outputs is trained on the weighted sum of their losses, as Keras does, and
+    a metric is its mean over the outputs whose losses it goes with; labels are matched with
+    outputs in order.
 
     Args:
         loss: a key of `LOSSES`, or one for each output.
         from_logits: whether the outputs are logits, else probabilities; or that of each output.
+        weights: the factor of each output's loss; by default 1.
     """
 
-    def __init__(self, loss: str | Sequence[str], from_logits: bool | Sequence[bool]) -> None:
-        self._losses = LOSSES[loss] if isinstance(loss, str) else [LOSSES[name] for name in loss]
+    def __init__(
+        self,
+        loss: str | Sequence[str],
+        from_logits: bool | Sequence[bool],
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        self._losses = loss
         self._from_logits = from_logits
+        self._weights: Any = 1.0 if weights is None else weights
 
     def begin(self, iterations: Any, total_updates: int) -> None:
         """Change nothing: the loss is the same throughout."""
@@ -163,28 +172,31 @@ class SupervisedObjective:
 
     def validation_loss(self, y: Any, outputs: Any) -> Any:
         """Return the loss of each example, (n,)."""
-        return tf.add_n(self._each(self._losses, y, outputs))
+        pairs = _pair(y, outputs)
+        losses = _for_each(self._losses, len(pairs))
+        weights = _for_each(self._weights, len(pairs))
+        values = [self._value(LOSSES[name], i, pairs) for i, name in enumerate(losses)]
+        # A factor of 1 changes nothing, and so is left out of the graph.
+        return tf.add_n([v if w == 1.0 else v * w for v, w in zip(values, weights, strict=True)])
 
     def metric(self, name: str, y: Any, outputs: Any) -> Any:
         """Return the named metric of each example, (n,)."""
-        values = self._each(METRICS[name], y, outputs)
+        pairs = _pair(y, outputs)
+        chosen = measured_outputs(name, _for_each(self._losses, len(pairs)))
+        values = [self._value(METRICS[name], i, pairs) for i in chosen]
         return tf.add_n(values) / len(values)
 
-    def _each(
-        self, functions: LossFunction | Sequence[LossFunction], y: Any, outputs: Any
-    ) -> list[Any]:
-        pairs = _pair(y, outputs)
-        functions = _for_each(functions, len(pairs))
-        logits = _for_each(self._from_logits, len(pairs))
-        return [
-            per_example(masked(function(label, at_least_float32(output), from_logits), output))
-            for function, from_logits, (label, output) in zip(functions, logits, pairs, strict=True)
-        ]
+    def _value(self, function: LossFunction, index: int, pairs: Sequence[tuple[Any, Any]]) -> Any:
+        """Return what a function says of one output of each example, (n,)."""
+        label, output = pairs[index]
+        from_logits = _for_each(self._from_logits, len(pairs))[index]
+        return per_example(masked(function(label, at_least_float32(output), from_logits), output))
 
 
 def _for_each(values: Any, outputs: int) -> Sequence[Any]:
     """Return one value per output, where one is given for all of them."""
-    return values if isinstance(values, Sequence) else [values] * outputs
+    one_for_all = isinstance(values, str) or not isinstance(values, Sequence)
+    return [values] * outputs if one_for_all else values
 
 
 def _pair(y: Any, outputs: Any) -> list[tuple[Any, Any]]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from shrink.data.dataset import Examples
 from shrink.errors import DataError
 from shrink.measure.accuracy import scores as metric_scores
+from shrink.recipe.metrics import measured_outputs
 from shrink.stages.task import Task
 from shrink.tflite.interpreter import Runner, load
 
@@ -53,8 +54,7 @@ def evaluate_artifact(tflite: Path, examples: Examples, task: Task) -> Evaluatio
         outputs = runner.predict([inputs[place] for place in order], batch_size=_BATCH)
         targets = tf.nest.flatten(y)
         for name, parts in collected.items():
-            each = _each_output(outputs, targets, task, task.loss if name == "loss" else name)
-            parts.append((np.sum if name == "loss" else np.mean)(each, axis=0))
+            parts.append(_scores(outputs, targets, task, name))
     scores = {name: np.concatenate(parts) for name, parts in collected.items()}
     means = {name: float(np.mean(values)) for name, values in scores.items()}
     return Evaluation(means, scores, len(examples))
@@ -68,17 +68,23 @@ def _input_order(runner: Runner, task: Task) -> list[int]:
     return list(range(len(names)))
 
 
-def _each_output(
-    outputs: list[np.ndarray], targets: list[np.ndarray], task: Task, metric: str
-) -> list[np.ndarray]:
-    """Return the scores of each output, float64 (n,)."""
+def _scores(
+    outputs: list[np.ndarray], targets: list[np.ndarray], task: Task, name: str
+) -> np.ndarray:
+    """Return each example's `loss`, or a metric's mean over the outputs, float64 (n,)."""
     if len(outputs) != len(targets):
         raise DataError(
             f"{len(targets)} targets for an artifact with {len(outputs)} outputs",
             subject="data.targets",
             hint="name one array for each output, in the model's order",
         )
-    return [
-        metric_scores(output, target, metric, from_logits=task.from_logits)
-        for output, target in zip(outputs, targets, strict=True)
-    ]
+
+    def score(index: int, metric: str) -> np.ndarray:
+        logits = task.from_logits[index]
+        return metric_scores(outputs[index], targets[index], metric, from_logits=logits)
+
+    if name == "loss":
+        weighted = zip(task.losses, task.loss_weights, strict=True)
+        each = [weight * score(i, loss) for i, (loss, weight) in enumerate(weighted)]
+        return np.sum(each, axis=0)
+    return np.mean([score(i, name) for i in measured_outputs(name, task.losses)], axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,3 +35,32 @@ METRICS: dict[str, MetricInfo] = {
     "mean_squared_error": MetricInfo(False, _REGRESSION),
     "mean_absolute_error": MetricInfo(False, _REGRESSION),
 }
+
+_REAL = frozenset({"mean_squared_error", "mean_absolute_error"})
+_BINARY = frozenset({"binary_crossentropy"})
+_CLASSES = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
+_LOSSES: dict[str, frozenset[str]] = {
+    "accuracy": _CLASSES | _BINARY,
+    "binary_accuracy": _BINARY,
+    "binary_crossentropy": _BINARY,
+    "top5_accuracy": _CLASSES,
+    "sparse_categorical_crossentropy": _CLASSES,
+    "categorical_crossentropy": _CLASSES,
+    "mean_squared_error": _REAL,
+    "mean_absolute_error": _REAL,
+}
+"""The losses of the outputs that a metric makes sense for."""
+
+
+def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
+    """Return the outputs over which a metric is averaged: an accuracy says nothing of an angle.
+
+    Args:
+        metric: a key of `METRICS`.
+        losses: the loss of each output.
+
+    Returns:
+        Places of outputs; all of them where the metric goes with none, or with each.
+    """
+    fitting = [i for i, loss in enumerate(losses) if loss in _LOSSES[metric]]
+    return fitting or list(range(len(losses)))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from shrink.recipe.fields import Config
+from shrink.recipe.fields import Config, Positive
 from shrink.recipe.metrics import METRICS
 from shrink.recipe.suggest import hint_for
 
@@ -26,10 +26,14 @@ class TaskConfig(Config):
     `mean_squared_error`. Logits and probabilities are told apart from the model.
     """
 
-    loss: LossName | None = None
-    """The loss on the labels or targets."""
+    loss: LossName | dict[str, LossName] | None = None
+    """The loss on the labels or targets; of several outputs also by output,
+    {digit: sparse_categorical_crossentropy, angle: mean_squared_error}."""
+    loss_weights: dict[str, Positive] | None = None
+    """Factor of an output's loss in their sum, by the output's name; by default 1."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """What the report measures beside the loss; the first is the main one."""
+    """What the report measures beside the loss; the first is the main one. Of several outputs it is
+    the mean over those whose loss it goes with."""
     monitor: str | None = None
     """The validation metric that decides which epoch is best; by default the main one."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.data.dataset import Dataset
-from shrink.errors import DataError, ModelError
+from shrink.engine.objective import SupervisedObjective
+from shrink.errors import DataError, ModelError, RecipeError, StageError
+from shrink.recipe.suggest import hint_for
 from shrink.recipe.task import TaskConfig
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import signature_names
@@ -31,18 +35,40 @@ class Task:
     """Loss, metrics and the form of the model's output.
 
     Attributes:
-        loss: on the labels or targets; of several outputs the sum of their losses.
-        metrics: names; of several outputs the mean over them.
+        losses: on the labels or targets of each output.
+        metrics: names; of several outputs the mean over those whose loss a metric goes with.
         monitor: decides which epoch is best.
-        from_logits: whether the outputs are logits, not probabilities.
+        from_logits: whether each output is logits, not probabilities.
         input_names: as a converted model names its inputs, in the order of the examples' inputs.
+        loss_weights: factor of each output's loss in their sum, which is the task's loss.
     """
 
-    loss: str
+    losses: tuple[str, ...]
     metrics: tuple[str, ...]
     monitor: str
-    from_logits: bool
-    input_names: tuple[str, ...] = ()
+    from_logits: tuple[bool, ...]
+    input_names: tuple[str, ...]
+    loss_weights: tuple[float, ...]
+
+    @property
+    def loss(self) -> str:
+        """The loss that every output has.
+
+        Raises:
+            StageError: outputs have different losses; a teacher's students cannot.
+        """
+        if len(set(self.losses)) > 1:
+            raise StageError(
+                f"a teacher needs outputs of one kind, and their losses are "
+                f"{', '.join(self.losses)}",
+                subject="task.loss",
+                hint="train without a teacher, or with the same loss on every output",
+            )
+        return self.losses[0]
+
+    def objective(self) -> SupervisedObjective:
+        """Return what training on the labels or targets minimises."""
+        return SupervisedObjective(self.losses, self.from_logits, self.loss_weights)
 
 
 @dataclass(frozen=True)
@@ -53,15 +79,17 @@ class Interface:
         name: for messages.
         inputs: shape of each input.
         outputs: shape of each output.
-        probabilities: whether the output is probabilities, not logits.
+        probabilities: whether each output is probabilities, not logits.
         input_names: of the inputs, as a converted model has them.
+        output_names: of the outputs, as a recipe calls them.
     """
 
     name: str
     inputs: tuple[tuple[int | None, ...], ...]
     outputs: tuple[tuple[int | None, ...], ...]
-    probabilities: bool
-    input_names: tuple[str, ...] = ()
+    probabilities: tuple[bool, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
 
 
 def keras_interface(model: keras.Model) -> Interface:
@@ -70,64 +98,115 @@ def keras_interface(model: keras.Model) -> Interface:
         model.name,
         tuple(tuple(t.shape[1:]) for t in model.inputs),
         tuple(tuple(t.shape[1:]) for t in model.outputs),
-        ends_in_probabilities(model),
+        tuple(_is_probabilities(tensor) for tensor in model.outputs),
         tuple(signature_names(model.input_names)),
+        tuple(model.output_names),
     )
 
 
 def artifact_interface(tflite: Path, dataset: Dataset) -> Interface:
     """Return what a TFLite artifact takes and gives.
 
-    Whether it gives probabilities is told from its outputs on a few training examples: all in
-    [0, 1] and, but for a single output, adding up to 1 (to the precision of int8).
+    Whether an output is probabilities is told from a few training examples: all in [0, 1] and,
+    but for a single number, adding up to 1 (to the precision of int8).
     """
     runner = load(tflite)
     inputs = tuple(tuple(detail.shape[1:]) for detail in runner.input_details)
     outputs = tuple(tuple(detail.shape[1:]) for detail in runner.output_details)
-    names = tuple(detail.name for detail in runner.input_details)
-    shapes = Interface(tflite.name, inputs, outputs, probabilities=False, input_names=names)
+    shapes = Interface(
+        tflite.name,
+        inputs,
+        outputs,
+        probabilities=(False,) * len(outputs),
+        input_names=tuple(detail.name for detail in runner.input_details),
+        output_names=tuple(detail.name for detail in runner.output_details),
+    )
     check_shapes(dataset, shapes)
     x, _ = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
-    first = runner.predict([np.asarray(part, np.float32) for part in tf.nest.flatten(x)])[0]
-    bounded = bool(np.all((first >= 0) & (first <= 1)))
-    sums = first.shape[-1] == 1 or bool(np.allclose(first.sum(-1), 1, atol=0.05))
-    return replace(shapes, probabilities=bounded and sums)
+    found = runner.predict([np.asarray(part, np.float32) for part in tf.nest.flatten(x)])
+    return replace(shapes, probabilities=tuple(_looks_like_probabilities(o) for o in found))
 
 
 def resolve_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task:
     """Fill in what the recipe leaves out, and check that model and data belong together.
 
     Raises:
+        RecipeError: a loss or a weight for an output that the model does not have.
         DataError: labels beyond the model's outputs, or inputs of another shape.
         ModelError: the model's output cannot be trained on such targets.
     """
     check_shapes(dataset, model)
     _check_outputs(dataset, model)
-    integer_labels = all(
-        spec.dtype == tf.int64 and spec.shape.rank == 0
-        for spec in tf.nest.flatten(dataset.train.target_spec)
-    )
-    default_loss = "sparse_categorical_crossentropy" if integer_labels else "mean_squared_error"
-    loss = config.loss or default_loss
-    default_metric = _METRIC_OF_LOSS.get(loss, "mean_squared_error")
-    if loss == "binary_crossentropy" and model.outputs[0][-1:] == (1,):
-        default_metric = "accuracy"
-    metrics = config.metrics if config.metrics is not None else (default_metric,)
-    if loss == "sparse_categorical_crossentropy" and len(model.outputs) == 1:
+    losses = _losses(config, dataset, model)
+    metrics = config.metrics
+    if metrics is None:
+        defaults = [_default_metric(*pair) for pair in zip(losses, model.outputs, strict=True)]
+        metrics = tuple(dict.fromkeys(defaults))
+    if losses == ("sparse_categorical_crossentropy",):
         _check_labels(dataset, model)
     monitor = config.monitor or (metrics[0] if metrics else "loss")
-    return Task(loss, tuple(metrics), monitor, not model.probabilities, model.input_names)
+    weights = _by_output(config.loss_weights or {}, model, "task.loss_weights")
+    return Task(
+        losses,
+        metrics,
+        monitor,
+        tuple(not probabilities for probabilities in model.probabilities),
+        model.input_names,
+        tuple(1.0 if weight is None else weight for weight in weights),
+    )
 
 
-def ends_in_probabilities(model: keras.Model) -> bool:
-    """Whether the model's last layer is a softmax or a sigmoid."""
-    last = model.layers[-1]
-    if isinstance(last, keras.layers.Softmax):
+def _losses(config: TaskConfig, dataset: Dataset, model: Interface) -> tuple[str, ...]:
+    """Return the loss of each output: as the recipe says, else as the targets suggest."""
+    specs = tf.nest.flatten(dataset.train.target_spec)
+    if isinstance(config.loss, str):
+        return (config.loss,) * len(specs)
+    integers = [spec.dtype == tf.int64 and spec.shape.rank == 0 for spec in specs]
+    return tuple(
+        given or ("sparse_categorical_crossentropy" if integer else "mean_squared_error")
+        for given, integer in zip(
+            _by_output(config.loss or {}, model, "task.loss"), integers, strict=True
+        )
+    )
+
+
+def _default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
+    if loss == "binary_crossentropy" and shape[-1:] == (1,):
+        return "accuracy"
+    return _METRIC_OF_LOSS.get(loss, "mean_squared_error")
+
+
+def _by_output(values: Mapping[str, Any], model: Interface, key: str) -> list[Any]:
+    """Return the value of each output, None where there is none.
+
+    Raises:
+        RecipeError: a value for an output that the model does not have.
+    """
+    for name in values:
+        if name not in model.output_names:
+            raise RecipeError(
+                f"the model {model.name!r} has no output {name!r}; it has "
+                f"{', '.join(model.output_names)}",
+                subject=key,
+                hint=hint_for(name, model.output_names),
+            )
+    return [values.get(name) for name in model.output_names]
+
+
+def _is_probabilities(tensor: Any) -> bool:
+    """Whether a functional model's output comes out of a softmax or a sigmoid."""
+    layer, _, index = tensor._keras_history
+    if isinstance(layer, keras.layers.Softmax):
         return True
-    if isinstance(last, keras.Model):
-        return ends_in_probabilities(last)
-    activation = getattr(last, "activation", None)
+    if isinstance(layer, keras.Model):
+        return _is_probabilities(layer.outputs[index])
+    activation = getattr(layer, "activation", None)
     return getattr(activation, "__name__", "") in _PROBABILITIES
+
+
+def _looks_like_probabilities(outputs: np.ndarray) -> bool:
+    bounded = bool(np.all((outputs >= 0) & (outputs <= 1)))
+    return bounded and (outputs.shape[-1] == 1 or np.allclose(outputs.sum(-1), 1, atol=0.05))
 
 
 def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:

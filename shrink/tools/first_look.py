@@ -66,4 +66,9 @@ def _float_artifact(path: Path) -> bytes:
 def _measured_by(task: Task, dataset: Dataset) -> dict[str, Any]:
     splits = {name: len(getattr(dataset, name)) for name in ("train", "validation", "test")}
     metric = task.metrics[0] if task.metrics else "loss"
-    return {"metric": metric, "loss": task.loss, "classes": dataset.num_classes or 0, **splits}
+    return {
+        "metric": metric,
+        "loss": ", ".join(dict.fromkeys(task.losses)),
+        "classes": dataset.num_classes or 0,
+        **splits,
+    }

@@ -87,16 +87,16 @@ def test_loss_refuses_labels_that_do_not_match_the_outputs() -> None:
         objective.loss(tf.constant(LABELS), [tf.constant(LOGITS)] * 2, None)
 
 
-def test_loss_is_the_sum_of_each_output_s_own_loss() -> None:
+def test_loss_is_the_weighted_sum_of_each_output_s_own_loss() -> None:
     names = ["sparse_categorical_crossentropy", "mean_absolute_error"]
-    objective = SupervisedObjective(names, from_logits=True)
+    objective = SupervisedObjective(names, from_logits=True, weights=[1, 3])
     target = LOGITS[:, :1] + 0.5
-    losses = objective.loss(
-        (tf.constant(LABELS), tf.constant(target)),
-        [tf.constant(LOGITS), tf.constant(LOGITS[:, :1])],
-        None,
-    )
-    np.testing.assert_allclose(losses, CROSS_ENTROPY + 0.5, rtol=1e-5)
+    y = (tf.constant(LABELS), tf.constant(target))
+    outputs = [tf.constant(LOGITS), tf.constant(LOGITS[:, :1])]
+    losses = objective.loss(y, outputs, None)
+    np.testing.assert_allclose(losses, CROSS_ENTROPY + 3 * 0.5, rtol=1e-5)
+    error = objective.metric("mean_absolute_error", y, outputs)
+    np.testing.assert_allclose(error, [0.5] * len(LABELS), rtol=1e-5)
 
 
 def test_loss_leaves_out_masked_elements() -> None:

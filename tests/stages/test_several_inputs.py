@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset
-from shrink.errors import DataError
+from shrink.errors import DataError, RecipeError, StageError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.recipe.task import TaskConfig
 from shrink.stages.quantize.calibration import CalibrationExamples
@@ -95,3 +95,21 @@ def test_resolve_task_measures_each_of_several_labels(tmp_path: Path) -> None:
     task_config = TaskConfig(loss="binary_crossentropy")
     task = resolve_task(task_config, open_dataset(config, 0), keras_interface(model))
     assert task.metrics == ("binary_accuracy",)
+
+
+def test_resolve_task_follows_the_targets_of_each_output_when_the_recipe_says_nothing(
+    tmp_path: Path,
+) -> None:
+    dataset = _dataset(tmp_path, targets=["kind", "narrow"])
+    task = resolve_task(TaskConfig(), dataset, keras_interface(_model()))
+    assert task.losses == ("sparse_categorical_crossentropy", "mean_squared_error")
+    assert task.metrics == ("accuracy", "mean_squared_error")
+    with pytest.raises(StageError, match="outputs of one kind"):
+        _ = task.loss
+
+
+def test_resolve_task_raises_recipe_error_when_there_is_no_such_output(tmp_path: Path) -> None:
+    config = TaskConfig.model_validate({"loss_weights": {"zebar": 2}})
+    with pytest.raises(RecipeError, match="no output 'zebar'; it has zebra, ape") as caught:
+        resolve_task(config, _dataset(tmp_path), keras_interface(_model()))
+    assert "zebra" in str(caught.value.hint)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
-from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.measure.artifact import Evaluation, evaluate_artifact
 from shrink.recipe.metrics import METRICS
@@ -54,7 +53,7 @@ def compare_with_control(
     own = _evaluate(student, task, context)
     keras.utils.set_random_seed(context.training.seed)
     student.set_weights(initial)
-    objective = SupervisedObjective(task.loss, task.from_logits)
+    objective = task.objective()
     context.train(student, objective, record.epochs)
     alone = _evaluate(student, task, context)
     student.set_weights(taught)

@@ -40,7 +40,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         learning = _with_features(opened, config, teaching)
         objective = DistillationObjective(
             teaching.teach,
-            SupervisedObjective(loss, from_logits=True),
+            SupervisedObjective(loss, from_logits=True, weights=task.loss_weights),
             guidance,
             teaching.decode,
             outputs=len(student.outputs),

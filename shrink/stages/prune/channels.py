@@ -65,7 +65,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
     record = None
     if config.epochs:
-        objective = SupervisedObjective(task.loss, task.from_logits)
+        objective = task.objective()
         record = _fine_tune(pruned, objective, hooks, graph, config, context)
     notes = [*_notes(graph, counts, keep, config), *chosen.notes]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
@@ -124,7 +124,7 @@ def _fine_tune(
             open_outputs(teacher, task.loss) as taught,
             open_outputs(model, task.loss) as learning,
         ):
-            hard = SupervisedObjective(task.loss, from_logits=True)
+            hard = SupervisedObjective(task.loss, True, task.loss_weights)
             guidance = Guidance(temperature=config.temperature, alpha=config.alpha)
             following: Objective = DistillationObjective(taught_by(taught), hard, guidance)
             return context.train(learning, following, config.epochs, after_update=hooks)

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.data.splits import stratified_sample
-from shrink.engine.objective import SupervisedObjective
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import Weights, rebuild, weights_of
 from shrink.stages.context import StageContext
@@ -29,7 +28,7 @@ def mean_gradients(graph: ChannelGraph, count: int, context: StageContext) -> Ca
 def _gradients(graph: ChannelGraph, count: int, context: StageContext) -> Weights:
     model = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
     task = context.task(model)
-    objective = SupervisedObjective(task.loss, task.from_logits)
+    objective = task.objective()
     examples = context.dataset.train
     count = min(count, len(examples))
     chosen = stratified_sample(examples.labels, len(examples), count, context.training.seed)

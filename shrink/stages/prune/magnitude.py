@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from shrink.engine.objective import SupervisedObjective
 from shrink.errors import StageError
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
@@ -39,7 +38,7 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
     record = None
     if config.epochs:
         task = context.task(model)
-        objective = SupervisedObjective(task.loss, task.from_logits)
+        objective = task.objective()
         record = context.train(model, objective, config.epochs, after_update=(masks,))
     reached = count_zeros(model).fraction
     if config.sparsity > 0 and reached == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shrink.engine.objective import SupervisedObjective
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.train.config import TrainConfig
 
@@ -11,6 +10,6 @@ def run(config: TrainConfig, context: StageContext) -> StageResult:
     """Train the model on the labels or targets."""
     model = context.load()
     task = context.task(model)
-    objective = SupervisedObjective(task.loss, task.from_logits)
+    objective = task.objective()
     record = context.train(model, objective, config.epochs)
     return StageResult(model=model, training=record)
