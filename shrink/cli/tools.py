@@ -30,6 +30,10 @@ def profile(
         str | None,
         typer.Option("--memory-limit", metavar="SIZE", help="Memory per device, such as 2GB."),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="DIR", help="Write a profile there, for TensorBoard."),
+    ] = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -41,8 +45,14 @@ def profile(
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
-    limit = _bytes(memory_limit)
-    result = run_tool("profile", reference, console, batch_size=batch_size, memory_limit=limit)
+    result = run_tool(
+        "profile",
+        reference,
+        console,
+        batch_size=batch_size,
+        memory_limit=_bytes(memory_limit),
+        trace=None if trace is None else str(trace.resolve()),
+    )
     _show(result, console, show_profile)
 
 

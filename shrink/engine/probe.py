@@ -190,14 +190,18 @@ class TrainingStep:
             self._loops = False
             self._function = self.trainer.stop_looping()
 
+    def make_update(self, batches: Iterator[Any]) -> None:
+        """Make one update on the next batch."""
+        self._function(batches)
+
     def measure(self, batches: Iterator[Any]) -> int:
         """Return the peak, in bytes, of a few steps after one that may trace.
 
         Raises:
             ResourceError: out of memory.
         """
-        self._function(batches)
-        return self.peak_of(lambda: self._function(batches))
+        self.make_update(batches)
+        return self.peak_of(lambda: self.make_update(batches))
 
     def peak_of(self, step: Callable[[], Any]) -> int:
         """Return the peak, in bytes, of calling `step` a few times."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from shrink.engine.synthetic import ZeroExamples
 from shrink.errors import ModelError
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes
 from shrink.model.load import load_source
+from shrink.tools.trace import write_trace
 
 _BEYOND = 4
 
@@ -33,7 +35,8 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         steps of at most half of it; `largest_batch_size` expected to fit `memory_limit_bytes`;
         `training_host_peak_bytes`; `curve`, the same two peaks at other batch sizes; `split` of
         the measured peak; `layers` with `name`, `activation_bytes` at this batch size and
-        `parameter_bytes`; `devices` and `notes`. What is not known is None, with a note.
+        `parameter_bytes`; `devices`, `notes` and `trace`, the files written to the job's folder
+        `trace`, if it has one. What is not known is None, with a note.
     """
     batch_size, limit = int(job["batch_size"]), job["memory_limit"]
     config = TrainingConfig(global_batch_size=batch_size, memory_limit=limit)
@@ -43,7 +46,7 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         model = load_source(job["model"])
     layers = layer_memory(model, batch_size)
     probed: dict[int, int] = {}
-    floor, split = Floor(), None
+    floor, split, trace = Floor(), None, []
     note = AllocatorPeak(devices.device_names).note
     if not note:
         objective = SupervisedObjective("mean_squared_error", from_logits=True)
@@ -51,7 +54,11 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         probe = WholeBatchProbe(step)
         within = None if limit is None else usable(limit, step.margin)
         probed, floor = search(probe, step.plan.most_rows, within), probe.floor
-        split = split_peak(step, probed[max(probed)]) if probed else None
+        if probed:
+            split = split_peak(step, probed[max(probed)])
+        if probed and job["trace"] is not None:
+            work = Path(job["work"]) / "trace"
+            trace = write_trace(step, max(probed), Path(job["trace"]), work)
     rows = -(-batch_size // devices.replicas)
     fits = None if limit is None or note else largest_that_fits(probed, floor, limit)
     return {
@@ -66,6 +73,7 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "split": split,
         "layers": layers,
         "devices": list(devices.device_names),
+        "trace": trace,
         "notes": _notes(probed, rows, limit, note),
     }
 

@@ -39,6 +39,8 @@ def show_profile(result: Mapping[str, Any], console: Console) -> None:
     more = len(result["layers"]) - _MOST_LAYERS
     if more > 0:
         console.print(f"and {more} layers with smaller outputs")
+    for path in result["trace"]:
+        console.print(f"trace: {path}", markup=False)
     for note in result["notes"]:
         console.print(f"note: {note}", markup=False)
 

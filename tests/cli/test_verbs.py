@@ -106,10 +106,12 @@ def test_evaluate_repeats_the_figures_of_the_run(finished: FinishedRun, tmp_path
     assert evaluated["size"]["file_bytes"] == last["size"]["file_bytes"]
 
 
-def test_profile_measures_one_batch_size(finished: FinishedRun) -> None:
+def test_profile_measures_one_batch_size_and_traces_it(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
     done = shrink(
         "profile", "out/artifacts/00-train.keras", "--batch-size", "128", "--json",
-        cwd=finished.cwd, store=finished.store,
+        "--trace", tmp_path / "logs", cwd=finished.cwd, store=finished.store,
     )  # fmt: skip
     result = json.loads(done.stdout)
     assert result["batch_size"] == 128
@@ -120,6 +122,10 @@ def test_profile_measures_one_batch_size(finished: FinishedRun) -> None:
     assert result["training_peak_bytes"] > 128 * 8 * 8 * (48 + 64) * 4
     assert "training_peak_predicted_bytes" in result
     assert "largest_batch_size" in result
+    (trace,) = (tmp_path / "logs").glob("plugins/profile/*/*.xplane.pb")
+    assert result["trace"] == [str(trace)]
+    # Whether it is a trace of training is told by the names of the operations that ran.
+    assert b"Conv2DBackpropFilter" in trace.read_bytes()
 
 
 def test_inspect_lists_operators_with_their_types(finished: FinishedRun) -> None:
