@@ -10,7 +10,9 @@ from shrink.data.augment.config import AugmentConfig
 from shrink.data.features import FeatureConfig
 from shrink.recipe.fields import Config, Count, Fraction, NonNegative, OpenFraction, Positive
 
-SourceName = Literal["digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "python"]
+SourceName = Literal[
+    "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "python"
+]
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
@@ -28,13 +30,16 @@ class DataConfig(Config):
     """digits: scikit-learn's handwritten digits. images: folders of pictures, or a CSV file that
     lists them. npz, hdf5: arrays. tfrecord: sharded records, such as `shrink data pack` writes.
     lmdb: the same records in an LMDB file. tiles: windows of TIFF files, listed in a CSV file.
-    python: a function that gives examples."""
+    tfds: a data set that TensorFlow Datasets has prepared. python: a function that gives
+    examples."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
-    """Names of the input arrays, in the order of the model's inputs; by default x."""
+    """Names of the input arrays, in the order of the model's inputs; by default x, of source tfds
+    what the data set itself names."""
     targets: Names | None = None
-    """Names of the target arrays, in the order of the model's outputs; by default y."""
+    """Names of the target arrays, in the order of the model's outputs; by default y, of source tfds
+    what the data set itself names."""
     features: Annotated[dict[str, FeatureConfig], Field(min_length=1)] | None = None
     """What the features of TFRecord files hold; by default as their manifest says."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None

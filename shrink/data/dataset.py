@@ -21,6 +21,7 @@ SOURCES: dict[str, str] = {
     "tfrecord": "shrink.data.sources.tfrecord",
     "lmdb": "shrink.data.sources.lmdb",
     "tiles": "shrink.data.sources.tiles",
+    "tfds": "shrink.data.sources.tfds",
     "python": "shrink.data.sources.python",
 }
 """Every `data.source`: the module with its `open_source(config, seed) -> Dataset`."""

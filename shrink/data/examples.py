@@ -47,6 +47,22 @@ class Examples(Protocol):
         """
 
 
+def first_problem(examples: Examples, indices: np.ndarray, chunk: int) -> DataError | None:
+    """Return the error of the first of these examples that cannot be read, or None.
+
+    Args:
+        examples: what reads them.
+        indices: int64 (n,), which.
+        chunk: how many to read at a time.
+    """
+    for start in range(0, len(indices), chunk):
+        try:
+            examples.arrays(indices[start : start + chunk])
+        except DataError as error:
+            return error
+    return None
+
+
 @runtime_checkable
 class AugmentedExamples(Protocol):
     """Examples that differ from epoch to epoch when they are trained on."""

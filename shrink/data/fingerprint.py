@@ -19,6 +19,7 @@ from pathlib import Path
 from shrink.data.config import DataConfig
 from shrink.data.folders import find_pictures, shown
 from shrink.data.listing import read_listing
+from shrink.data.prepared import prepared_folder
 from shrink.data.shards import MANIFEST, find_shards
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
@@ -50,6 +51,8 @@ def fingerprint(config: DataConfig) -> str:
     text, function = config.path or "", ""
     if config.source == "tfrecord":
         return _hash(["tfrecord", *_manifest_digest(config), *shard_hashes(config).values()])
+    if config.source == "tfds":
+        return _hash(["tfds", *_prepared_digests(Path(text).expanduser().absolute())])
     if config.source == "python":
         text, _, function = text.rpartition(":")
     path = Path(text).expanduser().absolute()
@@ -93,6 +96,12 @@ def shard_hashes(config: DataConfig) -> dict[str, str]:
     path = Path(config.path or "").expanduser().absolute()
     found = [str(file) for shards in find_shards(path).values() for file in shards]
     return _of_named(path.parent, sorted(found), path)
+
+
+def _prepared_digests(path: Path) -> list[str]:
+    folder = prepared_folder(path)
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    return [f"{name}\0{digest}" for name, digest in _of_named(folder, names, folder).items()]
 
 
 def _manifest_digest(config: DataConfig) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shrink.data.config import SourceName
+from shrink.data.prepared import is_prepared
 from shrink.data.shards import MANIFEST
 from shrink.errors import DataError
 from shrink.recipe import yaml
@@ -55,6 +56,8 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
         raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
     if (path / MANIFEST).is_file() or ".tfrecord" in path.name:
         return {"source": "tfrecord", "path": str(path)}
+    if is_prepared(path):
+        return {"source": "tfds", "path": str(path)}
     if path.is_dir():
         return {"source": "images", "path": str(path)}
     if path.suffix.lower() in _SOURCE_OF_ENDING:

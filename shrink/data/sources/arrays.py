@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from shrink.data.examples import first_problem
 from shrink.data.host_memory import load_arrays
 from shrink.errors import DataError
 
@@ -87,12 +88,7 @@ class ArrayExamples:
         if all(isinstance(array, np.ndarray) for array in parts):
             return None
         step = max(1, _CHUNK_BYTES // max(1, sum(map(row_bytes, parts))))
-        for start in range(0, len(indices), step):
-            try:
-                self.arrays(indices[start : start + step])
-            except DataError as error:
-                return error
-        return None
+        return first_problem(self, indices, step)
 
 
 def are_labels(y: Any) -> bool:

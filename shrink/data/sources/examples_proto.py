@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,28 @@ from shrink.data.shards import Manifest
 from shrink.data.sources.picture_bytes import decodable
 
 _PARALLEL_DECODES = 8
+
+
+class Parser(Protocol):
+    """From serialized examples to inputs and targets."""
+
+    @property
+    def label(self) -> str | None:
+        """The name of the only target where it holds integer labels, else None."""
+
+    @property
+    def input_spec(self) -> Any:
+        """One example's input."""
+
+    @property
+    def target_spec(self) -> Any:
+        """One example's target."""
+
+    def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
+        """Return `(x, y)` of serialized examples (n,); can be traced."""
+
+    def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
+        """Return the labels of serialized examples (n,), int64, and parse nothing else."""
 
 
 class ExampleParser:

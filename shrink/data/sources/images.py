@@ -14,6 +14,7 @@ import tensorflow as tf
 from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
+from shrink.data.examples import first_problem
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
 from shrink.data.leaks import leak_notes
@@ -89,12 +90,7 @@ class PictureExamples:
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these pictures that cannot be used, or None."""
-        for start in range(0, len(indices), _CHUNK):
-            try:
-                self.arrays(indices[start : start + _CHUNK])
-            except DataError as error:
-                return error
-        return None
+        return first_problem(self, indices, _CHUNK)
 
     def problems(self, indices: np.ndarray) -> dict[int, DataError]:
         """Return why each of these pictures that cannot be used cannot, by index."""

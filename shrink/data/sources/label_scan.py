@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.sources.examples_proto import ExampleParser
+from shrink.data.sources.examples_proto import Parser
 from shrink.data.sources.op_errors import reason
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
@@ -31,11 +31,11 @@ class Labelled(Protocol):
 
     def __len__(self) -> int: ...
 
-    def labels(self, parser: ExampleParser) -> Iterable[np.ndarray]:
+    def labels(self, parser: Parser) -> Iterable[np.ndarray]:
         """Yield the labels of all of them in order, int64, in batches."""
 
 
-def scanned_labels(records: Labelled, parser: ExampleParser, part: str) -> np.ndarray:
+def scanned_labels(records: Labelled, parser: Parser, part: str) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 
     Raises:
@@ -58,7 +58,7 @@ def scanned_labels(records: Labelled, parser: ExampleParser, part: str) -> np.nd
     return labels
 
 
-def labels_of_file(path: str, parser: ExampleParser) -> Iterator[np.ndarray]:
+def labels_of_file(path: str, parser: Parser) -> Iterator[np.ndarray]:
     """Yield the labels of a TFRecord file in order, int64, in batches.
 
     Raises:
@@ -72,7 +72,7 @@ def labels_of_file(path: str, parser: ExampleParser) -> Iterator[np.ndarray]:
             raise DataError(f"cannot be read: {reason(error)}", subject=path, hint=_HINT) from error
 
 
-def _key(records: Labelled, parser: ExampleParser, part: str) -> str:
+def _key(records: Labelled, parser: Parser, part: str) -> str:
     described = [str(parser.label), part]
     for path in records.paths:
         status = Path(path).stat()

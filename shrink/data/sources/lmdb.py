@@ -12,7 +12,7 @@ import tensorflow as tf
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.shards import ALL
-from shrink.data.sources.examples_proto import ExampleParser
+from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import scanned_labels
 from shrink.data.sources.tfrecord import described, divided
 from shrink.errors import DataError, ResourceError
@@ -47,7 +47,7 @@ class LmdbRecords:
                 contents[place] = transaction.get(self._keys[number]) or b""
         return contents
 
-    def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
+    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
         """Yield the labels of all values in order, int64, in batches."""
         for start in range(0, len(self), _BATCH):
             numbers = np.arange(start, min(start + _BATCH, len(self)))

@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
+from shrink.data.examples import first_problem
 from shrink.data.fingerprint import shard_hashes
 from shrink.data.records import index_records, uncompressed
 from shrink.data.shards import ALL, Manifest, find_shards, read_manifest
-from shrink.data.sources.examples_proto import ExampleParser
+from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import labels_of_file, scanned_labels
 from shrink.data.sources.op_errors import reason
 from shrink.data.splits import derived_parts
@@ -57,7 +58,7 @@ class TFRecords:
     def __len__(self) -> int:
         return len(self._index)
 
-    def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
+    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
         """Yield the labels of all records in order, int64, in batches; checks every checksum."""
         for path in self.paths:
             yield from labels_of_file(path, parser)
@@ -77,7 +78,7 @@ class RecordExamples:
         self,
         index: Records,
         numbers: np.ndarray,
-        parser: ExampleParser,
+        parser: Parser,
         labels: np.ndarray | None,
     ) -> None:
         self._index = index
@@ -121,12 +122,7 @@ class RecordExamples:
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these records that cannot be used, or None."""
-        for start in range(0, len(indices), _CHUNK):
-            try:
-                self.arrays(indices[start : start + _CHUNK])
-            except DataError as error:
-                return error
-        return None
+        return first_problem(self, indices, _CHUNK)
 
     def _read(self, indices: np.ndarray) -> np.ndarray:
         return self._index.read(self._numbers[indices])
@@ -216,7 +212,7 @@ def divided(
     path: Path,
     parts: Mapping[str, Records],
     labels: Mapping[str, np.ndarray | None],
-    parser: ExampleParser,
+    parser: Parser,
     manifest: Manifest,
     config: DataConfig,
     seed: int,

@@ -1,0 +1,147 @@
+"""Reading what TensorFlow Datasets has prepared; only where the extra `tfds` is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.fingerprint import fingerprint
+from shrink.data.pipeline import training_batches
+from shrink.errors import DataError, ResourceError
+
+IS_HERE = importlib.util.find_spec("tensorflow_datasets") is not None
+# Its writer, which only these tests use, imports a package that it does not require.
+needs_tfds = pytest.mark.skipif(
+    not IS_HERE or importlib.util.find_spec("importlib_resources") is None,
+    reason="needs tensorflow-datasets and importlib_resources",
+)
+SHAPE = (6, 5, 3)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module", params=["tfrecord", "array_record"])
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 examples to train on and 9 to test, written by TensorFlow Datasets itself."""
+    import tensorflow_datasets as tfds
+
+    features = {
+        "image": tfds.features.Image(shape=SHAPE),
+        "sized": tfds.features.Image(shape=(None, None, 3)),
+        "label": tfds.features.ClassLabel(names=["cat", "dog", "emu"]),
+        "age": tfds.features.Scalar(np.float32),
+        "name": tfds.features.Text(),
+    }
+    folder = tmp_path_factory.mktemp("tfds")
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="toy",
+        version="1.0.0",
+        data_dir=folder,
+        features=tfds.features.FeaturesDict(features),
+        split_datasets={
+            "train": [(i, _example(i)) for i in range(30)],
+            "test": [(i, _example(100 + i)) for i in range(9)],
+        },
+        file_format=request.param,
+    )
+    return folder / "toy" / "1.0.0"
+
+
+def _example(number: int) -> dict[str, Any]:
+    return {
+        "image": np.full(SHAPE, number, np.uint8),
+        "sized": np.full((4 + number % 3, 7, 3), number, np.uint8),
+        "label": number % 3,
+        "age": np.float32(number),
+        "name": str(number),
+    }
+
+
+def _open(folder: Path, **settings: Any) -> Dataset:
+    named = {"inputs": ["image"], "targets": ["label"], **settings}
+    value = {"source": "tfds", "path": str(folder), **named}
+    return open_dataset(DataConfig.model_validate(value), seed=0)
+
+
+@needs_tfds
+def test_open_dataset_reads_every_example_of_its_splits(prepared: Path) -> None:
+    dataset = _open(prepared)
+    sizes = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
+    assert (sizes, dataset.class_names) == ([27, 3, 9], ("cat", "dog", "emu"))
+    found = []
+    for part in (dataset.train, dataset.validation):
+        x, y = part.arrays(np.arange(len(part)))
+        assert (x.dtype, x.shape[1:]) == (np.uint8, SHAPE)
+        np.testing.assert_array_equal(y, x[:, 0, 0, 0] % 3)
+        np.testing.assert_array_equal(part.labels, y)
+        found += x[:, 0, 0, 0].tolist()
+    assert sorted(found) == list(range(30))
+    x, _ = dataset.test.arrays(np.arange(9))
+    assert sorted(x[:, 5, 4, 2].tolist()) == list(range(100, 109))
+
+
+@needs_tfds
+def test_open_dataset_takes_several_features_and_resizes_pictures(prepared: Path) -> None:
+    train = _open(prepared, inputs=["sized", "age"], targets=["age"], image_size=[8, 9]).train
+    (picture, age), y = next(
+        training_batches(train, global_batch_size=7, seed=0, first_step=0, last_step=1)
+        .as_numpy_iterator()
+    )  # fmt: skip
+    assert (picture.shape, picture.dtype) == ((7, 8, 9, 3), np.uint8)
+    np.testing.assert_array_equal(picture[:, 3, 3, 0], age)
+    np.testing.assert_array_equal(y, age[:, None])
+    assert train.labels is None
+
+
+@needs_tfds
+def test_open_dataset_decodes_an_autoencoders_input_alone(prepared: Path) -> None:
+    x, y = _open(prepared, target="input", targets=None).train.arrays(np.arange(4))
+    np.testing.assert_array_equal(x, y)
+
+
+@needs_tfds
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"inputs": None}, "does not say which features are inputs and targets"),
+        ({"inputs": ["imag"]}, "no feature imag; there are"),
+        ({"inputs": ["sized"]}, r"the shape of sized differs between examples: \(None, None, 3\)"),
+        ({"inputs": ["name"]}, "name holds no array of numbers"),
+    ],
+)
+def test_open_dataset_raises_data_error_when_features_do_not_suit(
+    prepared: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        _open(prepared, **settings)
+
+
+@needs_tfds
+def test_fingerprint_changes_with_a_shard(prepared: Path) -> None:
+    config = DataConfig(source="tfds", path=str(prepared))
+    before = fingerprint(config)
+    shard = next(prepared.glob("toy-train*"))
+    content = shard.read_bytes()
+    try:
+        shard.write_bytes(content + b"\0")
+        assert fingerprint(config) != before
+    finally:
+        shard.write_bytes(content)
+
+
+@pytest.mark.skipif(IS_HERE, reason="the package is here")
+def test_open_dataset_names_the_extra_when_the_package_is_missing(tmp_path: Path) -> None:
+    for name in ("dataset_info.json", "features.json"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ResourceError, match="tensorflow-datasets") as caught:
+        _open(tmp_path)
+    assert caught.value.hint == "pip install 'shrink[tfds]'"
