@@ -1,7 +1,7 @@
 """Int8 accuracy against file size of a ResNet8 whose channels are pruned by least squares.
 
 Run: python tests/benchmarks/bench_channels.py --model model.h5 --data pictures [--epochs 6]
-         [--only NAME ...]
+         [--augment] [--only NAME ...]
 
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Without --epochs nothing is
 trained. Each line: widths, parameters, float and int8 accuracy on the test split, int8 file bytes.
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--importance", default="least_squares")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--alpha", type=float, default=0.5)
+    parser.add_argument("--augment", action="store_true", help="fine-tune on flips and crops")
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
     rows = WITH_TRAINING if arguments.epochs else WITHOUT_TRAINING
@@ -115,7 +116,9 @@ def open_context(arguments: argparse.Namespace) -> StageContext:
         "training": training,
         "inputs": {"model": source},
     }
-    data = {"source": "images", "path": str(arguments.data)}
+    data: dict[str, Any] = {"source": "images", "path": str(arguments.data), "cache": "memory"}
+    if arguments.augment:
+        data["augment"] = {"flip": "horizontal", "crop": 4}
     job = {"step": step, "data": data, "task": {}, "split_seed": 0}
     return StageContext(job, lambda *a, **k: None, Path())
 
