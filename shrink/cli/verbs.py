@@ -37,6 +37,7 @@ VERBS = {
     "train": "Train a model, or continue from its weights.",
     "distill": "Train a student to follow a teacher.",
     "prune": "Remove the weights that matter least, then fine-tune.",
+    "cluster": "Let the weights of each kernel share a few values, then fine-tune.",
     "quantize": "Convert to TFLite under a quantization scheme.",
 }
 """The stages that are verbs of their own, each with its line of help."""

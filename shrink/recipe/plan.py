@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,8 @@ class _Builder:
         previous = self._previous(config, path)
         inputs = self._inputs(config, previous, path)
         self._check_form(config, name, inputs["model"], path)
+        claims = self._claims(inputs["model"])
+        self._check_order(config, name, claims, path)
         self.steps.append(
             Step(
                 len(self.steps),
@@ -190,7 +192,7 @@ class _Builder:
                 inputs,
                 previous.name if previous else None,
                 config.produces,
-                self._claims(inputs["model"]),
+                claims,
             )
         )
 
@@ -310,6 +312,17 @@ class _Builder:
                 return self.loaded.position(*inner)
 
             raise errors_of(error, TrainingConfig, where, locate)[0] from error
+
+    def _check_order(
+        self, config: StageConfig, name: str, claims: Sequence[str], path: tuple[str | int, ...]
+    ) -> None:
+        for claim in config.loses:
+            if claim in claims:
+                raise RecipeError(
+                    f"{name} cannot keep the {claim} of an earlier stage",
+                    position=self.loaded.position(*path),
+                    hint=f"let {config.kind} come first",
+                )
 
     def _claims(self, source: Source) -> tuple[str, ...]:
         if source.step is None or source.arguments:  # a scaled copy keeps no promise

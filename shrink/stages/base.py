@@ -31,6 +31,8 @@ class StageConfig(Config):
     """Whether it may train, and so has a training peak to report."""
     claims: ClassVar[tuple[str, ...]] = ()
     """What it establishes and every later stage must keep, such as `sparsity`."""
+    loses: ClassVar[tuple[str, ...]] = ()
+    """What it cannot keep, so that no stage that establishes it may come before."""
 
     name: StageName | None = None
     """Name of the stage; by default its kind, numbered where it repeats."""

@@ -2,36 +2,82 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+import tf_keras as keras
+
 from shrink.errors import StageError
+from shrink.stages.cluster.sharing import MOST_VALUES
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.masks import Zeros, count_zeros
-from shrink.tflite.flatbuffer import nonzero_parameters, parameters
+from shrink.stages.prune.masks import Zeros, count_zeros, prunable_kernels
+from shrink.tflite.flatbuffer import nonzero_parameters, parameters, values, weights
+
+_CHANNELS = {5: 4}
+"""The axis of a kernel's output channels in a file, by its dimensions; 0 but for Conv3D."""
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A kernel whose weights share a few values."""
+
+    layer: str
+    values: int
+    size: int
 
 
 @dataclass(frozen=True)
 class Claims:
-    """The figures that a stage must keep, taken from its input before it runs."""
+    """The figures that a stage must keep, taken from its input before it runs.
 
-    zeros: Zeros | None
+    Attributes:
+        zeros: in all prunable kernels, or None where nobody claimed any.
+        clustered: the kernels of few values, none where nobody clustered.
+    """
+
+    zeros: Zeros | None = None
+    clustered: tuple[Clustered, ...] = ()
 
     @classmethod
     def of(cls, context: StageContext) -> Claims:
         """Measure the input of a stage that must keep something."""
-        return cls(count_zeros(context.load()) if "sparsity" in context.claims else None)
+        if not context.claims:
+            return cls()
+        model = context.load()
+        return cls(
+            count_zeros(model) if "sparsity" in context.claims else None,
+            tuple(_clustered(model)) if "clusters" in context.claims else (),
+        )
 
     def check(self, outcome: StageResult, context: StageContext) -> None:
         """Raise `StageError` where the stage lost what an earlier one established."""
-        if self.zeros is None:
-            return
-        kept = _zeros_left(outcome)
-        if kept < self.zeros.count:
+        if self.zeros is not None and (kept := _zeros_left(outcome)) < self.zeros.count:
             raise StageError(
                 f"an earlier stage pruned {self.zeros.count:,} of {self.zeros.of:,} weights, and "
                 f"only {kept:,} are zero now",
                 subject=context.name,
             )
+        if lost := self._not_shared(outcome):
+            raise StageError(
+                f"an earlier stage clustered the weights of {', '.join(lost)}, and they take more "
+                "values now",
+                subject=context.name,
+                hint="take a scheme that rounds every weight by itself, such as static_wi8_ai8",
+            )
+
+    def _not_shared(self, outcome: StageResult) -> list[str]:
+        """Return the layers whose weights take more values than they did."""
+        if outcome.model is not None:
+            now = {one.layer: one.values for one in _clustered(outcome.model)}
+            return [c.layer for c in self.clustered if now.get(c.layer, c.values + 1) > c.values]
+        found = _values_by_size(outcome.tflite or b"")
+        lost = []
+        for one in sorted(self.clustered, key=lambda c: c.values):
+            # A file names its tensors as it likes, and stores equal ones once.
+            if found[one.size] and found[one.size].pop(0) > one.values:
+                lost.append(one.layer)
+        return lost
 
 
 def _zeros_left(outcome: StageResult) -> int:
@@ -39,3 +85,29 @@ def _zeros_left(outcome: StageResult) -> int:
         return count_zeros(outcome.model).count
     content = outcome.tflite or b""
     return parameters(content) - nonzero_parameters(content)
+
+
+def _clustered(model: keras.Model) -> list[Clustered]:
+    found = []
+    for one in prunable_kernels(model)[0]:
+        kernel = one.kernel.numpy()
+        count = len(np.unique(kernel))
+        if count <= MOST_VALUES:
+            found.append(Clustered(one.layer, count, kernel.size))
+    return found
+
+
+def _values_by_size(content: bytes) -> dict[int, list[int]]:
+    """Return the most distinct values of a channel of each weight tensor, ascending, by its size.
+
+    Batch normalization is folded into a file's kernels, channel by channel, and so are the scales
+    of integers: the values of a channel are as few as before, those of a kernel are not.
+    """
+    found: dict[int, list[int]] = defaultdict(list)
+    for tensor in weights(content):
+        stored = values(tensor)
+        if stored is not None:  # 4 bits, which need no more than 16 values
+            array = stored.reshape(tensor.shape)
+            channels = np.moveaxis(array, _CHANNELS.get(array.ndim, 0), 0)
+            found[array.size].append(max(len(np.unique(channel)) for channel in channels))
+    return defaultdict(list, {size: sorted(counts) for size, counts in found.items()})

@@ -26,6 +26,7 @@ from shrink.engine.resume import Recovery
 from shrink.model.load import load_source
 from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
+from shrink.stages.cluster.sharing import keep_shared
 from shrink.stages.prune.masks import frozen_masks
 from shrink.stages.task import Task, keras_interface, resolve_task
 from shrink.stages.watch import ParentWatcher
@@ -195,11 +196,11 @@ class StageContext:
         )
 
     def _hooks(self, model: keras.Model, after_update: Sequence[Any]) -> tuple[Any, ...]:
-        """Return what follows every update, with what keeps the zeros of earlier stages."""
-        if "sparsity" not in self.claims:
-            return tuple(after_update)
+        """Return what follows every update, with what keeps earlier zeros and clusters."""
+        keepers = {"sparsity": frozen_masks, "clusters": keep_shared}
         with self.devices.scope():
-            return (*after_update, frozen_masks(model))
+            kept = [keep(model) for claim, keep in keepers.items() if claim in self.claims]
+        return (*after_update, *kept)
 
     def phase(self, name: str) -> None:
         """Tell the user what happens now, in a word or two."""

@@ -4,7 +4,8 @@ Run: python tests/benchmarks/bench_channels.py --model model.h5 --data pictures 
          [--augment] [--only NAME ...]
 
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Without --epochs nothing is
-trained. Each line: widths, parameters, float and int8 accuracy on the test split, int8 file bytes.
+trained. Each line: parameters, accuracy on the validation split, float and int8 accuracy on the
+test split, int8 file bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 from shrink.measure.artifact import evaluate_artifact
-from shrink.stages.context import StageContext
+from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run as prune
 from shrink.stages.quantize.calibration import CalibrationExamples
@@ -82,11 +83,19 @@ def measure(arguments: argparse.Namespace, ratios: dict[str, float]) -> dict[str
     return {
         "parameters": model.count_params(),
         "int8_file_bytes": len(int8),
+        "validation_accuracy": validation_accuracy(result),
         "float_accuracy": accuracy(convert(model, "float32").content, context, model),
         "int8_accuracy": accuracy(int8, context, model),
         "prune_s": round(pruned_s, 1),
         "notes": list(result.notes),
     }
+
+
+def validation_accuracy(result: StageResult) -> float | None:
+    """Return what the fine-tuned model reaches on the validation split, to choose settings by."""
+    if result.training is None:
+        return None
+    return round(result.training.history["val_accuracy"][-1], 4)
 
 
 def accuracy(content: bytes, context: StageContext, model: Any) -> float:

@@ -63,6 +63,14 @@ def test_build_plan_refuses_a_stage_after_quantize() -> None:
     assert "from:" in str(caught.value)
 
 
+def test_build_plan_refuses_pruning_what_is_clustered() -> None:
+    with pytest.raises(RecipeError, match="prune cannot keep the clusters") as caught:
+        plan(TRAIN, {"cluster": {}}, {"distill": {"student": "cluster", "teacher": "train"}}, PRUNE)
+    assert "let prune come first" in str(caught.value)
+    built = plan(TRAIN, PRUNE, {"cluster": {}}, QUANTIZE)
+    assert built.step("quantize").claims == ("sparsity", "clusters")
+
+
 def test_build_plan_branches_with_from() -> None:
     built = plan(TRAIN, QUANTIZE, {"prune": {"from": "train"}}, QUANTIZE)
     assert names(built) == ["train", "quantize", "prune", "quantize-2"]

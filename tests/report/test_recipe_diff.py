@@ -7,7 +7,7 @@ from shrink.report.recipe_diff import recipe_changes
 from tests.report.toys import report
 
 A = """
-model: /models-of-a/net.h5
+model: /a/net.h5
 training: {seed: 0, optimizer: {name: adam}}
 stages:
 - prune: {ratio: 0.3, exclude: [first]}
@@ -22,7 +22,7 @@ def built(recipe: str | None) -> dict[str, Any]:
 
 def test_recipe_changes_names_keys_and_matches_stages_by_name() -> None:
     other = A.replace("ratio: 0.3", "ratio: 0.5").replace("seed: 0, ", "")
-    other = other.replace("stages:\n", "stages:\n- train: {epochs: 3}\n").replace("/models-of-a", "/b")
+    other = other.replace("stages:\n", "stages:\n- train: {epochs: 3}\n").replace("/a/", "/b/")
     other = other.replace("scheme: mixed", "scheme: mixed, file_bytes: 9")
     assert recipe_changes(built(A), built(other)) == [
         {"key": "training.seed", "a": "0", "b": "-"},

@@ -27,6 +27,7 @@ class PruneConfig(StageConfig):
     kind: ClassVar[str] = "prune"
     summary: ClassVar[str] = "remove the weights that matter least, then fine-tune"
     trains: ClassVar[bool] = True
+    loses: ClassVar[tuple[str, ...]] = ("clusters",)
 
     method: Literal["magnitude", "channels"] = "magnitude"
     """magnitude: weights of smallest absolute value become zero; channels: whole channels go."""

@@ -168,10 +168,10 @@ def count_zeros(model: keras.Model) -> Zeros:
 def _reason_to_skip(layer: keras.layers.Layer, exclude: Sequence[str]) -> str | None:
     """Return None for a prunable layer, "" for one without kernel, else why it is left alone."""
     if isinstance(layer, _NOT_PRUNABLE):
-        return "a depthwise kernel has too few weights per channel to lose any"
+        return "a depthwise kernel has too few weights per channel"
     if not isinstance(layer, _PRUNABLE):
         has_kernel = getattr(layer, "kernel", None) is not None
-        return f"{type(layer).__name__} kernels are not pruned" if has_kernel else ""
+        return f"{type(layer).__name__} kernels are left as they are" if has_kernel else ""
     if any(fnmatch.fnmatchcase(layer.name, pattern) for pattern in exclude):
         return "excluded by the recipe"
     return None

@@ -42,7 +42,7 @@ def test_prunable_kernels_lists_what_is_left_alone_and_why() -> None:
     kernels, skipped = prunable_kernels(model(), exclude=("den*",))
     assert [k.layer for k in kernels] == ["conv"]
     assert {s["layer"]: s["reason"] for s in skipped} == {
-        "depthwise": "a depthwise kernel has too few weights per channel to lose any",
+        "depthwise": "a depthwise kernel has too few weights per channel",
         "dense": "excluded by the recipe",
     }
 

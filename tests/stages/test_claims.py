@@ -1,0 +1,79 @@
+"""What earlier stages established is measured again: kept is silent, lost is an error."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.errors import StageError
+from shrink.stages.claims import Claims
+from shrink.stages.cluster.sharing import cluster
+from shrink.stages.context import StageContext, StageResult
+from shrink.stages.prune.masks import prunable_kernels
+from shrink.tflite.convert import Precision, convert
+
+L = keras.layers
+
+
+@pytest.fixture
+def clustered() -> keras.Model:
+    """Two kernels of 6 values and 40 % zeros, with a batch normalization behind the first."""
+    inputs = L.Input((8, 8, 3))
+    x = L.Conv2D(8, 3, name="conv")(inputs)
+    x = L.ReLU()(L.BatchNormalization(name="norm")(x))
+    model = keras.Model(inputs, L.Dense(5, name="dense")(L.Flatten()(x)))
+    rng = np.random.default_rng(0)
+    model.get_layer("norm").set_weights([rng.uniform(0.5, 2, 8) for _ in range(4)])
+    for one in prunable_kernels(model)[0]:
+        kernel = np.where(rng.random(one.kernel.shape) < 0.4, 0, rng.normal(size=one.kernel.shape))
+        one.kernel.assign(cluster(kernel, 6, seed=0, keep_zeros=True).kernel)
+    return model
+
+
+def context(model: keras.Model, *claims: str) -> StageContext:
+    stand_in = SimpleNamespace(claims=claims, name="later", load=lambda: model)
+    return cast(StageContext, stand_in)
+
+
+def check(claims: Claims, **outcome: Any) -> None:
+    claims.check(StageResult(**outcome), cast(StageContext, SimpleNamespace(name="later")))
+
+
+@pytest.mark.parametrize("precision", ["float32", "dynamic_int8"])
+def test_check_finds_clusters_and_zeros_in_the_converted_file(
+    precision: Precision, clustered: keras.Model
+) -> None:
+    claims = Claims.of(context(clustered, "sparsity", "clusters"))
+    check(claims, tflite=convert(clustered, precision).content)
+    check(claims, model=clustered)
+
+
+@pytest.mark.parametrize("layer", ["conv", "dense"])
+@pytest.mark.parametrize("converted", [True, False])
+def test_check_names_the_layer_that_lost_its_clusters(
+    layer: str, converted: bool, clustered: keras.Model
+) -> None:
+    claims = Claims.of(context(clustered, "clusters"))
+    kernel = clustered.get_layer(layer).kernel
+    kernel.assign_add(np.random.default_rng(1).normal(size=kernel.shape))
+    outcome: dict[str, Any] = {"model": clustered}
+    if converted:
+        outcome = {"tflite": convert(clustered, "float32").content}
+    with pytest.raises(StageError, match=f"clustered the weights of {layer}, and"):
+        check(claims, **outcome)
+
+
+def test_check_counts_the_zeros_that_are_left(clustered: keras.Model) -> None:
+    claims = Claims.of(context(clustered, "sparsity"))
+    kernel = clustered.get_layer("dense").kernel
+    kernel.assign(np.where(kernel.numpy() == 0, 0.5, kernel.numpy()))
+    with pytest.raises(StageError, match=r"only .* are zero now"):
+        check(claims, model=clustered)
+
+
+def test_check_asks_nothing_where_nobody_claimed_anything(clustered: keras.Model) -> None:
+    assert Claims.of(context(clustered)) == Claims()
