@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from shrink.engine.objective import SupervisedObjective
 from shrink.errors import StageError
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.cluster.sharing import Shared, SharedKernels, cluster
@@ -38,8 +37,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
         with context.devices.scope():
             pairs = [(k.kernel, shared) for k, shared in zip(kernels, found, strict=True)]
             hook = SharedKernels(pairs)
-        task = context.task(model)
-        objective = SupervisedObjective(task.loss, task.from_logits)
+        objective = context.task(model).objective()
         record = context.train(model, objective, config.epochs, after_update=(hook,))
     most = max(len(np.unique(one.kernel.numpy())) for one in kernels)
     note = (

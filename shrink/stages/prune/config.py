@@ -9,7 +9,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from shrink.recipe.fields import Bytes, Count, Fraction, NonNegative, OpenFraction, Positive
 from shrink.stages.base import StageConfig
 
-_MAGNITUDE = ("sparsity", "schedule", "ramp", "frequency")
+_SCHEDULE = ("schedule", "ramp", "frequency")
+_MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "importance", "samples", "rebuild", "round_to",
@@ -33,6 +34,9 @@ class PruneConfig(StageConfig):
     """magnitude: weights of smallest absolute value become zero; channels: whole channels go."""
     sparsity: Ratio = 0.5
     """magnitude: fraction of each prunable kernel that becomes zero."""
+    pattern: Literal["unstructured", "2:4", "block"] = "unstructured"
+    """magnitude: any weight by itself; two of every four input channels, at once; or blocks of
+    four input channels."""
     schedule: Literal["constant", "polynomial"] = "polynomial"
     """magnitude: constant, the whole sparsity at once; polynomial, rising cubically over `ramp`."""
     ramp: Fraction = 0.6
@@ -85,6 +89,10 @@ class PruneConfig(StageConfig):
                 )
         if self.method == "channels":
             self._check_targets()
+        if self.pattern == "2:4" and self.sparsity != 0.5:
+            raise ValueError("pattern 2:4 is a sparsity of 0.5; leave sparsity out")
+        if self.pattern == "2:4" and self.model_fields_set.intersection(_SCHEDULE):
+            raise ValueError("pattern 2:4 is chosen once, so schedule, ramp and frequency are none")
         return self
 
     def _check_targets(self) -> None:
@@ -110,4 +118,6 @@ class PruneConfig(StageConfig):
             foreign.add("file_precision")
         if self.teacher is None:
             foreign |= {"temperature", "alpha"}
+        if self.pattern == "2:4":
+            foreign.update(_SCHEDULE)
         return {key: value for key, value in handler(self).items() if key not in foreign}

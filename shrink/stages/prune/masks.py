@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.stages.prune.patterns import Pattern, unstructured
 from shrink.stages.prune.schedule import SparsitySchedule, constant
 
 _PRUNABLE = (
@@ -37,41 +38,24 @@ class PrunableKernel:
 
 
 def prunable_kernels(
-    model: keras.Model, exclude: Sequence[str] = ()
+    model: keras.Model, exclude: Sequence[str] = (), multiple_of: int = 1
 ) -> tuple[list[PrunableKernel], list[dict[str, str]]]:
     """Return the kernels of dense and convolutional layers, and the layers left alone with why.
 
     Args:
         model: nested models are walked too.
         exclude: shell patterns of layer names.
+        multiple_of: of which the input channels of a kernel have to be a multiple.
     """
     kernels: list[PrunableKernel] = []
     skipped: list[dict[str, str]] = []
     for layer in model._flatten_layers(include_self=False, recursive=True):
-        reason = _reason_to_skip(layer, exclude)
+        reason = _reason_to_skip(layer, exclude, multiple_of)
         if reason is None:
             kernels.append(PrunableKernel(layer.name, layer.kernel))
         elif reason:
             skipped.append({"layer": layer.name, "reason": reason})
     return kernels, skipped
-
-
-def magnitude_mask(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
-    """Return 0 for the `round(sparsity * size)` weights of smallest magnitude, 1 for the others.
-
-    Args:
-        weights: any shape, float.
-        sparsity: scalar in [0, 1).
-
-    Returns:
-        A mask of the weights' shape and dtype. Ties with the largest pruned magnitude are pruned.
-    """
-    size = tf.cast(tf.size(weights), tf.float32)
-    pruned = tf.cast(tf.round(sparsity * size), tf.int32)
-    ascending = tf.sort(tf.reshape(tf.abs(weights), [-1]))
-    largest_pruned = ascending[tf.maximum(pruned - 1, 0)]
-    threshold = tf.where(pruned > 0, largest_pruned, tf.constant(-1.0, weights.dtype))
-    return tf.cast(tf.abs(weights) > threshold, weights.dtype)
 
 
 class Masks:
@@ -84,6 +68,7 @@ class Masks:
         schedule: sparsity at an update.
         last_update: after this update the masks no longer change.
         frequency: updates between two choices of the masks.
+        pattern: from a kernel and the sparsity to its mask.
     """
 
     def __init__(
@@ -92,7 +77,9 @@ class Masks:
         schedule: SparsitySchedule,
         last_update: int = 0,
         frequency: int = 1,
+        pattern: Pattern = unstructured,
     ) -> None:
+        self._pattern = pattern
         self._schedule = schedule
         self._last_update = last_update
         self._frequency = frequency
@@ -108,7 +95,7 @@ class Masks:
     def prune_now(self, sparsity: float) -> None:
         """Choose and apply the masks at once."""
         for kernel, mask in self._pairs:
-            chosen = magnitude_mask(kernel.read_value(), tf.constant(sparsity, tf.float32))
+            chosen = self._pattern(kernel.read_value(), tf.constant(sparsity, tf.float32))
             mask.assign(chosen)
             kernel.assign(kernel.read_value() * chosen)
 
@@ -131,7 +118,7 @@ class Masks:
         weights = kernel.read_value()
         chosen = tf.cond(
             due,
-            lambda: magnitude_mask(weights, self._schedule(step)),
+            lambda: self._pattern(weights, self._schedule(step)),
             mask.read_value,
         )
         mask.assign(chosen)
@@ -165,7 +152,9 @@ def count_zeros(model: keras.Model) -> Zeros:
     return Zeros(sum(int(np.sum(k == 0)) for k in kernels), sum(k.size for k in kernels))
 
 
-def _reason_to_skip(layer: keras.layers.Layer, exclude: Sequence[str]) -> str | None:
+def _reason_to_skip(
+    layer: keras.layers.Layer, exclude: Sequence[str], multiple_of: int
+) -> str | None:
     """Return None for a prunable layer, "" for one without kernel, else why it is left alone."""
     if isinstance(layer, _NOT_PRUNABLE):
         return "a depthwise kernel has too few weights per channel"
@@ -174,4 +163,6 @@ def _reason_to_skip(layer: keras.layers.Layer, exclude: Sequence[str]) -> str | 
         return f"{type(layer).__name__} kernels are left as they are" if has_kernel else ""
     if any(fnmatch.fnmatchcase(layer.name, pattern) for pattern in exclude):
         return "excluded by the recipe"
+    if (channels := layer.kernel.shape[-2]) % multiple_of:
+        return f"its {channels} input channels are no multiple of {multiple_of}"
     return None

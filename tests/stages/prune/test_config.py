@@ -33,6 +33,9 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "ratio": 0.3, "file_precision": "int8"}, "needs file_bytes"),
         ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
         ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
+        ({"pattern": "2:4", "sparsity": 0.6}, "2:4 is a sparsity of 0.5"),
+        ({"pattern": "2:4", "ramp": 0.3}, "2:4 is chosen once"),
+        ({"pattern": "1:3"}, "must be 'unstructured', '2:4' or 'block'"),
         ({"method": "filters", "ratio": 0.3}, "must be 'magnitude' or 'channels'"),
     ],
 )
@@ -47,6 +50,8 @@ def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], mes
     [
         {},
         {"method": "magnitude", "sparsity": 0.8, "schedule": "constant"},
+        {"pattern": "2:4"},
+        {"pattern": "block", "sparsity": 0.7},
         {"method": "channels", "ratio": 0.3},
         {"method": "channels", "ratios": {"conv*": 0.3}, "exclude": ["head"]},
         {"method": "channels", "file_bytes": "60KB", "file_precision": "int8"},

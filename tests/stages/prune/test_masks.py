@@ -11,7 +11,6 @@ from shrink.stages.prune.masks import (
     Masks,
     count_zeros,
     frozen_masks,
-    magnitude_mask,
     prunable_kernels,
 )
 from shrink.stages.prune.schedule import constant, polynomial, ramp_updates
@@ -26,18 +25,6 @@ def model() -> keras.Model:
     return keras.Model(inputs, keras.layers.Dense(5, name="dense")(x))
 
 
-@pytest.mark.parametrize("sparsity", [0.0, 0.1, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize("shape", [(7,), (3, 3, 5, 4), (1,)])
-def test_magnitude_mask_prunes_the_smallest(sparsity: float, shape: tuple[int, ...]) -> None:
-    weights = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    mask = magnitude_mask(tf.constant(weights), tf.constant(sparsity)).numpy()
-    count = round(np.float32(sparsity) * np.float32(weights.size))
-    order = np.argsort(np.abs(weights).ravel())
-    expected = np.ones(weights.size, np.float32)
-    expected[order[:count]] = 0
-    np.testing.assert_array_equal(mask.ravel(), expected)
-
-
 def test_prunable_kernels_lists_what_is_left_alone_and_why() -> None:
     kernels, skipped = prunable_kernels(model(), exclude=("den*",))
     assert [k.layer for k in kernels] == ["conv"]
@@ -45,6 +32,12 @@ def test_prunable_kernels_lists_what_is_left_alone_and_why() -> None:
         "depthwise": "a depthwise kernel has too few weights per channel",
         "dense": "excluded by the recipe",
     }
+
+
+def test_prunable_kernels_leaves_alone_what_has_no_whole_groups() -> None:
+    kernels, skipped = prunable_kernels(model(), multiple_of=4)
+    assert [k.layer for k in kernels] == ["dense"]
+    assert skipped[0] == {"layer": "conv", "reason": "its 3 input channels are no multiple of 4"}
 
 
 def test_polynomial_follows_the_published_equation() -> None:

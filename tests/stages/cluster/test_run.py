@@ -1,0 +1,65 @@
+"""The stage on a tiny digits model, through the engine's own training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.errors import StageError
+from shrink.stages.cluster.config import ClusterConfig
+from shrink.stages.cluster.run import run
+from shrink.stages.context import StageContext
+from shrink.stages.prune.masks import prunable_kernels
+
+L = keras.layers
+
+
+def context(tmp_path: Path, *claims: str) -> StageContext:
+    inputs = L.Input((8, 8, 1))
+    x = L.ReLU()(L.Conv2D(6, 3, name="conv")(L.Rescaling(1 / 16)(inputs)))
+    model = keras.Model(inputs, L.Dense(10, activation="softmax", name="head")(L.Flatten()(x)))
+    for one in prunable_kernels(model)[0] if claims else ():
+        one.kernel.assign(np.where(np.abs(one.kernel) < 0.05, 0, one.kernel))
+    model.save(tmp_path / "model.keras")
+    step = {
+        "name": "cluster",
+        "kind": "cluster",
+        "claims": list(claims),
+        "training": {"global_batch_size": 256, "micro_batch_size": 128},
+        "inputs": {"model": {"kind": "keras", "path": str(tmp_path / "model.keras")}},
+    }
+    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
+    return StageContext(job, lambda *args, **fields: None, tmp_path)
+
+
+@pytest.mark.parametrize("claims", [(), ("sparsity",)])
+def test_run_trains_kernels_of_few_values_and_keeps_zeros(
+    claims: tuple[str, ...], tmp_path: Path
+) -> None:
+    opened = context(tmp_path, *claims)
+    before = {k.layer: k.kernel.numpy() for k in prunable_kernels(opened.load())[0]}
+    result = run(ClusterConfig(clusters=5, epochs=1), opened)
+    assert result.model is not None
+    assert result.training is not None
+    assert result.training.updates > 1
+    for one in prunable_kernels(result.model)[0]:
+        kernel = one.kernel.numpy()
+        assert len(np.unique(kernel)) == 5
+        if claims:
+            np.testing.assert_array_equal(kernel == 0, before[one.layer] == 0)
+    assert "each of 2 kernels take at most 5 values" in result.notes[0]
+
+
+def test_run_leaves_excluded_layers_alone_and_refuses_none(tmp_path: Path) -> None:
+    opened = context(tmp_path)
+    before = opened.load().get_layer("head").kernel.numpy()
+    result = run(ClusterConfig(clusters=4, epochs=0, exclude=("head",)), opened)
+    assert result.model is not None
+    np.testing.assert_array_equal(result.model.get_layer("head").kernel.numpy(), before)
+    assert result.skipped == [{"layer": "head", "reason": "excluded by the recipe"}]
+    with pytest.raises(StageError, match=r"no kernel to cluster") as caught:
+        run(ClusterConfig(exclude=("*",)), opened)
+    assert "cluster.exclude" in str(caught.value)
