@@ -11,7 +11,7 @@ from shrink.stages.base import StageConfig
 
 _SCHEDULE = ("schedule", "ramp", "frequency")
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
-_TARGETS = ("macs", "parameters", "file_bytes")
+_TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "importance", "samples", "rebuild", "round_to",
     "teacher", "temperature", "alpha",
@@ -53,8 +53,10 @@ class PruneConfig(StageConfig):
     """channels: remove until at most this fraction of the parameters is left."""
     file_bytes: Bytes | None = None
     """channels: remove until the model's TFLite file is at most this large."""
+    arena_bytes: Bytes | None = None
+    """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
     file_precision: Literal["float32", "int8"] = "float32"
-    """channels: the TFLite file that `file_bytes` limits: as converted, or quantized to int8."""
+    """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
     importance: Literal["l2", "l1", "bn_scale", "taylor", "random", "least_squares"] = "l2"
     """channels: which go first; least_squares also solves for the kernels that read the others."""
     samples: Count = 400
@@ -78,6 +80,10 @@ class PruneConfig(StageConfig):
         """Return `sparsity` where weights stay in place as zeros; removed channels claim none."""
         return () if self.method == "channels" and self.rebuild else ("sparsity",)
 
+    @property
+    def _measures_files(self) -> bool:
+        return self.file_bytes is not None or self.arena_bytes is not None
+
     @model_validator(mode="after")
     def _check(self) -> PruneConfig:
         for method, keys in _KEYS.items():
@@ -100,11 +106,11 @@ class PruneConfig(StageConfig):
         if self.ratio is not None or self.ratios:
             targets.append("ratio")
         if not targets:
-            raise ValueError("channels needs ratio, or a budget: macs, parameters, file_bytes")
+            raise ValueError(f"channels needs ratio, or a budget: {', '.join(_TARGETS)}")
         if len(targets) > 1:
             raise ValueError(f"{' and '.join(targets)} contradict each other; give one of them")
-        if "file_precision" in self.model_fields_set and self.file_bytes is None:
-            raise ValueError("file_precision needs file_bytes")
+        if "file_precision" in self.model_fields_set and not self._measures_files:
+            raise ValueError("file_precision needs file_bytes or arena_bytes")
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
         if self.teacher is not None and self.epochs == 0:
@@ -114,7 +120,7 @@ class PruneConfig(StageConfig):
     def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out the other method's defaults, which would be refused when read again."""
         foreign = {key for m, keys in _KEYS.items() if m != self.method for key in keys}
-        if self.file_bytes is None:
+        if not self._measures_files:
             foreign.add("file_precision")
         if self.teacher is None:
             foreign |= {"temperature", "alpha"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import tf_keras as keras
@@ -11,9 +13,10 @@ from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext
-from shrink.stages.prune.allocation import Counts, any_channels, by_budget, by_ratios
+from shrink.stages.prune.allocation import Cost, Counts, any_channels, by_budget, by_ratios
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
 _CONVERSIONS = 6
@@ -24,7 +27,7 @@ def channel_counts(graph: ChannelGraph, config: PruneConfig, context: StageConte
     """Return how many channels of each group go.
 
     `macs` and `parameters` are what may be left of the unpruned model's, by the arithmetic of
-    groups; `file_bytes` is found with real conversions.
+    groups; `file_bytes` and `arena_bytes` are found with real conversions.
 
     Raises:
         StageError: a budget that even one channel per group exceeds.
@@ -39,9 +42,15 @@ def channel_counts(graph: ChannelGraph, config: PruneConfig, context: StageConte
         return by_budget(graph, graph.parameters, budget, "parameters", config.round_to)
     if config.file_bytes is not None:
         context.phase("measuring file sizes")
-        measure = file_size(config, context)
+        convert_to = conversion(config, context)
         width = 4 if config.file_precision == "float32" else 1
-        return by_file_size(graph, config.file_bytes, measure, width, config.round_to)
+        return by_file_size(
+            graph, config.file_bytes, lambda m: len(convert_to(m)), width, config.round_to
+        )
+    if config.arena_bytes is not None:
+        context.phase("measuring arenas")
+        cost = arena_cost(graph, conversion(config, context))
+        return by_budget(graph, cost, config.arena_bytes, "arena_bytes", config.round_to)
     return by_ratios(graph.groups, config.ratios, config.ratio or 0.0, config.round_to)
 
 
@@ -87,10 +96,34 @@ def by_file_size(
     return fits
 
 
-def file_size(config: PruneConfig, context: StageContext) -> Callable[[keras.Model], int]:
-    """Return how to measure a model's TFLite file, float32 or int8 with int8 in- and outputs."""
+def arena_cost(graph: ChannelGraph, convert_to: Callable[[keras.Model], bytes]) -> Cost:
+    """Return the tensor arena of the rebuilt model's TFLite file in bytes, by what stays.
+
+    Raises:
+        StageError: (the cost) an arena that cannot be told.
+    """
+    weights = weights_of(graph)
+    known: dict[bytes, float] = {}
+
+    def cost(keep: np.ndarray) -> float:
+        key = keep.tobytes()
+        if key not in known:
+            with tempfile.TemporaryDirectory(prefix="shrink-arena-") as folder:
+                path = Path(folder) / "model.tflite"
+                path.write_bytes(convert_to(rebuild(graph, keep, weights)))
+                figure = arena_bytes(path)
+            if figure.value is None:
+                raise StageError(f"arena_bytes: {figure.note}", subject="prune")
+            known[key] = figure.value
+        return known[key]
+
+    return cost
+
+
+def conversion(config: PruneConfig, context: StageContext) -> Callable[[keras.Model], bytes]:
+    """Return how to make a model's TFLite file, float32 or int8 with int8 in- and outputs."""
     if config.file_precision == "float32":
-        return lambda model: len(convert(model, "float32").content)
+        return lambda model: convert(model, "float32").content
     # Sizes do not depend on the ranges: a few examples are enough.
     examples = CalibrationExamples(context.dataset.train, 10, context.training.seed)
-    return lambda model: len(convert(model, "static_int8", examples, "int8", "int8").content)
+    return lambda model: convert(model, "static_int8", examples, "int8", "int8").content

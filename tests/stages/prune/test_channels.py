@@ -14,6 +14,7 @@ from shrink.graph.groups import find_groups
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
+from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from tests.graph.equivalence import randomise
 
@@ -126,11 +127,33 @@ def test_prune_meets_a_file_size(precision: str, model_path: Path, tmp_path: Pat
 
 
 def _file_bytes(model: keras.Model | None, precision: str) -> int:
+    return len(_converted(model, precision))
+
+
+def _converted(model: keras.Model | None, precision: str) -> bytes:
     if precision == "float32":
-        return len(convert(model, "float32").content)
+        return convert(model, "float32").content
     pictures = np.random.default_rng(0).uniform(0, 16, (10, 1, 8, 8, 1)).astype(np.float32)
     examples = [[picture] for picture in pictures]
-    return len(convert(model, "static_int8", examples, "int8", "int8").content)
+    return convert(model, "static_int8", examples, "int8", "int8").content
+
+
+def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> None:
+    original = keras.models.load_model(model_path, compile=False)
+
+    def arena(model: keras.Model | None) -> int:
+        path = tmp_path / "model.tflite"
+        path.write_bytes(_converted(model, "float32"))
+        found = arena_bytes(path)
+        assert found.method == "tflm"
+        assert found.value is not None
+        return found.value
+
+    limit = int(0.7 * arena(original))
+    result = prune(model_path, tmp_path, arena_bytes=limit)
+    assert 0.8 * limit < arena(result.model) <= limit
+    with pytest.raises(StageError, match=r"arena_bytes: 1,000 is out of reach"):
+        prune(model_path, tmp_path, arena_bytes=1000)
 
 
 @pytest.mark.parametrize(
