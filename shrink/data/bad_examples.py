@@ -16,6 +16,7 @@ import tensorflow as tf
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import shown
+from shrink.data.names import Names
 from shrink.data.sources.decoding import PictureDecoder
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
@@ -25,7 +26,7 @@ _CHUNK = 64
 _CHUNK_OF_LARGE = 4
 _MOST_NAMED = 10
 
-Parts = Mapping[str, tuple[list[str], np.ndarray]]
+Parts = Mapping[str, tuple[Names, np.ndarray]]
 
 
 def find_bad_files(
@@ -81,7 +82,7 @@ def _compiled(decoder: PictureDecoder) -> Callable[[Sequence[str]], bool]:
 
 def without_bad_files(
     parts: Parts, decoder: PictureDecoder, config: DataConfig
-) -> tuple[dict[str, tuple[list[str], np.ndarray]], tuple[str, ...]]:
+) -> tuple[dict[str, tuple[Names, np.ndarray]], tuple[str, ...]]:
     """Return the parts without pictures that cannot be decoded, and what the report says of it.
 
     The first stage looks at every picture; later ones, and later runs on the same files, take
@@ -107,7 +108,7 @@ def without_bad_files(
     kept = {}
     for part, (paths, targets) in parts.items():
         good = [place for place, path in enumerate(paths) if path not in bad]
-        kept[part] = ([paths[place] for place in good], targets[good])
+        kept[part] = (paths.take(good), targets[good])
     note = f"skipped {len(bad)} of {len(every):,} pictures that cannot be decoded: {named}{more}"
     return kept, (note,)
 

@@ -9,30 +9,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import json
+import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from shrink.data.config import DataConfig
 from shrink.data.folders import find_pictures, shown
+from shrink.data.known_hashes import DIGEST_BYTES, KnownHashes, read_known_hashes
 from shrink.data.listing import read_listing
+from shrink.data.names import Names
 from shrink.data.prepared import prepared_folder
 from shrink.data.shards import MANIFEST, find_shards
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
 from shrink.run.paths import cache_root
 
-_FORMAT = b"shrink fingerprints 1\n"
 _CHUNK = 500
 _READ_BYTES = 1 << 20
 _MOST_THREADS = 8
 # A file changed twice within one tick of the clock looks unchanged: trust only what has settled.
 _SETTLED_NS = 2_000_000_000
-
-_Known = dict[str, tuple[str, str]]
 
 
 def fingerprint(config: DataConfig) -> str:
@@ -63,17 +63,22 @@ def fingerprint(config: DataConfig) -> str:
             hint="data.path is relative to the recipe, or absolute",
         )
     if config.source == "lmdb" and path.is_dir():
-        return _hash(["lmdb", _of_named(path, ["data.mdb"], path)["data.mdb"]])
+        return _hash(["lmdb", *_hexadecimal(_of_named(path, ["data.mdb"], path))])
     if config.source not in ("images", "tiles"):
-        digest = _of_named(path.parent, [path.name], path)[path.name]
-        return _hash([config.source, digest, *([function] if function else [])])
-    hashes = content_hashes(config)
-    named = (f"{os.path.relpath(file, path)}\0{digest}" for file, digest in hashes.items())
-    return _hash([config.source, *_listing_digest(path), *named])
+        digest = _of_named(path.parent, [path.name], path)
+        return _hash([config.source, *_hexadecimal(digest), *([function] if function else [])])
+    _, names, digests = picture_hashes(config)
+    pairs = zip(names, _hexadecimal(digests), strict=True)
+    named = (f"{name}\0{digest}" for name, digest in pairs)
+    return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
 
 
-def content_hashes(config: DataConfig) -> dict[str, str]:
-    """Return the SHA-256 of each picture of a source `images` or `tiles`, by its absolute path.
+def picture_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
+    """Return the pictures of a source `images` or `tiles`, and the SHA-256 of each.
+
+    Returns:
+        The folder that names are relative to, where they are not absolute; each name once; and
+        32 bytes for each of them.
 
     Raises:
         DataError: a picture, its folder or its list cannot be read.
@@ -82,9 +87,19 @@ def content_hashes(config: DataConfig) -> dict[str, str]:
     if path.is_dir():
         names, root = find_pictures(path).files(), path
     else:
-        names, root = sorted(set(read_listing(path, ()).files)), path.parent
-    hashes = _of_named(root, names, path)
-    return {_place(root, name): hashes[name] for name in names}
+        names, root = read_listing(path, ()).files.unique(), path.parent
+    return root, names, _of_named(root, names, path)
+
+
+def content_hashes(config: DataConfig) -> dict[str, str]:
+    """Return the SHA-256 of each picture of a source `images` or `tiles`, by its absolute path.
+
+    Raises:
+        DataError: a picture, its folder or its list cannot be read.
+    """
+    root, names, digests = picture_hashes(config)
+    paths = (_place(root, name) for name in names)
+    return dict(zip(paths, _hexadecimal(digests), strict=True))
 
 
 def shard_hashes(config: DataConfig) -> dict[str, str]:
@@ -94,14 +109,21 @@ def shard_hashes(config: DataConfig) -> dict[str, str]:
         DataError: nothing is there, or it cannot be read.
     """
     path = Path(config.path or "").expanduser().absolute()
-    found = [str(file) for shards in find_shards(path).values() for file in shards]
-    return _of_named(path.parent, sorted(found), path)
+    found = sorted(str(file) for shards in find_shards(path).values() for file in shards)
+    return dict(zip(found, _hexadecimal(_of_named(path.parent, found, path)), strict=True))
+
+
+def _hexadecimal(digests: bytes) -> Iterator[str]:
+    """Yield each of the digests, 32 bytes each, as text."""
+    for start in range(0, len(digests), DIGEST_BYTES):
+        yield digests[start : start + DIGEST_BYTES].hex()
 
 
 def _prepared_digests(path: Path) -> list[str]:
     folder = prepared_folder(path)
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    return [f"{name}\0{digest}" for name, digest in _of_named(folder, names, folder).items()]
+    digests = _hexadecimal(_of_named(folder, names, folder))
+    return [f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True)]
 
 
 def _manifest_digest(config: DataConfig) -> list[str]:
@@ -113,49 +135,51 @@ def _listing_digest(path: Path) -> list[str]:
     return [_hash_file(str(path))] if path.is_file() else []
 
 
-def _of_named(root: Path, names: Sequence[str], place: Path) -> dict[str, str]:
-    """Return the hash of each file under `root`, in the order of `names`."""
-    memory = cache_root() / "fingerprints" / f"{_hash([str(place)])}.json"
-    known = _recall(memory)
+def _of_named(root: Path, names: Sequence[str], place: Path) -> bytes:
+    """Return the SHA-256 of each file under `root`, 32 bytes each, in the order of `names`."""
+    memory = cache_root() / "fingerprints" / f"{_hash([str(place)])}.bin"
+    known, current, unknown = read_known_hashes(memory), KnownHashes(), array("q")
     settled_before_ns = time.time_ns() - _SETTLED_NS
-    stamps, unsettled = _stamps(root, names, settled_before_ns)
-    digests = {n: known[n][1] for n in names if n in known and known[n][0] == stamps[n]}
-    digests.update(_hash_files(root, [name for name in names if name not in digests]))
-    current = {name: (stamps[name], digests[name]) for name in names if name not in unsettled}
-    if current != known:
-        _remember(memory, current)
-    return {name: digests[name] for name in names}
+    for row, name in enumerate(names):
+        stamp = _stamp(_place(root, name), settled_before_ns)
+        digest = known.find(name, stamp)
+        current.add(name, stamp, digest)
+        if digest is None:
+            unknown.append(row)
+    _hash_files(root, names, unknown, current)
+    if unknown or len(current) != len(known):
+        with contextlib.suppress(OSError, ResourceError):
+            files.write_bytes(memory, current.content())
+    return current.digests
 
 
-def _stamps(
-    root: Path, names: Sequence[str], settled_before_ns: int
-) -> tuple[dict[str, str], set[str]]:
-    """Return what tells each file from its other versions, and which changed a moment ago."""
-    stamps, unsettled = {}, set()
-    for name in names:
-        try:
-            status = os.stat(_place(root, name))  # noqa: PTH116
-        except OSError as error:
-            raise _unreadable(_place(root, name), error) from error
-        changed = status.st_ctime_ns
-        stamps[name] = f"{status.st_size} {status.st_mtime_ns} {changed} {status.st_ino}"
-        if max(status.st_mtime_ns, changed) >= settled_before_ns:
-            unsettled.add(name)
-    return stamps, unsettled
+def _stamp(path: str, settled_before_ns: int) -> str | None:
+    """Return what tells a file from its other versions; None where it changed a moment ago."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    changed = status.st_ctime_ns
+    if max(status.st_mtime_ns, changed) >= settled_before_ns:
+        return None
+    return f"{status.st_size} {status.st_mtime_ns} {changed} {status.st_ino}"
 
 
 def _place(root: Path, name: str) -> str:
     return name if name.startswith("/") else f"{root}/{name}"
 
 
-def _hash_files(root: Path, names: Sequence[str]) -> list[tuple[str, str]]:
-    chunks = [names[start : start + _CHUNK] for start in range(0, len(names), _CHUNK)]
+def _hash_files(root: Path, names: Sequence[str], rows: Sequence[int], hashes: KnownHashes) -> None:
+    """Read the files `rows` of `names`, and put their hashes."""
 
-    def hash_chunk(chunk: Sequence[str]) -> list[tuple[str, str]]:
-        return [(name, _hash_file(_place(root, name))) for name in chunk]
+    def hash_chunk(start: int) -> list[tuple[int, str]]:
+        chunk = rows[start : start + _CHUNK]
+        return [(row, _hash_file(_place(root, names[row]))) for row in chunk]
 
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        return [pair for pairs in pool.map(hash_chunk, chunks) for pair in pairs]
+        for found in pool.map(hash_chunk, range(0, len(rows), _CHUNK)):
+            for row, digest in found:
+                hashes.put(row, bytes.fromhex(digest))
 
 
 def _hash_file(path: str) -> str:
@@ -177,26 +201,8 @@ def _unreadable(path: str, error: OSError) -> DataError:
     return DataError(f"cannot be read: {error.strerror}", subject=shown(path))
 
 
-def _recall(memory: Path) -> _Known:
-    """Return what is known of each file; nothing where the memory is missing or damaged."""
-    try:
-        digest, _, body = memory.read_bytes().partition(b"\n")
-        if hashlib.sha256(_FORMAT + body).hexdigest().encode() != digest:
-            return {}
-        flat: dict[str, str] = json.loads(body)
-    except (OSError, ValueError):
-        return {}
-    return {name: (entry[:-65], entry[-64:]) for name, entry in flat.items()}
-
-
-def _remember(memory: Path, known: Mapping[str, tuple[str, str]]) -> None:
-    # One string per file, not a list: JSON with 60,000 lists takes twice as long to read.
-    body = json.dumps({name: f"{stamp} {digest}" for name, (stamp, digest) in known.items()})
-    content = body.encode()
-    digest = hashlib.sha256(_FORMAT + content).hexdigest().encode()
-    with contextlib.suppress(OSError, ResourceError):
-        files.write_bytes(memory, digest + b"\n" + content)
-
-
 def _hash(parts: Iterable[str]) -> str:
-    return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
+    digest = hashlib.sha256()
+    for number, part in enumerate(parts):
+        digest.update(os.fsencode(f"\0{part}" if number else part))
+    return digest.hexdigest()

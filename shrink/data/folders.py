@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shrink.data.names import Names
 from shrink.errors import DataError
 
 PICTURE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
@@ -31,12 +32,12 @@ class PictureFolders:
     """
 
     root: Path
-    parts: Mapping[str, Mapping[str, tuple[str, ...]]]
+    parts: Mapping[str, Mapping[str, Names]]
     ignored: Mapping[str, int]
 
-    def files(self) -> list[str]:
-        """Return all pictures, relative to the root, sorted."""
-        return sorted(
+    def files(self) -> Names:
+        """Return all pictures, relative to the root, sorted by folder, class and name."""
+        return Names(
             file for classes in self.parts.values() for files in classes.values() for file in files
         )
 
@@ -95,11 +96,9 @@ def _is_part(name: str) -> bool:
     return name in _PART_OF_FOLDER
 
 
-def _parts(
-    root: Path, top: _Listing, ignored: Counter[str]
-) -> dict[str, dict[str, tuple[str, ...]]]:
+def _parts(root: Path, top: _Listing, ignored: Counter[str]) -> dict[str, dict[str, Names]]:
     _count_outside(top, ignored)
-    parts: dict[str, dict[str, tuple[str, ...]]] = {}
+    parts: dict[str, dict[str, Names]] = {}
     for name in sorted(top.folders):
         if not _is_part(name):
             ignored["folders beside train, validation and test"] += 1
@@ -113,9 +112,7 @@ def _parts(
     return parts
 
 
-def _classes(
-    root: Path, part: str, listing: _Listing, ignored: Counter[str]
-) -> dict[str, tuple[str, ...]]:
+def _classes(root: Path, part: str, listing: _Listing, ignored: Counter[str]) -> dict[str, Names]:
     _count_outside(listing, ignored)
     classes = {}
     for name in sorted(listing.folders):
@@ -124,7 +121,7 @@ def _classes(
         if inside.folders:
             ignored["folders inside class folders"] += len(inside.folders)
         pictures = sorted(inside.pictures)
-        classes[name] = tuple(f"{relative}/{picture}" for picture in pictures)
+        classes[name] = Names(f"{relative}/{picture}" for picture in pictures)
     return classes
 
 

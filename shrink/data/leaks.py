@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from shrink.data.folders import shown
+from shrink.data.known_hashes import DIGEST_BYTES
 
 _PAIRS = (("train", "test"), ("train", "validation"), ("validation", "test"))
 
@@ -22,25 +25,43 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
     return sorted(found, key=lambda group: (-len(group), group))
 
 
-def leak_notes(parts: Mapping[str, Sequence[str]], hashes: Mapping[str, str]) -> tuple[str, ...]:
+def leak_notes(
+    parts: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
+) -> tuple[str, ...]:
     """Return a sentence for each two parts that have pictures in common.
 
     Args:
         parts: files of train, validation and test.
-        hashes: of each file's content.
+        paths: of files whose content is known, all of `parts` among them.
+        digests: SHA-256 of each file's content, 32 bytes each, of which 8 are compared.
     """
-    digests = {
-        part: {hashes[file]: file for file in reversed(files) if file in hashes}
-        for part, files in parts.items()
-    }
+    contents = _contents(parts, paths, digests)
     notes = []
     for one, other in _PAIRS:
-        common = digests[one].keys() & digests[other].keys()
-        if common:
-            count = sum(hashes.get(file) in common for file in parts[other])
-            pair = min((digests[one][digest], digests[other][digest]) for digest in common)
+        shared = np.isin(contents[other], contents[one])
+        if shared.any():
+            row = int(np.argmax(np.isin(contents[one], contents[other])))
+            twin = int(np.argmax(contents[other] == contents[one][row]))
             notes.append(
-                f"{count} pictures of the {other} split are in the {one} split too, such as "
-                f"{shown(pair[1])} = {shown(pair[0])}: its figures flatter"
+                f"{int(shared.sum())} pictures of the {other} split are in the {one} split too, "
+                f"such as {shown(parts[other][twin])} = {shown(parts[one][row])}: its figures "
+                "flatter"
             )
     return tuple(notes)
+
+
+def _contents(
+    parts: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
+) -> dict[str, np.ndarray]:
+    """Return what stands for the content of each file of a part, uint64 (n,).
+
+    Files are matched by 64 bits of their path: a mapping by path would take more than the paths.
+    """
+    known = np.frombuffer(digests, np.uint64)[:: DIGEST_BYTES // 8]
+    keys = np.fromiter(map(hash, paths), np.int64, len(known))
+    order = np.argsort(keys)
+    found = {}
+    for part, files in parts.items():
+        wanted = np.fromiter(map(hash, files), np.int64, len(files))
+        found[part] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
+    return found

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shrink.data.names import Names
 from shrink.errors import DataError
 
 _PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
@@ -26,7 +27,7 @@ class Listing:
     """
 
     path: Path
-    files: tuple[str, ...]
+    files: Names
     columns: Mapping[str, tuple[str, ...]]
     parts: tuple[str, ...] | None
 
@@ -42,10 +43,9 @@ def read_listing(path: Path, targets: Sequence[str]) -> Listing:
             rows = csv.reader(stream, strict=True)
             header = next(rows, [])
             _check_header(path, header, targets)
-            columns = _columns(path, header, rows)
+            files, columns = _columns(path, header, rows)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=_HINT) from error
-    files = columns.pop("path")
     if not files:
         raise DataError("no pictures are listed", subject=path, hint=_HINT)
     return Listing(path, files, columns, _split(path, columns))
@@ -63,8 +63,9 @@ def _check_header(path: Path, header: Sequence[str], targets: Sequence[str]) -> 
 
 def _columns(
     path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
-) -> dict[str, tuple[str, ...]]:
-    """Return each column; a row is dropped as soon as it is read, labels are kept once."""
+) -> tuple[Names, dict[str, tuple[str, ...]]]:
+    """Return the paths and each other column; a row is dropped as soon as it is read."""
+    files = Names()
     cells: list[list[str]] = [[] for _ in header]
     place = header.index("path")
     for number, row in enumerate(rows, start=2):
@@ -75,8 +76,13 @@ def _columns(
                 f"line {number} has not one value for each column", subject=path, hint=_HINT
             )
         for column, cell in zip(cells, row, strict=True):
-            column.append(sys.intern(cell) if column is not cells[place] else cell)
-    return {name: tuple(column) for name, column in zip(header, cells, strict=True)}
+            if column is cells[place]:
+                files.append(cell)
+            else:
+                column.append(sys.intern(cell))  # labels are kept once
+    columns = {name: tuple(column) for name, column in zip(header, cells, strict=True)}
+    columns.pop("path")
+    return files, columns
 
 
 def _split(path: Path, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:

@@ -1,6 +1,6 @@
 """Memory and speed of reading data, side by side with `image_dataset_from_directory`.
 
-    python -m tests.benchmarks.bench_data --data PICTURES [--huge]
+    python -m tests.benchmarks.bench_data --data PICTURES [--repeats 3] [--huge]
 
 PICTURES is a folder of pictures by class, such as the train split of CIFAR-10 as JPEG files. Every
 measurement runs in a process of its own. Memory is what the kernel's high-water mark (VmHWM)
@@ -24,16 +24,16 @@ from typing import Any
 
 import numpy as np
 
+from tests.benchmarks import huge_files
+
 _BATCH = 128
-_HUGE_BYTES = 40 * 1000**3
-_HUGE_SHAPE = (96, 96, 3)
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of pictures by class")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="of speed; 0 leaves it out")
     parser.add_argument("--counts", type=int, nargs="+", default=[5_000, 50_000, 500_000])
     parser.add_argument("--huge", action="store_true")
     parser.add_argument("--only-speed", action="store_true", help="leave memory out")
@@ -48,7 +48,9 @@ def main() -> None:
         if arguments.data:
             if not arguments.only_speed:
                 _memory_table(arguments.data, arguments.counts, Path(folder))
-            _speed_table(arguments.data, arguments.repeats, Path(folder))
+                _fingerprint_table(arguments.data)
+            if arguments.repeats:
+                _speed_table(arguments.data, arguments.repeats, Path(folder))
         if arguments.huge:
             _huge_table(Path(folder))
 
@@ -95,71 +97,32 @@ def _speed_table(pictures: Path, repeats: int, folder: Path) -> None:
 
 def _huge_table(folder: Path) -> None:
     _say(f"\n{'a sparse file of 40 GB':30} {'MB above TensorFlow':>20} {'read, MB':>9}")
-    for source, write in (("npz", _huge_npz), ("hdf5", _huge_hdf5)):
+    ways: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
+        "npz": (huge_files.write_npz, {"batches": 400}),
+        "hdf5": (huge_files.write_hdf5, {"batches": 400}),
+        "tfrecord": (
+            huge_files.write_tfrecord,
+            {"batches": 400, "batch": 4, "features": huge_files.TFRECORD_FEATURES},
+        ),
+    }
+    for source, (write, call) in ways.items():
         path = write(folder)
-        found = _child(action="stream", path=str(path), source=source, batches=400)
+        found = _child(action="stream", path=str(path), source=source, **call)
         _say(f"{source:30} {found['mb']:>20.0f} {found['read_mb']:>9,.0f}")
         path.unlink()
 
 
-def _huge_rows() -> int:
-    return _HUGE_BYTES // (int(np.prod(_HUGE_SHAPE)) * 4)
-
-
-def _huge_npz(folder: Path) -> Path:
-    """Write an .npz file whose x is a hole of 40 GB."""
-    import io
-    import struct
-
-    def header(shape: tuple[int, ...], dtype: str) -> bytes:
-        stream = io.BytesIO()
-        described = {"descr": dtype, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(stream, described)
-        return stream.getvalue()
-
-    rows, path = _huge_rows(), folder / "huge.npz"
-    labels = np.arange(rows, dtype=np.int64) % 10
-    members = {
-        "x.npy": (header((rows, *_HUGE_SHAPE), "<f4"), rows * int(np.prod(_HUGE_SHAPE)) * 4),
-        "y.npy": (header((rows,), "<i8") + labels.tobytes(), 0),
-    }
-    directory = b""
-    with path.open("wb") as stream:
-        for name, (content, hole) in members.items():
-            offset, size = stream.tell(), len(content) + hole
-            # zip64: sizes of 32 bits are all ones, the real ones stand in the extra field.
-            extra = struct.pack("<HHQQ", 1, 16, size, size)
-            common = struct.pack("<HHHHHLLLHH", 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1,
-                                 len(name), len(extra))  # fmt: skip
-            stream.write(b"PK\x03\x04" + common + name.encode() + extra + content)
-            stream.seek(hole, os.SEEK_CUR)
-            extra = struct.pack("<HHQQQ", 1, 24, size, size, offset)
-            common = struct.pack("<HHHHHHLLLHHHHHLL", 45, 45, 0, 0, 0, 33, 0, 2**32 - 1, 2**32 - 1,
-                                 len(name), len(extra), 0, 0, 0, 0, 2**32 - 1)  # fmt: skip
-            directory += b"PK\x01\x02" + common + name.encode() + extra
-        start = stream.tell()
-        stream.write(directory)
-        end = stream.tell()
-        counts = (len(members), len(members), len(directory), start)
-        stream.write(struct.pack("<4sQHHLLQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, *counts))
-        stream.write(struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1))
-        stream.write(struct.pack("<4sHHHHLLH", b"PK\x05\x06", 0, 0, 2, 2, 2**32 - 1, 2**32 - 1, 0))
-    return path
-
-
-def _huge_hdf5(folder: Path) -> Path:
-    """Write an HDF5 file whose x is a hole of 40 GB."""
-    import h5py
-
-    rows, path = _huge_rows(), folder / "huge.h5"
-    with h5py.File(path, "w") as file:
-        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        space = h5py.h5s.create_simple((rows, *_HUGE_SHAPE))
-        h5py.h5d.create(file.id, b"x", h5py.h5t.IEEE_F32LE, space, layout)
-        file["y"] = np.arange(rows) % 10
-    return path
+def _fingerprint_table(pictures: Path) -> None:
+    """Hash all pictures with nothing remembered and nothing in the page cache, then again."""
+    files = [path for path in pictures.rglob("*") if path.is_file()]
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    _say(f"\n{'fingerprint of':24} {'seconds':>8} {'MB above Python':>16}")
+    for name in ("files not read before", "files known by stamps"):
+        found = _child(action="fingerprint", path=str(pictures))
+        _say(f"{len(files):,} {name:24} {found['s']:>8.2f} {found['mb']:>16.0f}")
 
 
 def _child(**call: Any) -> dict[str, Any]:
@@ -172,7 +135,23 @@ def _child(**call: Any) -> dict[str, Any]:
     return found
 
 
-def _stream(path: str, source: str, batches: int | None = None) -> dict[str, Any]:
+def _fingerprint(path: str) -> dict[str, Any]:
+    from shrink.data.config import DataConfig
+    from shrink.data.fingerprint import fingerprint
+
+    config = DataConfig.model_validate({"source": "images", "path": path})
+    before, started = _high_water_mb(), time.perf_counter()
+    fingerprint(config)
+    return {"s": time.perf_counter() - started, "mb": _high_water_mb() - before}
+
+
+def _stream(
+    path: str,
+    source: str,
+    batches: int | None = None,
+    batch: int = _BATCH,
+    features: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Read shuffled batches as training does."""
     import tensorflow as tf
 
@@ -182,11 +161,11 @@ def _stream(path: str, source: str, batches: int | None = None) -> dict[str, Any
 
     list(tf.data.Dataset.range(3).map(lambda i: tf.image.resize(tf.ones((8, 8, 3)), (4, 4))))
     before = _high_water_mb()
-    config = DataConfig.model_validate({"source": source, "path": path})
+    config = DataConfig.model_validate({"source": source, "path": path, "features": features})
     train = open_dataset(config, 0).train
-    steps = min(batches or 1 << 40, -(-len(train) // _BATCH))
+    steps = min(batches or 1 << 40, -(-len(train) // batch))
     dataset = training_batches(
-        train, global_batch_size=_BATCH, seed=0, first_step=0, last_step=steps
+        train, global_batch_size=batch, seed=0, first_step=0, last_step=steps
     )
     found = _timed(dataset)
     size = sum(int(np.prod(s.shape[1:])) * s.dtype.size for s in dataset.element_spec)
@@ -229,7 +208,11 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-_CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {"stream": _stream, "keras": _keras}
+_CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {
+    "stream": _stream,
+    "keras": _keras,
+    "fingerprint": _fingerprint,
+}
 
 if __name__ == "__main__":
     main()

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.data import cached
+from shrink.data.cached import CachedExamples
 from shrink.data.config import DataConfig, SourceName
 from shrink.data.dataset import SOURCES, Dataset, open_dataset
 from shrink.data.pipeline import evaluation_batches
@@ -98,6 +100,17 @@ def test_open_dataset_reads_cached_examples_once(
         for one, other in zip(first, batches, strict=True):
             np.testing.assert_array_equal(one[0], other[0])
             np.testing.assert_array_equal(one[1], other[1])
+
+
+def test_open_dataset_leaves_out_the_cache_when_auto_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = DataConfig(
+        source="images", path=str(write_folders(tmp_path / "pictures")), cache="auto"
+    )
+    assert isinstance(open_dataset(config, seed=0).train, CachedExamples)
+    monkeypatch.setattr(cached, "_AUTO_BYTES", 100)
+    assert not isinstance(open_dataset(config, seed=0).train, CachedExamples)
 
 
 def test_evaluation_batches_name_the_bad_example_that_cannot_be_cached(

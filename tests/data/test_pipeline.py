@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.data import pipeline
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Examples, open_dataset
 from shrink.data.pipeline import (
+    PREFETCH_BYTES,
+    batches_waiting,
     epoch_order,
     evaluation_batches,
     naming_bad_examples,
@@ -54,6 +57,19 @@ def test_training_batches_resume_bit_for_bit(first: int) -> None:
     for (x, y), (again_x, again_y) in zip(whole[first:], resumed, strict=True):
         assert np.array_equal(x, again_x)
         assert np.array_equal(y, again_y)
+
+
+@pytest.mark.parametrize(("batch_bytes", "waiting"), [(1, 5), (3.9e6, 4), (9e6, 1), (1e12, 1)])
+def test_batches_waiting_is_bounded_by_bytes(
+    batch_bytes: float, waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_cores", lambda: 4)
+    numbers = np.arange(10, dtype=np.int64)
+    row = np.broadcast_to(np.uint8(0), (10, int(batch_bytes)))
+    assert batches_waiting(ArrayExamples(row, numbers, numbers), 1) == waiting
+    assert batches_waiting(ArrayExamples(row, numbers, numbers), 5) == max(
+        1, min(5, int(PREFETCH_BYTES // (5 * (batch_bytes + 8))))
+    )
 
 
 def test_training_batches_differ_by_seed() -> None:

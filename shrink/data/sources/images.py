@@ -15,11 +15,12 @@ from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.examples import first_problem
-from shrink.data.fingerprint import content_hashes
+from shrink.data.fingerprint import picture_hashes
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
 from shrink.data.leaks import leak_notes
+from shrink.data.names import Names
 from shrink.data.sources.decoding import PictureDecoder, read_first_picture
-from shrink.data.sources.listed import ALL, Pictures, listed_pictures
+from shrink.data.sources.listed import ALL, Numbered, Pictures, listed_pictures
 from shrink.data.splits import derived_parts
 from shrink.errors import DataError
 
@@ -37,8 +38,7 @@ class PictureExamples:
     """
 
     def __init__(self, files: Sequence[str], targets: np.ndarray, decoder: PictureDecoder) -> None:
-        # One array of bytes takes a third of the memory of as many strings.
-        self._files = np.array([os.fsencode(file) for file in files], np.bytes_)
+        self._files = files if isinstance(files, Names) else Names(files)
         self._decoder = decoder
         self.labels: np.ndarray | None = targets if targets.ndim == 1 else None
         self._targets = targets
@@ -58,7 +58,7 @@ class PictureExamples:
 
     def file(self, index: int) -> str:
         """Return the path of a picture."""
-        return os.fsdecode(bytes(self._files[index]))
+        return self._files[int(index)]
 
     def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a batch as tensors; pictures are decoded in parallel."""
@@ -101,7 +101,7 @@ class PictureExamples:
     def _read(self, indices: np.ndarray) -> np.ndarray:
         contents = np.empty(len(indices), object)
         for place, index in enumerate(indices):
-            contents[place] = self._decoder.read(bytes(self._files[index]))
+            contents[place] = self._decoder.read(self._files.encoded(index))
         return contents
 
     def _read_and_decode(self, index: tf.Tensor) -> tf.Tensor:
@@ -109,7 +109,7 @@ class PictureExamples:
         return self._decoder.decode(tf.ensure_shape(content, ()))
 
     def _read_one(self, index: int) -> bytes:
-        return self._decoder.read(bytes(self._files[index]))
+        return self._decoder.read(self._files.encoded(index))
 
     @functools.cached_property
     def _load_compiled(self) -> tf.types.experimental.GenericFunction:
@@ -134,7 +134,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         pictures = replace(pictures, parts=parts, notes=(*pictures.notes, *notes))
     divided = _divided(pictures, config, seed)
     opened = {part: PictureExamples(*divided[part], decoder) for part in PARTS}
-    leaks = leak_notes({part: divided[part][0] for part in PARTS}, content_hashes(config))
+    root, names, digests = picture_hashes(config)
+    paths = (os.path.join(root, name) for name in names)  # noqa: PTH118
+    leaks = leak_notes({part: divided[part][0] for part in PARTS}, paths, digests)
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
@@ -193,16 +195,14 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
         )
 
 
-def _numbered(folders: PictureFolders, part: str) -> tuple[list[str], np.ndarray]:
+def _numbered(folders: PictureFolders, part: str) -> Numbered:
     classes = folders.parts[part]
-    files = [f"{folders.root}/{file}" for name in classes for file in classes[name]]
+    files = Names(f"{folders.root}/{file}" for name in classes for file in classes[name])
     counts = [len(pictures) for pictures in classes.values()]
     return files, np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
-def _divided(
-    pictures: Pictures, config: DataConfig, seed: int
-) -> Mapping[str, tuple[list[str], np.ndarray]]:
+def _divided(pictures: Pictures, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
     """Return files and targets of all three parts; those not given come from the training one."""
     parts = pictures.parts
     files, targets = parts.get(ALL) or parts["train"]
@@ -214,7 +214,7 @@ def _divided(
         parts,
         shown(pictures.path),
     )
-    taken = {part: ([files[i] for i in rows], targets[rows]) for part, rows in derived.items()}
+    taken = {part: (files.take(rows), targets[rows]) for part, rows in derived.items()}
     return {**taken, **{part: parts[part] for part in ("validation", "test") if part in parts}}
 
 

@@ -10,12 +10,13 @@ import numpy as np
 
 from shrink.data.config import DataConfig
 from shrink.data.listing import Listing, read_listing
+from shrink.data.names import Names
 from shrink.errors import DataError
 
 ALL = "all"
 """The part of pictures that are not divided."""
 
-Numbered = tuple[list[str], np.ndarray]
+Numbered = tuple[Names, np.ndarray]
 """Absolute paths, and int64 (n,) labels or float32 (n, k) targets."""
 
 
@@ -37,7 +38,7 @@ class Pictures:
     num_classes: int | None
     notes: tuple[str, ...] = ()
 
-    def files(self) -> list[str]:
+    def files(self) -> Names:
         """Return the files of the part that decides shapes."""
         return (self.parts.get(ALL) or self.parts["train"])[0]
 
@@ -53,7 +54,7 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
     """
     targets = config.targets or ("label",)
     listing = read_listing(path, targets if config.target == "label" else ())
-    files = [f if f.startswith("/") else f"{path.parent}/{f}" for f in listing.files]
+    files = Names(f if f.startswith("/") else f"{path.parent}/{f}" for f in listing.files)
     names: tuple[str, ...] = ()
     values = np.zeros((len(files), 0), np.float32)
     if config.target == "label":
@@ -67,7 +68,7 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
     return Pictures(path, _parts(listing, files, values), names, len(names) or None)
 
 
-def _parts(listing: Listing, files: list[str], values: np.ndarray) -> dict[str, Numbered]:
+def _parts(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numbered]:
     if listing.parts is None:
         return {ALL: (files, values)}
     parts = np.array(listing.parts)
@@ -76,7 +77,7 @@ def _parts(listing: Listing, files: list[str], values: np.ndarray) -> dict[str, 
             "no row of the column split is train", subject=listing.path, hint="add such rows"
         )
     return {
-        str(part): ([files[i] for i in np.flatnonzero(parts == part)], values[parts == part])
+        str(part): (files.take(np.flatnonzero(parts == part)), values[parts == part])
         for part in np.unique(parts)
     }
 

@@ -44,9 +44,11 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         sides = [inputs, targets] if config.target == "label" else [inputs]
         return {part: _flat(found, sides, source) for part, found in source.parts().items()}
 
+    with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
+        spools = spooled(key, flat_parts, names)
     arrays = {
         f"{name}_{part}" if part != ALL else name: array
-        for part, found in spooled(key, flat_parts, names).items()
+        for part, found in spools.items()
         for name, array in found.items()
     }
     return open_columns(source.path, arrays, lambda _: arrays, config, seed)
@@ -61,8 +63,7 @@ class _Function:
 
     def parts(self) -> dict[str, Iterable[Any]]:
         """Return the examples of each part, or of the part `all` where they are not divided."""
-        with tf.device("CPU:0"):
-            found = self._call()
+        found = self._call()
         if not isinstance(found, Mapping):
             return {ALL: found}
         unknown = sorted(set(found) - set(PARTS))

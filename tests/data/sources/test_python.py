@@ -77,6 +77,17 @@ def test_open_dataset_runs_the_function_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first[0], again[0])
 
 
+def test_open_dataset_runs_a_generator_on_the_cpu(tmp_path: Path) -> None:
+    body = (
+        "from tensorflow.python.eager import context\n"
+        "    def device(): return str(context.context().device_name)\n"
+        "    outer = device()\n"
+        "    return ((np.float32([d.endswith('CPU:0') for d in (outer, device())]), i % 2)"
+        " for i in range(40))"
+    )
+    np.testing.assert_array_equal(_all(_open(tmp_path, body))[0], np.ones((40, 2)))
+
+
 def test_fingerprint_changes_with_the_code_and_the_function(tmp_path: Path) -> None:
     path = tmp_path / "data.py"
     path.write_text("def examples(): pass")
