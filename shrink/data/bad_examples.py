@@ -29,27 +29,19 @@ _MOST_NAMED = 10
 Parts = Mapping[str, tuple[Names, np.ndarray]]
 
 
-def find_bad_files(
-    paths: Sequence[str],
-    decoder: PictureDecoder,
-    on_progress: Callable[[int], None] | None = None,
-) -> dict[str, DataError]:
-    """Return why each picture that cannot be used cannot, in the order of `paths`.
-
-    Args:
-        paths: of the pictures.
-        decoder: decides what can be used.
-        on_progress: called with the number of pictures done since the last call, by any thread.
-    """
+def _bad_files(
+    paths: Sequence[str], decoder: PictureDecoder, on_progress: Callable[[int], None] | None
+) -> dict[str, str]:
+    """Return why each picture that cannot be used cannot, in the order of `paths`."""
     size = _CHUNK if decoder.reads_batches else _CHUNK_OF_LARGE
     chunks = [paths[start : start + size] for start in range(0, len(paths), size)]
     all_decode = _compiled(decoder)
 
-    def check(chunk: Sequence[str]) -> dict[str, DataError]:
+    def check(chunk: Sequence[str]) -> dict[str, str]:
         errors = {} if all_decode(chunk) else {path: decoder.explain(path) for path in chunk}
         if on_progress is not None:
             on_progress(len(chunk))
-        return {path: error for path, error in errors.items() if error is not None}
+        return {path: str(error) for path, error in errors.items() if error is not None}
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return {path: error for found in pool.map(check, chunks) for path, error in found.items()}
@@ -125,7 +117,7 @@ def remembered_bad_files(
         paths: of all pictures.
         decoder: decides what can be used.
         config: the `data` section.
-        on_progress: see `find_bad_files`.
+        on_progress: called with the number of pictures done since the last call, by any thread.
     """
     settings = [fingerprint(config), *map(str, astuple(decoder)), *sorted(paths)]
     key = hashlib.sha256(os.fsencode("\0".join(settings))).hexdigest()
@@ -136,9 +128,7 @@ def remembered_bad_files(
             return {path: str(text) for path, text in known.items()}
     except (OSError, ValueError):
         pass
-    found = {
-        path: str(error) for path, error in find_bad_files(paths, decoder, on_progress).items()
-    }
+    found = _bad_files(paths, decoder, on_progress)
     with contextlib.suppress(OSError, ResourceError):  # a memory not written costs time only
         files.write_json(memory, found)
     return found

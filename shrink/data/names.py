@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 
@@ -21,39 +21,52 @@ class Names(Sequence[str]):
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._bytes = bytearray()
         self._ends = array("q", [0])
+        self._rows: array[int] | None = None
         for name in names:
             self.append(name)
 
     def append(self, name: str) -> None:
-        """Add a name at the end."""
+        """Add a name at the end.
+
+        Raises:
+            TypeError: these names were taken from others, and share their memory.
+        """
+        if self._rows is not None:
+            raise TypeError("names that were taken from others cannot grow")
         self._bytes += os.fsencode(name)
         self._ends.append(len(self._bytes))
 
     def encoded(self, index: int) -> bytes:
         """Return the bytes of one name; `index` counts from 0."""
-        return bytes(self._bytes[self._ends[index] : self._ends[index + 1]])
+        row = self._row(index)
+        return bytes(self._bytes[self._ends[row] : self._ends[row + 1]])
 
     def take(self, indices: Iterable[int]) -> Names:
-        """Return some of the names, in the order asked for."""
+        """Return some of the names, in the order asked for; they share this one's memory."""
         taken = Names()
-        for index in indices:
-            taken._bytes += self._bytes[self._ends[index] : self._ends[index + 1]]
-            taken._ends.append(len(taken._bytes))
+        taken._bytes, taken._ends = self._bytes, self._ends
+        taken._rows = array("q", (self._row(int(index)) for index in indices))
         return taken
 
     def unique(self) -> Names:
         """Return each name once, in the order they appear in first."""
         seen: set[int] = set()  # 64 bits of each name, for the names themselves take thrice as much
+        first = array("q")
+        for index, name in enumerate(self):
+            if (key := hash(name)) not in seen:
+                seen.add(key)
+                first.append(index)
+        return self.take(first)
 
-        def is_new(name: str) -> bool:
-            before = len(seen)
-            seen.add(hash(name))
-            return len(seen) > before
-
-        return Names(filter(is_new, self))
+    def _row(self, index: int) -> int:
+        return index if self._rows is None else self._rows[index]
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self._ends) - 1 if self._rows is None else len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        for index in range(len(self)):
+            yield os.fsdecode(self.encoded(index))
 
     @overload
     def __getitem__(self, index: int) -> str: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,8 +137,7 @@ def _inflated(path: Path) -> Iterator[bytes]:
 
 
 def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:
-    offsets: list[int] = []
-    lengths: list[int] = []
+    offsets, lengths = array("q"), array("q")
     try:
         with Path(path).open("rb") as stream:
             end = os.fstat(stream.fileno()).st_size
@@ -158,4 +158,4 @@ def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:
                 place = following
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", subject=shown(path)) from error
-    return np.array(offsets, np.int64), np.array(lengths, np.int64)
+    return np.frombuffer(offsets, np.int64), np.frombuffer(lengths, np.int64)

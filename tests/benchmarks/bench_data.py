@@ -45,6 +45,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHRINK_CACHE_DIR"] = f"{folder}/cache"
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         if arguments.data:
             if not arguments.only_speed:
                 _memory_table(arguments.data, arguments.counts, Path(folder))

@@ -31,6 +31,14 @@ def test_take_and_slices_give_names_in_the_order_asked_for() -> None:
     assert names[::-2] == ODD[::-2]
 
 
+def test_take_of_what_was_taken_counts_from_its_own_names() -> None:
+    taken = Names(ODD).take([3, 0, 4])
+    assert (len(taken), taken[-1], taken.encoded(0)) == (3, ODD[4], os.fsencode(ODD[3]))
+    assert taken[1:].take([1, 0]) == [ODD[4], ODD[0]]
+    with pytest.raises(TypeError, match="cannot grow"):
+        taken.append("more")
+
+
 def test_unique_keeps_what_comes_first() -> None:
     assert Names(["b", "a", "b", "c", "a"]).unique() == ["b", "a", "c"]
 

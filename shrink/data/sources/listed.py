@@ -98,8 +98,9 @@ def listed_targets(listing: Listing, columns: Sequence[str]) -> tuple[tuple[str,
     try:
         return (), numbers_of(listing, columns[0])[:, None].astype(np.float32)
     except DataError:
-        names, labels = np.unique(np.array(cells), return_inverse=True)
-        return tuple(map(str, names)), labels.astype(np.int64)
+        names = tuple(sorted(set(cells)))
+        number = {name: label for label, name in enumerate(names)}
+        return names, np.fromiter(map(number.__getitem__, cells), np.int64, len(cells))
 
 
 def numbers_of(listing: Listing, column: str) -> np.ndarray:
