@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.data.config import DataConfig
-from shrink.data.examples import Examples
+from shrink.data.examples import Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 from shrink.data.sources.arrays import ArrayExamples
@@ -18,7 +18,6 @@ from shrink.data.sources.npz_members import available_memory_bytes
 from shrink.data.spool import ALL, Example, spooled
 from shrink.errors import DataError
 
-_BATCH = 256
 _AUTO_BYTES = 200 * 1000**2
 _MOST_OF_MEMORY = 0.5
 
@@ -71,7 +70,7 @@ class CachedExamples:
         return (self._kept or self._base).explain(indices)
 
     def _in_memory(self, specs: list[Any]) -> list[np.ndarray]:
-        needed, available = example_bytes(self._base) * len(self), available_memory_bytes()
+        needed, available = _decoded_bytes(self._base), available_memory_bytes()
         if available is not None and needed > _MOST_OF_MEMORY * available:
             raise DataError(
                 f"the examples take {needed / 1e9:.1f} GB decoded, and {available / 1e9:.1f} GB of "
@@ -97,10 +96,10 @@ class CachedExamples:
         return list(spooled(str(self._key), lambda: {ALL: rows()}, names)[ALL].values())
 
     def _batches(self) -> Iterator[tuple[int, list[np.ndarray]]]:
-        start = 0
+        start, batch = 0, reading_batch(self.input_spec, self.target_spec)
         with naming_bad_examples(self._base):
-            for batch in evaluation_batches(self._base, _BATCH).as_numpy_iterator():
-                flat = tf.nest.flatten(batch)
+            for found in evaluation_batches(self._base, batch).as_numpy_iterator():
+                flat = tf.nest.flatten(found)
                 yield start, flat
                 start += len(flat[0])
 
@@ -114,7 +113,7 @@ def cached(examples: Examples, part: str, config: DataConfig, seed: int) -> Exam
         config: the `data` section; auto keeps a part of up to 200 MB in memory.
         seed: decides which examples are in the part.
     """
-    fits = example_bytes(examples) * len(examples) <= _AUTO_BYTES
+    fits = _decoded_bytes(examples) <= _AUTO_BYTES
     if config.cache == "memory" or (config.cache == "auto" and fits):
         return CachedExamples(examples, None)
     if config.cache != "disk":
@@ -124,7 +123,6 @@ def cached(examples: Examples, part: str, config: DataConfig, seed: int) -> Exam
     return CachedExamples(examples, hashlib.sha256(described.encode()).hexdigest())
 
 
-def example_bytes(examples: Examples) -> int:
-    """Return the size of one example, input and target, as it is fed."""
-    specs = tf.nest.flatten((examples.input_spec, examples.target_spec))
-    return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in specs)
+def _decoded_bytes(examples: Examples) -> int:
+    """Return the size of all examples as they are fed."""
+    return len(examples) * example_bytes(examples.input_spec, examples.target_spec)

@@ -12,6 +12,9 @@ from shrink.errors import DataError
 PARTS = ("train", "validation", "test")
 """The parts of every data set."""
 
+_READING_BYTES = 16 * 1000**2
+_MOST_READ = 512
+
 
 class Examples(Protocol):
     """A sequence of examples, read by index; inputs and targets in their stored dtype."""
@@ -47,17 +50,26 @@ class Examples(Protocol):
         """
 
 
-def first_problem(examples: Examples, indices: np.ndarray, chunk: int) -> DataError | None:
-    """Return the error of the first of these examples that cannot be read, or None.
+def example_bytes(*specs: Any) -> int:
+    """Return the size of one example, given its `tf.TensorSpec`s in any structure."""
+    flat = tf.nest.flatten(specs)
+    return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in flat)
 
-    Args:
-        examples: what reads them.
-        indices: int64 (n,), which.
-        chunk: how many to read at a time.
+
+def reading_batch(*specs: Any) -> int:
+    """Return how many examples to read at a time where all are gone through: 16 MB of them.
+
+    Between 1 and 512: a batch that is counted alone takes gigabytes where examples are large.
     """
-    for start in range(0, len(indices), chunk):
+    return int(np.clip(_READING_BYTES // max(example_bytes(specs), 1), 1, _MOST_READ))
+
+
+def first_problem(examples: Examples, indices: np.ndarray) -> DataError | None:
+    """Return the error of the first of these examples, int64 (n,), that cannot be read, or None."""
+    step = reading_batch(examples.input_spec, examples.target_spec)
+    for start in range(0, len(indices), step):
         try:
-            examples.arrays(indices[start : start + chunk])
+            examples.arrays(indices[start : start + step])
         except DataError as error:
             return error
     return None

@@ -63,9 +63,9 @@ def fingerprint(config: DataConfig) -> str:
             hint="data.path is relative to the recipe, or absolute",
         )
     if config.source == "lmdb" and path.is_dir():
-        return _hash(["lmdb", *_hexadecimal(_of_named(path, ["data.mdb"], path))])
+        return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
     if config.source not in ("images", "tiles"):
-        digest = _of_named(path.parent, [path.name], path)
+        digest = hash_files(path.parent, [path.name], path)
         return _hash([config.source, *_hexadecimal(digest), *([function] if function else [])])
     _, names, digests = picture_hashes(config)
     pairs = zip(names, _hexadecimal(digests), strict=True)
@@ -85,10 +85,10 @@ def picture_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
     """
     path = Path(config.path or "").expanduser().absolute()
     if path.is_dir():
-        names, root = find_pictures(path).files(), path
+        names, root = find_pictures(path).names, path
     else:
         names, root = read_listing(path, ()).files.unique(), path.parent
-    return root, names, _of_named(root, names, path)
+    return root, names, hash_files(root, names, path)
 
 
 def content_hashes(config: DataConfig) -> dict[str, str]:
@@ -110,7 +110,7 @@ def shard_hashes(config: DataConfig) -> dict[str, str]:
     """
     path = Path(config.path or "").expanduser().absolute()
     found = sorted(str(file) for shards in find_shards(path).values() for file in shards)
-    return dict(zip(found, _hexadecimal(_of_named(path.parent, found, path)), strict=True))
+    return dict(zip(found, _hexadecimal(hash_files(path.parent, found, path)), strict=True))
 
 
 def _hexadecimal(digests: bytes) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _hexadecimal(digests: bytes) -> Iterator[str]:
 def _prepared_digests(path: Path) -> list[str]:
     folder = prepared_folder(path)
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    digests = _hexadecimal(_of_named(folder, names, folder))
+    digests = _hexadecimal(hash_files(folder, names, folder))
     return [f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True)]
 
 
@@ -135,8 +135,17 @@ def _listing_digest(path: Path) -> list[str]:
     return [_hash_file(str(path))] if path.is_file() else []
 
 
-def _of_named(root: Path, names: Sequence[str], place: Path) -> bytes:
-    """Return the SHA-256 of each file under `root`, 32 bytes each, in the order of `names`."""
+def hash_files(root: Path, names: Sequence[str], place: Path) -> bytes:
+    """Return the SHA-256 of each file's content, 32 bytes each, in the order of `names`.
+
+    Args:
+        root: the folder that names are relative to, where they are not absolute.
+        names: of the files, each once.
+        place: what they belong to; what is known of them is remembered for it.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
     memory = cache_root() / "fingerprints" / f"{_hash([str(place)])}.bin"
     known, current, unknown = read_known_hashes(memory), KnownHashes(), array("q")
     settled_before_ns = time.time_ns() - _SETTLED_NS
@@ -146,7 +155,7 @@ def _of_named(root: Path, names: Sequence[str], place: Path) -> bytes:
         current.add(name, stamp, digest)
         if digest is None:
             unknown.append(row)
-    _hash_files(root, names, unknown, current)
+    _read_files(root, names, unknown, current)
     if unknown or len(current) != len(known):
         with contextlib.suppress(OSError, ResourceError):
             files.write_bytes(memory, current.content())
@@ -169,7 +178,7 @@ def _place(root: Path, name: str) -> str:
     return name if name.startswith("/") else f"{root}/{name}"
 
 
-def _hash_files(root: Path, names: Sequence[str], rows: Sequence[int], hashes: KnownHashes) -> None:
+def _read_files(root: Path, names: Sequence[str], rows: Sequence[int], hashes: KnownHashes) -> None:
     """Read the files `rows` of `names`, and put their hashes."""
 
     def hash_chunk(start: int) -> list[tuple[int, str]]:

@@ -29,17 +29,13 @@ class PictureFolders:
         parts: by part (`train`, `validation`, `test`, or `all` where pictures are not divided),
             then by class, each in sorted order: file names relative to the root.
         ignored: what was left alone, by kind, with its number.
+        names: all of them, sorted by folder, class and name, whose memory `parts` share.
     """
 
     root: Path
     parts: Mapping[str, Mapping[str, Names]]
     ignored: Mapping[str, int]
-
-    def files(self) -> Names:
-        """Return all pictures, relative to the root, sorted by folder, class and name."""
-        return Names(
-            file for classes in self.parts.values() for files in classes.values() for file in files
-        )
+    names: Names
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on what was ignored, where anything was."""
@@ -71,20 +67,21 @@ def find_pictures(root: Path) -> PictureFolders:
             hint="data.path is relative to the recipe, or absolute",
         )
     ignored: Counter[str] = Counter()
+    names = Names()
     top = _list(str(root), ignored)
     divided = {name: _list(str(root / name), Counter()) for name in top.folders if _is_part(name)}
     if any(listing.folders and not listing.pictures for listing in divided.values()):
-        parts = _parts(root, top, ignored)
+        parts = _parts(root, top, ignored, names)
     else:
-        parts = {"all": _classes(root, "", top, ignored)}
-    if not any(files for classes in parts.values() for files in classes.values()):
+        parts = {"all": _classes(root, "", top, ignored, names)}
+    if not names:
         endings = ", ".join(PICTURE_ENDINGS)
         raise DataError(
             f"no pictures ({endings}) in folders by class",
             subject=shown(root),
             hint="put the pictures of each class into a folder of its name",
         )
-    return PictureFolders(root, parts, dict(ignored))
+    return PictureFolders(root, parts, dict(ignored), names)
 
 
 def shown(path: str | Path) -> str:
@@ -96,7 +93,9 @@ def _is_part(name: str) -> bool:
     return name in _PART_OF_FOLDER
 
 
-def _parts(root: Path, top: _Listing, ignored: Counter[str]) -> dict[str, dict[str, Names]]:
+def _parts(
+    root: Path, top: _Listing, ignored: Counter[str], names: Names
+) -> dict[str, dict[str, Names]]:
     _count_outside(top, ignored)
     parts: dict[str, dict[str, Names]] = {}
     for name in sorted(top.folders):
@@ -108,11 +107,13 @@ def _parts(root: Path, top: _Listing, ignored: Counter[str]) -> dict[str, dict[s
             raise DataError(
                 "both val and validation are there", subject=shown(root), hint="keep one of them"
             )
-        parts[part] = _classes(root, name, _list(str(root / name), ignored), ignored)
+        parts[part] = _classes(root, name, _list(str(root / name), ignored), ignored, names)
     return parts
 
 
-def _classes(root: Path, part: str, listing: _Listing, ignored: Counter[str]) -> dict[str, Names]:
+def _classes(
+    root: Path, part: str, listing: _Listing, ignored: Counter[str], names: Names
+) -> dict[str, Names]:
     _count_outside(listing, ignored)
     classes = {}
     for name in sorted(listing.folders):
@@ -120,8 +121,10 @@ def _classes(root: Path, part: str, listing: _Listing, ignored: Counter[str]) ->
         inside = _list(str(root / relative), ignored)
         if inside.folders:
             ignored["folders inside class folders"] += len(inside.folders)
-        pictures = sorted(inside.pictures)
-        classes[name] = Names(f"{relative}/{picture}" for picture in pictures)
+        first = len(names)
+        for picture in sorted(inside.pictures):
+            names.append(f"{relative}/{picture}")
+        classes[name] = names.take(range(first, len(names)))
     return classes
 
 

@@ -22,6 +22,7 @@ class Names(Sequence[str]):
         self._bytes = bytearray()
         self._ends = array("q", [0])
         self._rows: array[int] | None = None
+        self._folder = b""
         for name in names:
             self.append(name)
 
@@ -31,7 +32,7 @@ class Names(Sequence[str]):
         Raises:
             TypeError: these names were taken from others, and share their memory.
         """
-        if self._rows is not None:
+        if self._rows is not None or self._folder:
             raise TypeError("names that were taken from others cannot grow")
         self._bytes += os.fsencode(name)
         self._ends.append(len(self._bytes))
@@ -39,14 +40,25 @@ class Names(Sequence[str]):
     def encoded(self, index: int) -> bytes:
         """Return the bytes of one name; `index` counts from 0."""
         row = self._row(index)
-        return bytes(self._bytes[self._ends[row] : self._ends[row + 1]])
+        name = bytes(self._bytes[self._ends[row] : self._ends[row + 1]])
+        return name if name.startswith(b"/") else self._folder + name
 
     def take(self, indices: Iterable[int]) -> Names:
         """Return some of the names, in the order asked for; they share this one's memory."""
-        taken = Names()
-        taken._bytes, taken._ends = self._bytes, self._ends
+        taken = self._sharing(self._folder)
         taken._rows = array("q", (self._row(int(index)) for index in indices))
         return taken
+
+    def under(self, folder: str) -> Names:
+        """Return the names as paths in a folder, but for those that are absolute."""
+        found = self._sharing(os.fsencode(folder) + b"/")
+        found._rows = self._rows
+        return found
+
+    def _sharing(self, folder: bytes) -> Names:
+        names = Names()
+        names._bytes, names._ends, names._folder = self._bytes, self._ends, folder
+        return names
 
     def unique(self) -> Names:
         """Return each name once, in the order they appear in first."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
+from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples, example_bytes
 from shrink.data.host_memory import in_host_memory
 from shrink.data.splits import permutation
 
@@ -153,7 +153,9 @@ def _batches(
 
 def batches_waiting(examples: Examples, batch_size: int) -> int:
     """Return how many batches wait, or are being read, beside the one that is trained on."""
-    batch_bytes = min(len(examples), batch_size) * _example_bytes(examples)
+    batch_bytes = min(len(examples), batch_size) * example_bytes(
+        examples.input_spec, examples.target_spec
+    )
     return _batches_in_flight(batch_bytes, _cores())
 
 
@@ -164,8 +166,3 @@ def _cores() -> int:
 def _batches_in_flight(batch_bytes: int, cores: int) -> int:
     """Return how many batches may be read or wait at once: one waits, the others are read."""
     return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 1, cores + 1))
-
-
-def _example_bytes(examples: Examples) -> int:
-    specs = tf.nest.flatten((examples.input_spec, examples.target_spec))
-    return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in specs)

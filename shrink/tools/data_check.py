@@ -16,6 +16,7 @@ import tensorflow as tf
 from shrink.data.bad_examples import remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset, Examples, open_dataset
+from shrink.data.examples import reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
 from shrink.data.leaks import duplicates
@@ -23,7 +24,6 @@ from shrink.data.sources.images import open_pictures
 from shrink.data.sources.picture_bytes import read_header
 from shrink.errors import DataError
 
-_CHUNK = 256
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64
 Send = Callable[..., None]
@@ -109,16 +109,16 @@ def _split(
     dataset: Dataset, examples: Examples, name: str, send: Send
 ) -> tuple[dict[str, Any], list[str]]:
     counter = _Counter(send, f"reading {name}", len(examples))
-    starts = range(0, len(examples), _CHUNK)
+    step = reading_batch(examples.input_spec, examples.target_spec)
 
     def read(start: int) -> tuple[list[dict[str, Any]], list[str]]:
-        indices = np.arange(start, min(start + _CHUNK, len(examples)))
+        indices = np.arange(start, min(start + step, len(examples)))
         x, unreadable = _read(examples, indices)
         counter.add(len(indices))
         return ([] if x is None else [_range(part) for part in tf.nest.flatten(x)]), unreadable
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = list(pool.map(read, starts))
+        found = list(pool.map(read, range(0, len(examples), step)))
     inputs = _merged([ranges for ranges, _ in found if ranges])
     first = inputs[0] if inputs else {"shape": [], "dtype": "", "low": None, "high": None}
     classes = _counts(dataset, examples)

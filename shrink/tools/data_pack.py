@@ -13,13 +13,13 @@ from PIL import Image
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset, Examples, open_dataset
+from shrink.data.examples import example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 from shrink.data.shards import MANIFEST
 from shrink.errors import DataError, RecipeError
 from shrink.run import files
 
-_BATCH = 256
 _STATE = "shrink-pack.json"
 _FORMAT = 1
 Send = Callable[..., None]
@@ -124,8 +124,7 @@ class _Packer:
     @property
     def example_bytes(self) -> int:
         """Bytes of one example, uncompressed."""
-        specs = [*self._inputs.values(), *self._targets.values()]
-        return sum(int(np.prod(spec.shape.as_list())) * spec.dtype.size for spec in specs)
+        return example_bytes(self._inputs, self._targets)
 
     def manifest(self) -> dict[str, Any]:
         """Return what reading the shards needs to know."""
@@ -206,7 +205,8 @@ def _shards(
 def _batches(examples: Examples, indices: np.ndarray) -> Iterator[tuple[int, Any, Any]]:
     start = 0
     with naming_bad_examples(examples):
-        for x, y in evaluation_batches(examples, _BATCH, indices).as_numpy_iterator():
+        batch = reading_batch(examples.input_spec, examples.target_spec)
+        for x, y in evaluation_batches(examples, batch, indices).as_numpy_iterator():
             yield start, x, y
             start += len(tf.nest.flatten(x)[0])
 

@@ -38,7 +38,7 @@ def test_find_pictures_takes_parts_and_val_for_validation(tmp_path: Path) -> Non
         "validation": {"a": ("val/a/2.png",)},
         "test": {"a": ("test/a/3.png",)},
     }
-    assert folders.files() == ["test/a/3.png", "train/a/1.png", "val/a/2.png"]
+    assert folders.names == ["test/a/3.png", "train/a/1.png", "val/a/2.png"]
     assert folders.notes() == (
         "ignored in the picture folders: 1 folders beside train, validation and test",
     )
@@ -66,7 +66,7 @@ def test_find_pictures_ends_when_links_loop(tmp_path: Path) -> None:
     (root / "a" / "self.png").symlink_to(root / "a" / "self.png")
     (root / "a" / "gone.png").symlink_to(root / "nowhere.png")
     folders = find_pictures(root)
-    assert folders.files() == ["a/1.png", "b/2.png"]
+    assert folders.names == ["a/1.png", "b/2.png"]
     assert folders.ignored == {
         "links to a folder around them": 2,
         "broken links and special files": 2,
@@ -78,18 +78,18 @@ def test_find_pictures_follows_links_to_pictures_and_classes(tmp_path: Path) -> 
     root = _touch(tmp_path / "data", "b/2.png")
     (root / "a").symlink_to(tmp_path / "store")
     (root / "b" / "3.png").symlink_to(tmp_path / "store" / "1.png")
-    assert find_pictures(root).files() == ["a/1.png", "b/2.png", "b/3.png"]
+    assert find_pictures(root).names == ["a/1.png", "b/2.png", "b/3.png"]
 
 
 def test_find_pictures_does_not_open_special_files(tmp_path: Path) -> None:
     root = _touch(tmp_path, "a/1.png")
     os.mkfifo(root / "a" / "pipe.png")  # to open it would block for ever
-    assert find_pictures(root).files() == ["a/1.png"]
+    assert find_pictures(root).names == ["a/1.png"]
 
 
 def test_find_pictures_takes_any_name(tmp_path: Path) -> None:
     root = _touch(tmp_path, "größe 1/ein bild.png", "日本/🐈 .png")
-    assert find_pictures(root).files() == ["größe 1/ein bild.png", "日本/🐈 .png"]
+    assert find_pictures(root).names == ["größe 1/ein bild.png", "日本/🐈 .png"]
 
 
 def test_shown_is_printable_when_a_name_is_not_utf8() -> None:

@@ -39,6 +39,13 @@ def test_take_of_what_was_taken_counts_from_its_own_names() -> None:
         taken.append("more")
 
 
+def test_under_puts_names_that_are_not_absolute_into_a_folder() -> None:
+    names = Names(["a.png", "/b.png", "c.png"])
+    assert names.under("/data") == ["/data/a.png", "/b.png", "/data/c.png"]
+    assert names.take([2, 1]).under("/data").take([0]) == ["/data/c.png"]
+    assert names == ["a.png", "/b.png", "c.png"]
+
+
 def test_unique_keeps_what_comes_first() -> None:
     assert Names(["b", "a", "b", "c", "a"]).unique() == ["b", "a", "c"]
 

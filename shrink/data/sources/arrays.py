@@ -11,8 +11,6 @@ from shrink.data.examples import first_problem
 from shrink.data.host_memory import load_arrays
 from shrink.errors import DataError
 
-_CHUNK_BYTES = 1 << 24
-
 
 class Rows(Protocol):
     """An array (rows, ...) that is read by rows: a `np.ndarray`, or a file's stand-in for one."""
@@ -87,8 +85,7 @@ class ArrayExamples:
         parts = tf.nest.flatten((self._x, self._y))
         if all(isinstance(array, np.ndarray) for array in parts):
             return None
-        step = max(1, _CHUNK_BYTES // max(1, sum(map(row_bytes, parts))))
-        return first_problem(self, indices, step)
+        return first_problem(self, indices)
 
 
 def are_labels(y: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.examples import first_problem
-from shrink.data.fingerprint import picture_hashes
+from shrink.data.fingerprint import hash_files
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
 from shrink.data.leaks import leak_notes
 from shrink.data.names import Names
@@ -24,7 +23,6 @@ from shrink.data.sources.listed import ALL, Numbered, Pictures, listed_pictures
 from shrink.data.splits import derived_parts
 from shrink.errors import DataError
 
-_CHUNK = 64
 _MOST_TRIED = 100
 
 
@@ -90,7 +88,7 @@ class PictureExamples:
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these pictures that cannot be used, or None."""
-        return first_problem(self, indices, _CHUNK)
+        return first_problem(self, indices)
 
     def problems(self, indices: np.ndarray) -> dict[int, DataError]:
         """Return why each of these pictures that cannot be used cannot, by index."""
@@ -134,9 +132,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         pictures = replace(pictures, parts=parts, notes=(*pictures.notes, *notes))
     divided = _divided(pictures, config, seed)
     opened = {part: PictureExamples(*divided[part], decoder) for part in PARTS}
-    root, names, digests = picture_hashes(config)
-    paths = (os.path.join(root, name) for name in names)  # noqa: PTH118
-    leaks = leak_notes({part: divided[part][0] for part in PARTS}, paths, digests)
+    leaks = leak_notes({part: divided[part][0] for part in PARTS}, *_hashed(pictures))
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
@@ -145,6 +141,13 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         num_classes=pictures.num_classes,
         notes=(*pictures.notes, *leaks),
     )
+
+
+def _hashed(pictures: Pictures) -> tuple[Names, bytes]:
+    """Return the path of each file, once, and the SHA-256 of each file's content."""
+    names = pictures.names.unique()
+    digests = hash_files(pictures.root, names, pictures.path)
+    return names.under(str(pictures.root)), digests
 
 
 def open_pictures(config: DataConfig, skip: bool) -> tuple[Pictures, PictureDecoder]:
@@ -166,8 +169,13 @@ def _in_folders(path: Path, config: DataConfig) -> Pictures:
     folders = find_pictures(path)
     _check_classes(folders, needs_two=config.target == "label")
     names = tuple(next(iter(folders.parts.values())))
-    parts = {part: _numbered(folders, part) for part in folders.parts}
-    return Pictures(path, parts, names, len(names), folders.notes())
+    parts, first = {}, 0
+    for part, classes in folders.parts.items():
+        counts = [len(files) for files in classes.values()]
+        files = folders.names.take(range(first, first + sum(counts))).under(str(path))
+        parts[part] = files, np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        first += sum(counts)
+    return Pictures(path, path, folders.names, parts, names, len(names), folders.notes())
 
 
 def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
@@ -193,13 +201,6 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
             subject=shown(root),
             hint="add a folder for each class, or set data.target: input for an autoencoder",
         )
-
-
-def _numbered(folders: PictureFolders, part: str) -> Numbered:
-    classes = folders.parts[part]
-    files = Names(f"{folders.root}/{file}" for name in classes for file in classes[name])
-    counts = [len(pictures) for pictures in classes.values()]
-    return files, np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
 def _divided(pictures: Pictures, config: DataConfig, seed: int) -> Mapping[str, Numbered]:

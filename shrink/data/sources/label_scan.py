@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from shrink.data.examples import reading_batch
 from shrink.data.sources.examples_proto import Parser
 from shrink.data.sources.op_errors import reason
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
 from shrink.run.paths import cache_root
 
-_BATCH = 512
 _BUFFER_BYTES = 1 << 20
 _HINT = "correct data.features, or write the file again"
 
@@ -64,8 +64,9 @@ def labels_of_file(path: str, parser: Parser) -> Iterator[np.ndarray]:
     Raises:
         DataError: a checksum is wrong, or a record has no such label.
     """
+    batch = reading_batch(parser.input_spec, parser.target_spec)
     with tf.device("CPU:0"):
-        records = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(_BATCH)
+        records = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(batch)
         try:
             yield from records.map(parser.parse_labels).as_numpy_iterator()
         except tf.errors.OpError as error:

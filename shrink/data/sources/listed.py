@@ -26,6 +26,8 @@ class Pictures:
 
     Attributes:
         path: the folder or file.
+        root: the folder that names are relative to, where they are not absolute.
+        names: of all pictures, whose memory `parts` share.
         parts: files and targets by part.
         class_names: of the labels; empty where targets are real.
         num_classes: None where targets are real.
@@ -33,6 +35,8 @@ class Pictures:
     """
 
     path: Path
+    root: Path
+    names: Names
     parts: Mapping[str, Numbered]
     class_names: tuple[str, ...]
     num_classes: int | None
@@ -54,7 +58,7 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
     """
     targets = config.targets or ("label",)
     listing = read_listing(path, targets if config.target == "label" else ())
-    files = Names(f if f.startswith("/") else f"{path.parent}/{f}" for f in listing.files)
+    files = listing.files.under(str(path.parent))
     names: tuple[str, ...] = ()
     values = np.zeros((len(files), 0), np.float32)
     if config.target == "label":
@@ -65,7 +69,8 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
             subject=path,
             hint="list pictures of other classes",
         )
-    return Pictures(path, _parts(listing, files, values), names, len(names) or None)
+    parts = _parts(listing, files, values)
+    return Pictures(path, path.parent, listing.files, parts, names, len(names) or None)
 
 
 def _parts(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numbered]:

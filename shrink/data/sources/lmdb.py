@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.examples import reading_batch
 from shrink.data.shards import ALL
 from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import scanned_labels
 from shrink.data.sources.tfrecord import described, divided
 from shrink.errors import DataError, ResourceError
 
-_BATCH = 512
 _PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 
 
@@ -49,8 +49,9 @@ class LmdbRecords:
 
     def labels(self, parser: Parser) -> Iterator[np.ndarray]:
         """Yield the labels of all values in order, int64, in batches."""
-        for start in range(0, len(self), _BATCH):
-            numbers = np.arange(start, min(start + _BATCH, len(self)))
+        batch = reading_batch(parser.input_spec, parser.target_spec)
+        for start in range(0, len(self), batch):
+            numbers = np.arange(start, min(start + batch, len(self)))
             with tf.device("CPU:0"):
                 yield parser.parse_labels(tf.constant(self.read(numbers))).numpy()
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
+from shrink.data.examples import reading_batch
 from shrink.data.prepared import prepared_folder
 from shrink.data.shards import Manifest
 from shrink.data.sources.examples_proto import Parser
@@ -22,8 +23,6 @@ from shrink.data.sources.label_scan import scanned_labels
 from shrink.data.sources.tfds_features import FeatureParser
 from shrink.data.sources.tfrecord import TFRecords, divided
 from shrink.errors import DataError, ResourceError
-
-_BATCH = 512
 
 
 class ArrayRecords:
@@ -61,8 +60,9 @@ class ArrayRecords:
 
     def labels(self, parser: Parser) -> Iterator[np.ndarray]:
         """Yield the labels of all records in order, int64, in batches."""
-        for start in range(0, len(self), _BATCH):
-            numbers = np.arange(start, min(start + _BATCH, len(self)))
+        batch = reading_batch(parser.input_spec, parser.target_spec)
+        for start in range(0, len(self), batch):
+            numbers = np.arange(start, min(start + batch, len(self)))
             with tf.device("CPU:0"):
                 yield parser.parse_labels(tf.constant(self.read(numbers))).numpy()
 

@@ -22,8 +22,6 @@ from shrink.data.sources.op_errors import reason
 from shrink.data.splits import derived_parts
 from shrink.errors import DataError
 
-_CHUNK = 256
-
 
 class Records(Protocol):
     """Serialized examples by number."""
@@ -122,7 +120,7 @@ class RecordExamples:
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these records that cannot be used, or None."""
-        return first_problem(self, indices, _CHUNK)
+        return first_problem(self, indices)
 
     def _read(self, indices: np.ndarray) -> np.ndarray:
         return self._index.read(self._numbers[indices])
