@@ -10,7 +10,7 @@ import gzip
 import os
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,14 +92,14 @@ def index_records(paths: Sequence[str]) -> RecordIndex:
     )
 
 
-def uncompressed(path: Path, digest: str) -> str:
+def uncompressed(path: Path, digests: Callable[[], Mapping[str, str]]) -> str:
     """Return the path of a file's content without compression: its own, or one in the cache.
 
     Compressed files can only be read from the front, so they are unpacked once.
 
     Args:
         path: a TFRecord file, maybe compressed by gzip, or by zlib with the ending `.zlib`.
-        digest: the hash of its content.
+        digests: returns the hash of its content by path; called only where it is compressed.
 
     Raises:
         DataError: damaged.
@@ -109,7 +109,7 @@ def uncompressed(path: Path, digest: str) -> str:
         is_gzip = stream.read(3) == b"\x1f\x8b\x08"
     if not is_gzip and path.suffix != ".zlib":
         return str(path)
-    target = cache_root() / "records" / f"{digest}.tfrecord"
+    target = cache_root() / "records" / f"{digests()[str(path)]}.tfrecord"
     if not target.is_file():
         with files.replacing(target) as temporary, temporary.open("wb") as out:
             try:

@@ -162,9 +162,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser().absolute()
     manifest = described(path, config)
     parser = ExampleParser(manifest, with_targets=config.target == "label")
-    digests = shard_hashes(config)
+    digests = functools.cache(lambda: shard_hashes(config))
     parts = {
-        part: TFRecords([uncompressed(file, digests[str(file)]) for file in files])
+        part: TFRecords([uncompressed(file, digests) for file in files])
         for part, files in find_shards(path).items()
     }
     for part, index in parts.items():
