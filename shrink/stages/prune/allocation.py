@@ -15,6 +15,8 @@ Counts = list[int]
 """Channels to remove from each group, in the order of the groups."""
 Cost = Callable[[np.ndarray], float]
 """What is left, by the labels that stay; it falls as channels go."""
+Allocate = Callable[[float], Counts]
+"""From how far pruning goes, 0 not at all and 1 to one channel per group, to its counts."""
 
 _HALVINGS = 40
 
@@ -59,24 +61,27 @@ def by_ratios(
     return [removed_count(len(g), r, round_to) for g, r in zip(groups, chosen, strict=True)]
 
 
+def uniform(groups: Sequence[Group], round_to: int = 1) -> Allocate:
+    """Return the allocation that takes the same fraction of every group."""
+    return lambda extent: by_ratio(groups, extent, round_to)
+
+
 def by_budget(
-    graph: ChannelGraph, cost: Cost, budget: float, name: str, round_to: int = 1
+    graph: ChannelGraph, cost: Cost, budget: float, name: str, allocate: Allocate
 ) -> Counts:
-    """Return the smallest equal fraction of every group with which a cost fits its budget.
+    """Return the least pruning with which a cost fits its budget.
 
     Args:
         cost: what must become at most `budget`.
         name: of the budget, for errors.
+        allocate: which groups lose how many, `uniform(graph.groups)` or another.
 
     Raises:
         StageError: one channel in each group is still too many; the message says what is left.
     """
 
-    def counts(ratio: float) -> Counts:
-        return by_ratio(graph.groups, ratio, round_to)
-
-    def left(ratio: float) -> float:
-        return cost(graph.keep(any_channels(graph, counts(ratio))))
+    def left(extent: float) -> float:
+        return cost(graph.keep(any_channels(graph, allocate(extent))))
 
     if left(1.0) > budget:
         raise StageError(
@@ -89,7 +94,7 @@ def by_budget(
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if left(middle) <= budget else (middle, high)
-    return counts(high) if left(0.0) > budget else counts(0.0)
+    return allocate(high) if left(0.0) > budget else allocate(0.0)
 
 
 def any_channels(graph: ChannelGraph, counts: Counts) -> np.ndarray:

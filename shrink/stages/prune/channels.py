@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 
 import numpy as np
-import tensorflow as tf
 import tf_keras as keras
 
-from shrink.data.splits import stratified_sample
 from shrink.engine.objective import Objective, SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.errors import StageError
@@ -19,25 +17,15 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import DistillationObjective, Guidance
 from shrink.stages.distill.teachers import open_outputs, taught_by
 from shrink.stages.prune.allocation import Counts
+from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.frozen import FrozenMasks
-from shrink.stages.prune.gradients import mean_gradients
-from shrink.stages.prune.importance import IMPORTANCES, Evidence, least_important
-from shrink.stages.prune.reconstruct import least_squares
+from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
 from shrink.stages.prune.targets import channel_counts
 from shrink.stages.prune.verify import check_same
 
 _CHECKED = 8
 _LISTED = 40
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Which channels go, and all weights at full size, solved again where that was asked for."""
-
-    removed: np.ndarray
-    weights: Weights
-    notes: tuple[str, ...] = ()
 
 
 def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
@@ -52,10 +40,11 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     graph = find_groups(model, config.exclude)
     _refuse_no_groups(graph, config, context)
     with context.devices.scope():
-        counts = channel_counts(graph, config, context)
+        curves = measure_sensitivity(graph, config, context)
+        counts = channel_counts(graph, config, context, allocator(graph, curves, config.round_to))
         _refuse_nothing(counts, graph, config, context)
         context.phase("choosing channels")
-        chosen = _choose(graph, counts, config, context)
+        chosen = choose(graph, counts, config, context)
         keep = graph.keep(chosen.removed)
         smaller = rebuild(graph, keep, chosen.weights)
         same_size = rebuild(graph, graph.keep(np.array([])), chosen.weights)
@@ -69,36 +58,13 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         record = _fine_tune(pruned, objective, hooks, graph, config, context)
     notes = [*_notes(graph, counts, keep, config), *chosen.notes]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
-    return StageResult(model=pruned, training=record, skipped=_skipped(graph, counts), notes=notes)
-
-
-def sample(context: StageContext, count: int) -> list[np.ndarray]:
-    """Return training examples, stratified, one array (n, ...) per input in its stored dtype."""
-    examples = context.dataset.train
-    chosen = stratified_sample(
-        examples.labels, len(examples), min(count, len(examples)), context.training.seed
+    return StageResult(
+        model=pruned,
+        training=record,
+        skipped=_skipped(graph, counts),
+        notes=notes,
+        details={"sensitivity": [asdict(curve) for curve in curves]} if curves else None,
     )
-    return [np.asarray(part) for part in tf.nest.flatten(examples.arrays(chosen)[0])]
-
-
-def _choose(
-    graph: ChannelGraph, counts: Counts, config: PruneConfig, context: StageContext
-) -> Chosen:
-    weights, seed = weights_of(graph), context.training.seed
-    if config.importance == "least_squares":
-        found = least_squares(graph, counts, weights, sample(context, config.samples), seed)
-        ranked = ", ".join(found.ranked)
-        note = f"no layer to solve for reads {ranked}: pruned by L2 norm instead"
-        return Chosen(found.removed, found.weights, (note,) if ranked else ())
-    gradients = mean_gradients(graph, config.samples, context)
-    evidence = Evidence(weights, gradients, seed)
-    score = IMPORTANCES[config.importance]
-    parts = [
-        least_important(group, score(group, evidence), count)
-        for group, count in zip(graph.groups, counts, strict=True)
-        if count
-    ]
-    return Chosen(np.concatenate(parts), weights)
 
 
 def _fine_tune(

@@ -13,8 +13,8 @@ _SCHEDULE = ("schedule", "ramp", "frequency")
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes")
 _CHANNELS = (
-    "ratio", "ratios", *_TARGETS, "file_precision", "importance", "samples", "rebuild", "round_to",
-    "teacher", "temperature", "alpha",
+    "ratio", "ratios", *_TARGETS, "file_precision", "allocation", "importance", "samples",
+    "rebuild", "round_to", "teacher", "temperature", "alpha",
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
 """The keys that belong to one method alone."""
@@ -57,6 +57,8 @@ class PruneConfig(StageConfig):
     """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
     file_precision: Literal["float32", "int8"] = "float32"
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
+    allocation: Literal["uniform", "sensitivity"] = "uniform"
+    """channels: the same fraction of every group, or more where the validation loss minds less."""
     importance: Literal["l2", "l1", "bn_scale", "taylor", "random", "least_squares"] = "l2"
     """channels: which go first; least_squares also solves for the kernels that read the others."""
     samples: Count = 400
@@ -111,6 +113,8 @@ class PruneConfig(StageConfig):
             raise ValueError(f"{' and '.join(targets)} contradict each other; give one of them")
         if "file_precision" in self.model_fields_set and not self._measures_files:
             raise ValueError("file_precision needs file_bytes or arena_bytes")
+        if self.ratios and self.allocation != "uniform":
+            raise ValueError("ratios say what each group loses; leave allocation out")
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
         if self.teacher is not None and self.epochs == 0:

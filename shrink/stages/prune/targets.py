@@ -13,7 +13,15 @@ from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext
-from shrink.stages.prune.allocation import Cost, Counts, any_channels, by_budget, by_ratios
+from shrink.stages.prune.allocation import (
+    Allocate,
+    Cost,
+    Counts,
+    any_channels,
+    by_budget,
+    by_ratios,
+    removed_count,
+)
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.tflite.arena import arena_bytes
@@ -23,7 +31,9 @@ _CONVERSIONS = 6
 _CLOSE = 0.98
 
 
-def channel_counts(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> Counts:
+def channel_counts(
+    graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
+) -> Counts:
     """Return how many channels of each group go.
 
     `macs` and `parameters` are what may be left of the unpruned model's, by the arithmetic of
@@ -36,21 +46,23 @@ def channel_counts(graph: ChannelGraph, config: PruneConfig, context: StageConte
     everything = graph.keep(np.array([]))
     if config.macs is not None:
         budget = config.macs * graph.macs(everything)
-        return by_budget(graph, graph.macs, budget, "macs", config.round_to)
+        return by_budget(graph, graph.macs, budget, "macs", allocate)
     if config.parameters is not None:
         budget = config.parameters * graph.parameters(everything)
-        return by_budget(graph, graph.parameters, budget, "parameters", config.round_to)
+        return by_budget(graph, graph.parameters, budget, "parameters", allocate)
     if config.file_bytes is not None:
         context.phase("measuring file sizes")
         convert_to = conversion(config, context)
         width = 4 if config.file_precision == "float32" else 1
-        return by_file_size(
-            graph, config.file_bytes, lambda m: len(convert_to(m)), width, config.round_to
-        )
+        return by_file_size(graph, config.file_bytes, lambda m: len(convert_to(m)), width, allocate)
     if config.arena_bytes is not None:
         context.phase("measuring arenas")
         cost = arena_cost(graph, conversion(config, context))
-        return by_budget(graph, cost, config.arena_bytes, "arena_bytes", config.round_to)
+        return by_budget(graph, cost, config.arena_bytes, "arena_bytes", allocate)
+    if config.allocation != "uniform" and not config.ratios:
+        total = sum(len(group) for group in graph.groups)
+        left = total - removed_count(total, config.ratio or 0.0)
+        return by_budget(graph, channels_left(graph), left, "ratio", allocate)
     return by_ratios(graph.groups, config.ratios, config.ratio or 0.0, config.round_to)
 
 
@@ -59,7 +71,7 @@ def by_file_size(
     budget: int,
     measure: Callable[[keras.Model], int],
     bytes_per_parameter: int,
-    round_to: int = 1,
+    allocate: Allocate,
 ) -> Counts:
     """Return the counts with which the model's file fits `budget`, in a few conversions.
 
@@ -84,7 +96,7 @@ def by_file_size(
         def cost(left: np.ndarray, rest: int = rest) -> float:
             return bytes_per_parameter * graph.parameters(left) + rest
 
-        previous, counts = counts, by_budget(graph, cost, budget, "file_bytes", round_to)
+        previous, counts = counts, by_budget(graph, cost, budget, "file_bytes", allocate)
         if counts == previous:
             break
     if fits is None:
@@ -94,6 +106,12 @@ def by_file_size(
             hint="lower file_bytes a little",
         )
     return fits
+
+
+def channels_left(graph: ChannelGraph) -> Cost:
+    """Return how many channels of all groups are left, by what stays."""
+    channels = np.concatenate([group.channels for group in graph.groups])
+    return lambda keep: float(keep[channels].sum())
 
 
 def arena_cost(graph: ChannelGraph, convert_to: Callable[[keras.Model], bytes]) -> Cost:

@@ -9,7 +9,13 @@ import tf_keras as keras
 from shrink.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import rebuild, weights_of
-from shrink.stages.prune.allocation import any_channels, by_budget, by_ratios, removed_count
+from shrink.stages.prune.allocation import (
+    any_channels,
+    by_budget,
+    by_ratios,
+    removed_count,
+    uniform,
+)
 from shrink.stages.prune.targets import by_file_size
 
 L = keras.layers
@@ -60,7 +66,7 @@ def test_by_budget_is_met_and_one_step_less_is_not(
 ) -> None:
     cost = getattr(graph, name)
     budget = fraction * cost(graph.keep(np.array([])))
-    counts = by_budget(graph, cost, budget, name)
+    counts = by_budget(graph, cost, budget, name, uniform(graph.groups))
     assert cost(graph.keep(any_channels(graph, counts))) <= budget
     # The wide group moves by one channel at a time: with one more the budget is exceeded.
     less = [counts[0] - 1, min(counts[1], int((counts[0] - 1) / 20 * 10))]
@@ -70,7 +76,7 @@ def test_by_budget_is_met_and_one_step_less_is_not(
 def test_by_budget_names_what_is_reachable(graph: ChannelGraph) -> None:
     one_channel_each = 27 + 1 + 9 + 1 + 4 + 4
     with pytest.raises(StageError, match=f"out of reach.* {one_channel_each} are left"):
-        by_budget(graph, graph.parameters, 10, "parameters")
+        by_budget(graph, graph.parameters, 10, "parameters", uniform(graph.groups))
 
 
 def test_by_file_size_fits_what_is_measured(graph: ChannelGraph) -> None:
@@ -78,6 +84,6 @@ def test_by_file_size_fits_what_is_measured(graph: ChannelGraph) -> None:
         # Not quite proportional to the parameters, as real files are not.
         return 1000 + 4 * model.count_params() + 30 * model.layers[1].filters
 
-    counts = by_file_size(graph, 5000, measure, 4)
+    counts = by_file_size(graph, 5000, measure, 4, uniform(graph.groups))
     keep = graph.keep(any_channels(graph, counts))
     assert 4500 < measure(rebuild(graph, keep, weights_of(graph))) <= 5000

@@ -31,6 +31,7 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "ratios": {"a": 2.0}}, "less than 1"),
         ({"method": "channels", "file_bytes": "60 potatoes"}, "unknown unit"),
         ({"method": "channels", "ratio": 0.3, "file_precision": "int8"}, "needs file_bytes"),
+        ({"method": "channels", "ratios": {"a": 0.3}, "allocation": "sensitivity"}, "ratios say"),
         ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
         ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
         ({"pattern": "2:4", "sparsity": 0.6}, "2:4 is a sparsity of 0.5"),
@@ -56,6 +57,7 @@ def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], mes
         {"method": "channels", "ratios": {"conv*": 0.3}, "exclude": ["head"]},
         {"method": "channels", "file_bytes": "60KB", "file_precision": "int8"},
         {"method": "channels", "arena_bytes": "9KB", "file_precision": "int8"},
+        {"method": "channels", "macs": 0.5, "allocation": "sensitivity"},
         {"method": "channels", "macs": 0.5, "teacher": "self", "alpha": 0.5},
     ],
 )

@@ -1,0 +1,57 @@
+"""Which channels of each group go, by the importance that the recipe names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.splits import stratified_sample
+from shrink.graph.groups import ChannelGraph
+from shrink.graph.rebuild import Weights, weights_of
+from shrink.stages.context import StageContext
+from shrink.stages.prune.allocation import Counts
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.gradients import mean_gradients
+from shrink.stages.prune.importance import IMPORTANCES, Evidence, least_important
+from shrink.stages.prune.reconstruct import least_squares
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which channels go, and all weights at full size, solved again where that was asked for."""
+
+    removed: np.ndarray
+    weights: Weights
+    notes: tuple[str, ...] = ()
+
+
+def choose(
+    graph: ChannelGraph, counts: Counts, config: PruneConfig, context: StageContext
+) -> Chosen:
+    """Return the channels of least importance, so many of each group."""
+    weights, seed = weights_of(graph), context.training.seed
+    if config.importance == "least_squares":
+        found = least_squares(graph, counts, weights, sample(context, config.samples), seed)
+        ranked = ", ".join(found.ranked)
+        note = f"no layer to solve for reads {ranked}: pruned by L2 norm instead"
+        return Chosen(found.removed, found.weights, (note,) if ranked else ())
+    gradients = mean_gradients(graph, config.samples, context)
+    evidence = Evidence(weights, gradients, seed)
+    score = IMPORTANCES[config.importance]
+    parts = [
+        least_important(group, score(group, evidence), count)
+        for group, count in zip(graph.groups, counts, strict=True)
+        if count
+    ]
+    return Chosen(np.concatenate(parts), weights)
+
+
+def sample(context: StageContext, count: int) -> list[np.ndarray]:
+    """Return training examples, stratified, one array (n, ...) per input in its stored dtype."""
+    examples = context.dataset.train
+    chosen = stratified_sample(
+        examples.labels, len(examples), min(count, len(examples)), context.training.seed
+    )
+    return [np.asarray(part) for part in tf.nest.flatten(examples.arrays(chosen)[0])]
