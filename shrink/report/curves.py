@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from shrink.report import svg
 from shrink.report.content import Report, Stage
+from shrink.report.numbers import is_number
 
 _HEIGHT = 150
 _CURVES = {"loss": "training", "val_loss": "validation"}
@@ -28,7 +27,7 @@ def _curves(stage: Stage) -> Iterator[tuple[str, list[tuple[int, float]]]]:
     for name in ("loss", "val_loss"):
         values = history.get(name)
         if isinstance(values, list):
-            pairs = [(epoch, v) for epoch, v in enumerate(values, start=1) if _is_number(v)]
+            pairs = [(epoch, v) for epoch, v in enumerate(values, start=1) if is_number(v)]
             if pairs:
                 yield name, pairs
 
@@ -61,7 +60,3 @@ def _loss_plot(
         caption=caption + told,
         markup=svg.picture(f"loss-{index}", _HEIGHT, title, caption, "".join(parts)),
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -31,6 +31,7 @@ from shrink.report.layers import (
 )
 from shrink.report.markdown import more_columns
 from shrink.report.memory import memory_groups
+from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.timeline import timeline_plots
 from shrink.report.tradeoff import tradeoff_plot
 
@@ -79,6 +80,7 @@ def render_html(report: Report) -> str:
         memory=memory_groups(report),
         timelines=timeline_plots(report),
         losses=loss_plots(report),
+        sensitivity=sensitivity_plots(report),
         layers=layer_tables(report),
         operators=operator_tables(report),
         errors_by_operator=error_plots(report),

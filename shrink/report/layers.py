@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from shrink.report import svg
 from shrink.report.content import NULL, Report, Stage
 from shrink.report.figures import format_value
+from shrink.report.numbers import is_number
 
 _HEIGHT = 150
 _MOST_ROWS = 2_000
@@ -57,7 +57,7 @@ def error_plots(report: Report) -> list[svg.Plot]:
         points = [
             (number, row)
             for number, row in enumerate(_operators(stage), start=1)
-            if _is_number(row.get("snr_db"))
+            if is_number(row.get("snr_db"))
         ]
         if points:
             found.append(_error_plot(index, stage, points))
@@ -169,12 +169,8 @@ def _cut_caption(text: str, count: int, room: int) -> str:
     )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _with(text: Callable[[float], str]) -> Callable[[Any], str]:
-    return lambda value: text(value) if _is_number(value) else NULL
+    return lambda value: text(value) if is_number(value) else NULL
 
 
 _PARAMETERS = ("parameters", _with(lambda value: f"{value:,}"))

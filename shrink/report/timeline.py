@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from shrink.report import svg
 from shrink.report.content import Report, Stage
 from shrink.report.figures import format_value
+from shrink.report.numbers import is_number
 
 _HEIGHT = 150
 _CURVES = {"device_bytes": "device", "host_bytes": "process"}
@@ -53,7 +53,7 @@ def _plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point]) -> s
 def _near_limit(stage: Stage, highest: float) -> float | None:
     """Return the memory limit, unless it lies so far above that the line would be pressed flat."""
     limit = (stage["training"] or {}).get("memory_limit_bytes")
-    return float(limit) if _is_number(limit) and 0 < limit <= 2 * highest else None
+    return float(limit) if is_number(limit) and 0 < limit <= 2 * highest else None
 
 
 def _points(columns: Mapping[str, Any], name: str) -> list[svg.Point]:
@@ -61,10 +61,6 @@ def _points(columns: Mapping[str, Any], name: str) -> list[svg.Point]:
     if not isinstance(updates, list) or not isinstance(values, list):
         return []
     pairs = zip(updates, values, strict=False)
-    found = [(float(u), float(v)) for u, v in pairs if _is_number(u) and _is_number(v)]
+    found = [(float(u), float(v)) for u, v in pairs if is_number(u) and is_number(v)]
     is_rising = all(a[0] < b[0] for a, b in itertools.pairwise(found))
     return found if is_rising else []
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -11,6 +11,7 @@ import pytest
 from shrink.report.curves import loss_plots
 from shrink.report.headline import headlines
 from shrink.report.memory import memory_groups
+from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.tradeoff import Candidate, pareto_front, tradeoff_plot
 from tests.report.toys import outcome, outcomes, report, with_result
 
@@ -147,3 +148,35 @@ def test_headlines_of_a_baseline_alone_claim_no_change() -> None:
     (headline,) = headlines(report(outcomes()[:1], finals=("train",)))
     assert headline.sentence == ""
     assert headline.tiles[0].before == "the baseline"
+
+
+def sensitivity(*curves: Any) -> list[Any]:
+    train, prune, _ = outcomes()
+    return sensitivity_plots(
+        report([train, with_result(prune, details={"sensitivity": [*curves]})])
+    )
+
+
+def test_sensitivity_plots_draw_a_group_each_on_one_axis() -> None:
+    flat = {"layers": "conv<1>", "ratios": [0, 0.5, 0.9], "losses": [1.0, 1.0, 1.0]}
+    steep = {"layers": "conv_2", "ratios": [0, 0.5, 0.9], "losses": [1.0, 1.5, 2.0]}
+    first, second = sensitivity(flat, steep)
+    assert first.title == "prune: conv<1>"
+    assert second.caption == "1 with all channels, 2 without 90% of them."
+    assert first.markup.count("<circle") == 3
+    assert "conv&lt;1&gt;" in first.markup
+    assert [p.markup.count("<polyline") for p in (first, second)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        None,
+        3,
+        {},
+        {"ratios": 1, "losses": [1]},
+        {"ratios": [0, "x"], "losses": [float("nan"), None]},
+    ],
+)
+def test_sensitivity_plots_ignore_what_is_no_curve(curve: Any) -> None:
+    assert sensitivity(curve) == []
