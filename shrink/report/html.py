@@ -21,6 +21,7 @@ from shrink.report.content import (
     grouped_skips,
     verdict,
 )
+from shrink.report.control import control_tables
 from shrink.report.curves import loss_plots
 from shrink.report.headline import headlines
 from shrink.report.layers import (
@@ -80,6 +81,7 @@ def render_html(report: Report) -> str:
         memory=memory_groups(report),
         timelines=timeline_plots(report),
         losses=loss_plots(report),
+        controls=control_tables(report),
         sensitivity=sensitivity_plots(report),
         layers=layer_tables(report),
         operators=operator_tables(report),

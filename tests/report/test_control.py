@@ -1,0 +1,56 @@
+"""The table of a distillation with control: true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shrink.report.control import control_tables
+from shrink.report.html import render_html
+from tests.report.toys import outcomes, report, with_result
+
+CONTROL = {
+    "alone": {"accuracy": 0.5819, "loss": 1.25},
+    "taught": {"accuracy": 0.6348, "loss": 1.0},
+    "teacher": {"accuracy": 0.8319, "loss": None},
+    "gain": {
+        "accuracy": {"value": 0.0529, "low": 0.039, "high": 0.067},
+        "loss": {"value": -0.25, "low": None, "high": None},
+    },
+}
+
+
+def tables(control: Any) -> list[Any]:
+    train, *rest = outcomes()
+    return control_tables(report([with_result(train, details={"control": control}), *rest]))
+
+
+def test_control_tables_show_alone_taught_teacher_and_difference() -> None:
+    (found,) = tables(CONTROL)
+    assert found.title == "train"
+    assert found.heads == ("", "accuracy", "loss")
+    assert found.rows == (
+        ("student alone", "58.19 %", "1.25"),
+        ("student taught", "63.48 %", "1"),
+        ("teacher", "83.19 %", "-"),
+        ("teaching brought", "+5.29 [+3.90, +6.70]", "-0.25 [-, -]"),
+    )
+
+
+def test_page_shows_the_table() -> None:
+    train, *rest = outcomes()
+    page = render_html(report([with_result(train, details={"control": CONTROL}), *rest]))
+    assert "What the teacher brought" in page
+    assert "+5.29 [+3.90, +6.70]" in page
+    assert "What the teacher brought" not in render_html(report())
+
+
+@pytest.mark.parametrize("control", [None, 1, {}, {"taught": 3}, {"taught": {}}])
+def test_control_tables_ignore_what_is_none(control: Any) -> None:
+    assert tables(control) == []
+
+
+def test_control_tables_show_a_dash_for_what_is_missing() -> None:
+    (found,) = tables({"taught": {"accuracy": "x"}, "gain": 1})
+    assert {cell for row in found.rows for cell in row[1:]} == {"-", "- [-, -]"}
