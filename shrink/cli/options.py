@@ -40,6 +40,22 @@ MlflowOption = Annotated[
         show_default=False,
     ),
 ]
+TrustFlag = Annotated[
+    bool,
+    typer.Option(
+        "--trust-model",
+        help="Load the model files whatever they hold, Lambda layers too; the report says so.",
+    ),
+]
+CustomObjectsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--custom-objects",
+        metavar="FILE.py",
+        help="A Python file whose classes and functions the model names; its code runs.",
+        show_default=False,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

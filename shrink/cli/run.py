@@ -18,6 +18,7 @@ from shrink.cli.options import (
     RecipeArgument,
     SetOption,
     TensorboardOption,
+    TrustFlag,
 )
 
 
@@ -53,6 +54,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    trust_model: TrustFlag = False,
     tensorboard: TensorboardOption = None,
     mlflow: MlflowOption = None,
     json_: JsonFlag = False,
@@ -77,5 +79,6 @@ def run(
         use_store=not no_cache,
         first=from_,
         last=until,
+        trust_model=trust_model,
     )
     raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run, trackers=trackers))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from shrink.cli.examples import epilog
-from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag
 from shrink.cli.verbs import ModelArgument
 
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
@@ -34,11 +34,14 @@ def profile(
         Path | None,
         typer.Option("--trace", metavar="DIR", help="Write a profile there, for TensorBoard."),
     ] = None,
+    trust_model: TrustFlag = False,
+    custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Measure the memory of a training step, on random inputs with Adam."""
     from shrink.console import Console
+    from shrink.model.trust import Trust
     from shrink.recipe.reference import parse_model_reference
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_profile
@@ -49,6 +52,7 @@ def profile(
         "profile",
         reference,
         console,
+        Trust(_resolved(custom_objects), trust_model),
         batch_size=batch_size,
         memory_limit=_bytes(memory_limit),
         trace=None if trace is None else str(trace.resolve()),
@@ -61,18 +65,23 @@ def inspect(
     groups: Annotated[
         bool, typer.Option("--groups", help="Show which channels can be pruned, and together.")
     ] = False,
+    trust_model: TrustFlag = False,
+    custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Show layers or operators with their dtypes, shapes and sparsity."""
     from shrink.console import Console
+    from shrink.model.trust import Trust
     from shrink.recipe.reference import parse_model_reference
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_inspection
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
-    _show(run_tool("inspect", reference, console, groups=groups), console, show_inspection)
+    trust = Trust(_resolved(custom_objects), trust_model)
+    found = run_tool("inspect", reference, console, trust, groups=groups)
+    _show(found, console, show_inspection)
 
 
 def export(
@@ -83,22 +92,30 @@ def export(
         typer.Option("--output", help="File or folder to write; by default beside the model."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    trust_model: TrustFlag = False,
+    custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
     from shrink.console import Console
+    from shrink.model.trust import Trust
     from shrink.recipe.reference import parse_model_reference
     from shrink.run.export import export_model
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
-    written = export_model(reference, format_, output, force, console)
+    trust = Trust(_resolved(custom_objects), trust_model)
+    written = export_model(reference, format_, output, force, console, trust)
     if json_:
         console.document(written)
     else:
         for path in written["paths"]:
             console.print(path)
+
+
+def _resolved(path: Path | None) -> Path | None:
+    return None if path is None else path.resolve()
 
 
 def _bytes(text: str | None) -> int | None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from shrink.cli.examples import epilog
-from shrink.cli.options import ForceFlag, JsonFlag, NoCacheFlag, OutputOption, QuietFlag
+from shrink.cli.options import (
+    CustomObjectsOption,
+    ForceFlag,
+    JsonFlag,
+    NoCacheFlag,
+    OutputOption,
+    QuietFlag,
+    TrustFlag,
+)
 
 ModelArgument = Annotated[
     str,
@@ -32,6 +40,20 @@ EmitFlag = Annotated[
     bool, typer.Option("--emit-recipe", help="Print the recipe instead of running it.")
 ]
 Flags = dict[tuple[str, ...], str]
+
+
+class _Common(NamedTuple):
+    """The flags that every verb has."""
+
+    output: Path | None
+    force: bool
+    no_cache: bool
+    emit_recipe: bool
+    trust_model: bool
+    custom_objects: Path | None
+    as_json: bool
+    quiet: bool
+
 
 VERBS = {
     "train": "Train a model, or continue from its weights.",
@@ -65,11 +87,15 @@ def evaluate(
     force: ForceFlag = False,
     no_cache: NoCacheFlag = False,
     emit_recipe: EmitFlag = False,
+    trust_model: TrustFlag = False,
+    custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency."""
-    common = (output, force, no_cache, emit_recipe, json_, quiet)
+    common = _Common(
+        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
+    )
     _run("evaluate", model, data, [], {}, common)
 
 
@@ -88,6 +114,8 @@ def distill(
     force: ForceFlag = False,
     no_cache: NoCacheFlag = False,
     emit_recipe: EmitFlag = False,
+    trust_model: TrustFlag = False,
+    custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
     *,
@@ -98,7 +126,9 @@ def distill(
 
     training, stage = _split("distill", flags)
     stage["student"] = student_value(student, Path.cwd())
-    common = (output, force, no_cache, emit_recipe, json_, quiet)
+    common = _Common(
+        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
+    )
     _run("distill", teacher, data, [{"distill": stage}], training, common)
 
 
@@ -110,13 +140,17 @@ def _verb(kind: str) -> Callable[..., None]:
         force: ForceFlag = False,
         no_cache: NoCacheFlag = False,
         emit_recipe: EmitFlag = False,
+        trust_model: TrustFlag = False,
+        custom_objects: CustomObjectsOption = None,
         json_: JsonFlag = False,
         quiet: QuietFlag = False,
         *,
         flags: Flags,
     ) -> None:
         training, stage = _split(kind, flags)
-        common = (output, force, no_cache, emit_recipe, json_, quiet)
+        common = _Common(
+            output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
+        )
         _run(kind, model, data, [{kind: stage}], training, common)
 
     return verb
@@ -158,7 +192,7 @@ def _run(
     data: str | None,
     stages: list[dict[str, Any]],
     training: dict[str, Any],
-    common: tuple[Path | None, bool, bool, bool, bool, bool],
+    common: _Common,
 ) -> None:
     from shrink.console import Console
     from shrink.recipe.load import recipe_from_mapping
@@ -168,14 +202,18 @@ def _run(
     from shrink.run.runner import RunOptions
     from shrink.run.session import run_plan
 
-    output, force, no_cache, emit_recipe, as_json, quiet = common
-    console = Console(as_json=as_json, quiet=quiet)
+    console = Console(as_json=common.as_json, quiet=common.quiet)
     value = single_recipe(verb, model, data, stages, training, Path.cwd())
+    if common.custom_objects is not None:
+        value["custom_objects"] = str(common.custom_objects.resolve())
     plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
-    if emit_recipe:
+    if common.emit_recipe:
         console.print(recipe_text(value).rstrip())
         return
     options = RunOptions(
-        output=output or Path("runs") / plan.recipe.name, force=force, use_store=not no_cache
+        output=common.output or Path("runs") / plan.recipe.name,
+        force=common.force,
+        use_store=not common.no_cache,
+        trust_model=common.trust_model,
     )
     raise typer.Exit(run_plan(plan, options, console))

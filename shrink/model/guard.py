@@ -7,21 +7,28 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from shrink.errors import ModelError, ShrinkError
 from shrink.model.scan import check_model_file
+from shrink.model.trust import NO_TRUST, Trust
 
 _TIMEOUT_S = 60
 _MEMORY_CAP_BYTES = 4 << 30
 
 
-def guard_model_file(path: Path) -> None:
+def guard_model_file(path: Path, trust: Trust = NO_TRUST) -> None:
     """Scan a model file in a child with limited time and memory, which loads no TensorFlow.
+
+    Args:
+        path: of the model.
+        trust: what may pass that is not Keras' own.
 
     Raises:
         ModelError: the file is damaged, refused, or brought the child down.
     """
-    command = [sys.executable, "-P", "-m", "shrink.model.guard", str(path)]
+    job = json.dumps({"path": str(path), **trust.to_dict()})
+    command = [sys.executable, "-P", "-m", "shrink.model.guard", job]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
@@ -38,10 +45,10 @@ def _died(path: Path, what: str) -> ModelError:
     return ModelError(f"refused: {what}", subject=path, hint="save the model again with model.save")
 
 
-def _main(path: Path) -> int:
+def _main(job: dict[str, Any]) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_CAP_BYTES, _MEMORY_CAP_BYTES))
     try:
-        check_model_file(path)
+        check_model_file(Path(job["path"]), Trust.of(job))
     except ModelError as error:
         sys.stdout.write(json.dumps(error.to_dict()))
         return error.exit_code
@@ -49,4 +56,4 @@ def _main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(Path(sys.argv[1])))
+    sys.exit(_main(json.loads(sys.argv[1])))

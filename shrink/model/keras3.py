@@ -50,7 +50,9 @@ def import_keras3(path: Path, config: Any) -> keras.Model:
             subject=path,
             hint=error.hint or _HINT,
         ) from error
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OSError) as error:
+    except ModelError:
+        raise
+    except Exception as error:  # tf-keras raises whatever its layers raise
         raise ModelError(
             f"Keras 3 saved it, and it cannot be rebuilt with tf-keras: {_first_line(error)}",
             subject=path,

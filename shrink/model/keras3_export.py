@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras as keras3
-import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.errors import ModelError
 from shrink.graph.network import Call, Network, Ref, map_tensors, read_network
+from shrink.model.keras3_check import CLOSE, largest_difference, random_inputs
 
-_TOLERANCE = 1e-5
 _RENAMED = {("LeakyReLU", "alpha"): "negative_slope"}
 _DROPPED = frozenset(
     {"batch_input_shape", "dtype", "name", "trainable"}  # given to the new layer in another way
@@ -148,20 +147,11 @@ def _carry_weights(layer: keras.layers.Layer, target: Any) -> None:
 
 
 def _check(model: keras.Model, found: keras3.Model) -> None:
-    random = np.random.default_rng(0)
-    arrays = [
-        # Integers are indices, of which 0 and 1 are always there.
-        random.choice([0, 1], [2, *(side or 8 for side in tensor.shape[1:])]).astype(dtype)
-        if np.issubdtype(dtype := tensor.dtype.as_numpy_dtype, np.integer)
-        else random.normal(size=[2, *(side or 8 for side in tensor.shape[1:])]).astype(dtype)
-        for tensor in model.inputs
-    ]
-    feed = _one_or_all(arrays)
-    ours = [np.asarray(v) for v in keras3.tree.flatten(model(feed, training=False))]
-    theirs = [np.asarray(v) for v in keras3.tree.flatten(found(feed, training=False))]
+    feed = _one_or_all(random_inputs(model))
+    ours = keras3.tree.flatten(model(feed, training=False))
+    theirs = keras3.tree.flatten(found(feed, training=False))
     for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        scale = max(float(np.abs(a).max()), 1e-12)
-        if (difference := float(np.abs(a - b).max()) / scale) > _TOLERANCE:
+        if (difference := largest_difference([b], [a])) > CLOSE:
             raise ModelError(
                 f"output {index} differs by {difference:.1e} of its largest value in Keras 3",
                 subject=model.name,

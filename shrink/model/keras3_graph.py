@@ -9,6 +9,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.model.keras3_layers import MODEL_CLASSES, Carried, NotCarriedError, carry_layer
+from shrink.model.keras3_names import rename_added_layers
 from shrink.model.keras3_ops import call_op
 from shrink.model.keras3_values import plain_value
 
@@ -71,16 +72,27 @@ def _sequential(config: Mapping[str, Any], build_config: Mapping[str, Any] | Non
         if not shape:
             raise NotCarriedError(config["name"], "it was saved before it knew its input's shape")
         tensor = keras.Input(shape[1:], batch_size=shape[0])
-    layers = [item.model if isinstance(item, CarriedModel) else item.layer for _, item in carried]
+    layers = _layers_of(carried)
     if all(_is_single(item) for _, item in carried):
         model = keras.Sequential([tensor, *layers], name=config["name"])
     else:
         output = tensor
         for _, item in carried:
             output = _callable(item)(output)
+        rename_added_layers(output, [_entry(tensor), *layers])
         model = keras.Model(tensor, output, name=config["name"])
     model.trainable = config.get("trainable", True)
     return _with_trainable(CarriedModel(model, carried), config)
+
+
+def _layers_of(carried: Sequence[tuple[str, Carried | CarriedModel]]) -> list[Any]:
+    """Return what stands for the layers of the file, without those that need no layer."""
+    found = [item.model if isinstance(item, CarriedModel) else item.layer for _, item in carried]
+    return [layer for layer in found if layer is not None]
+
+
+def _entry(tensor: Any) -> Any:
+    return tensor._keras_history.layer
 
 
 def _is_single(item: Carried | CarriedModel) -> bool:
@@ -106,6 +118,8 @@ def _functional(config: Mapping[str, Any]) -> CarriedModel:
     walk.run()
     inputs = walk.structure(config["input_layers"])
     outputs = walk.structure(config["output_layers"])
+    entries = [_entry(tensor) for tensor in _flat(inputs)]
+    rename_added_layers(outputs, [*entries, *_layers_of(walk.layers)])
     model = keras.Model(inputs, outputs, name=config["name"])
     # Keras 3 names the groups of weights by all layers of the file, inputs too.
     return _with_trainable(CarriedModel(model, walk.layers), config)

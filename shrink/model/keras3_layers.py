@@ -73,6 +73,9 @@ def carry_layer(serialized: Mapping[str, Any]) -> Carried:
     kind = serialized["class_name"]
     config = dict(serialized["config"])
     label = f"{kind} {config.get('name')!r}"
+    custom = keras.saving.get_registered_object(serialized.get("registered_name") or kind)
+    if custom is not None:
+        return Carried(label, _custom_layer(custom, config, label))
     if kind in _SPECIAL:
         return _SPECIAL[kind](config, label)
     config, after = _without_activation(config, label)
@@ -96,6 +99,27 @@ def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
         elif key not in _IDLE_KEYS and not _is_idle(value):
             raise NotCarriedError(label, f"tf-keras has no {key} there, and it is {value!r}")
     return cls(**arguments)
+
+
+def _custom_layer(custom: Any, config: Mapping[str, Any], label: str) -> Any:
+    """Return a layer of a user's class, which has to take the configuration that it gave."""
+    cls: Any = custom
+    if not (isinstance(custom, type) and issubclass(custom, keras.layers.Layer)):
+        raise NotCarriedError(
+            label,
+            "among the custom objects it is no layer of tf-keras",
+            "write the class with `import tf_keras as keras`",
+        )
+    arguments = dict(plain_value(config))
+    if "dtype" in config:
+        arguments["dtype"] = _dtype(config["dtype"], label)
+    try:
+        return cls.from_config(arguments)
+    except Exception as error:  # it raises whatever its author does
+        text = str(error).strip().splitlines()[:1]
+        raise NotCarriedError(
+            label, f"its from_config raises {type(error).__name__}: {''.join(text)[:200]}"
+        ) from error
 
 
 def _is_idle(value: Any) -> bool:

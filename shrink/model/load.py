@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,12 @@ import tf_keras as keras
 from shrink.errors import ModelError, ShrinkError
 from shrink.graph.scale import scaled
 from shrink.model.keras3 import import_keras3
+from shrink.model.limits import bounded_loading
+from shrink.model.opaque import graph_model, subclassed_model
+from shrink.model.saved import holds_layers
 from shrink.model.scan import check_model_file
+from shrink.model.trust import NO_TRUST, Trust
+from shrink.model.user_code import custom_objects, function_of
 
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
@@ -23,13 +26,14 @@ _LOAD_HINTS = {
 }
 
 
-def load_source(source: Mapping[str, Any]) -> keras.Model:
+def load_source(source: Mapping[str, Any], as_graph: bool = False) -> keras.Model:
     """Return the model that a step's input names.
 
     Args:
-        source: `kind`, `path`, `function` and `arguments`, as a job file has them. The arguments
-            are given to a function that takes them; else the model is scaled by them
-            (`shrink.graph.scale`).
+        source: `kind`, `path`, `function` and `arguments`, as a job file has them, and what is
+            trusted (`Trust.to_dict`). The arguments are given to a function that takes them; else
+            the model is scaled by them (`shrink.graph.scale`).
+        as_graph: whether a model of which only a graph is known will do: it is one layer then.
 
     Raises:
         ModelError: unreadable, refused, or not a tf-keras model.
@@ -39,50 +43,84 @@ def load_source(source: Mapping[str, Any]) -> keras.Model:
     if source["kind"] == "builder":
         taken = _arguments_of(path, source["function"])
         own = {n: v for n, v in arguments.items() if taken is None or n in taken}
-        model = build_model(path, source["function"], own)
+        model = build_model(path, source["function"], own, as_graph)
         arguments = {name: value for name, value in arguments.items() if name not in own}
+    elif as_graph and path.is_dir() and not holds_layers(path):
+        check_model_file(path, Trust.of(source))
+        with bounded_loading(path):
+            model = graph_model(path)
     else:
-        model = load_model(path)
+        model = load_model(path, Trust.of(source))
     return scaled(model, arguments) if arguments else model
 
 
-def load_model(path: Path) -> keras.Model:
+def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
     """Return the model saved in a `.keras` or `.h5` file, or in a SavedModel folder.
 
     A file of Keras 3 is rebuilt from tf-keras' layers.
 
+    Args:
+        path: of the model.
+        trust: custom objects to load it with, or that it is trusted whatever it holds.
+
     Raises:
         ModelError: it cannot be read, or holds what shrink refuses to load.
     """
-    content = check_model_file(path)
+    content = check_model_file(path, trust)
+    if path.is_dir() and not holds_layers(path):
+        raise ModelError(
+            "this SavedModel holds a graph without Keras' layers",
+            subject=path,
+            hint=_LOAD_HINTS["folder"],
+        )
+    objects = custom_objects(trust.custom_objects)
     if content.from_keras3:
-        return import_keras3(path, content.config)
+        with keras.saving.custom_object_scope(objects), bounded_loading(path):
+            return import_keras3(path, content.config)
+    unsafe = {"safe_mode": False} if trust.everything and not path.is_dir() else {}
     try:
-        model = keras.models.load_model(path, compile=False)
+        with bounded_loading(path):
+            model = keras.models.load_model(path, custom_objects=objects, compile=False, **unsafe)
     except Exception as error:  # Keras raises whatever its layers raise
         raise ModelError(
             f"Keras cannot load this model: {_first_line(error)}",
             subject=path,
             hint=_LOAD_HINTS["folder" if path.is_dir() else "file"],
         ) from error
-    if path.is_dir() and not isinstance(model, keras.Model):
-        raise ModelError(
-            "this SavedModel holds a graph without Keras' layers",
-            subject=path,
-            hint=_LOAD_HINTS["folder"],
-        )
     return _checked(model, path)
 
 
-def build_model(path: Path, function: str, arguments: Mapping[str, float]) -> keras.Model:
+def import_note(model: keras.Model, source: Mapping[str, Any]) -> str:
+    """Return how near a model of Keras 3 comes to what it was; empty for any other.
+
+    Args:
+        model: as `load_source` returned it, unscaled.
+        source: what it was loaded from.
+
+    Raises:
+        ModelError: it computes something else than Keras 3 does.
+    """
+    path, trust = Path(source["path"]), Trust.of(source)
+    if source["kind"] not in ("keras", "h5") or not check_model_file(path, trust).from_keras3:
+        return ""
+    from shrink.model.keras3_check import compare_import  # it imports Keras 3, which few need
+
+    with bounded_loading(path):
+        return compare_import(model, path)
+
+
+def build_model(
+    path: Path, function: str, arguments: Mapping[str, float], as_graph: bool = False
+) -> keras.Model:
     """Return the model that `function` of the Python file `path` builds.
 
     Args:
         path: a file that the recipe or the command names; its code runs here.
         function: the function's name.
         arguments: keyword arguments such as `width`.
+        as_graph: whether a subclassed model will do; it is traced.
     """
-    build = _function(path, function)
+    build = function_of(path, function)
     try:
         model = build(**arguments)
     except ShrinkError:
@@ -91,37 +129,18 @@ def build_model(path: Path, function: str, arguments: Mapping[str, float]) -> ke
         raise ModelError(
             f"{function}() raised {type(error).__name__}: {_first_line(error)}", subject=path
         ) from error
+    subclassed = isinstance(model, keras.Model) and not model._is_graph_network
+    if as_graph and subclassed:
+        return subclassed_model(model, path)
     return _checked(model, path)
 
 
 def _arguments_of(path: Path, function: str) -> set[str] | None:
     """Return the names of a builder's arguments, None where it takes any."""
-    taken = inspect.signature(_function(path, function)).parameters
+    taken = inspect.signature(function_of(path, function)).parameters
     if any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         return None
     return set(taken)
-
-
-def _function(path: Path, name: str) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location(f"shrink_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ModelError("not a Python file", subject=path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ModelError(
-            f"this file cannot be imported: {type(error).__name__}: {_first_line(error)}",
-            subject=path,
-        ) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise ModelError(
-            f"it has no function {name!r}; there are {', '.join(public) or 'none'}", subject=path
-        )
-    return function
 
 
 def _checked(model: Any, path: Path) -> keras.Model:
@@ -137,7 +156,9 @@ def _checked(model: Any, path: Path) -> keras.Model:
         raise ModelError(
             "a subclassed model has no graph of layers to work on",
             subject=path,
-            hint="build it with keras.Model(inputs, outputs) or keras.Sequential",
+            hint="build it with keras.Model(inputs, outputs) or keras.Sequential; as it is it can "
+            "be a teacher, and `shrink export --format savedmodel` makes a graph of it that "
+            "`shrink quantize` takes",
         )
     return model
 

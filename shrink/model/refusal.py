@@ -7,6 +7,8 @@ from pathlib import Path
 from shrink.errors import ModelError
 
 _REBUILD = "rebuild the model from Keras' own layers, or give the function that builds it"
+OR_TRUST = "if you know who made it, load it as it is with --trust-model"
+"""What else to do about a file whose code is what it is refused for."""
 _AGAIN = "copy the file again, or save the model again with model.save"
 _PLAIN_WORDS = {
     "file is not a zip file": "it is no zip archive, or cut short",

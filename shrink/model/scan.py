@@ -17,6 +17,7 @@ from shrink.model.scan_archive import check_archive, open_weights
 from shrink.model.scan_config import DeclaredSize, check_config
 from shrink.model.scan_graph import check_saved_model
 from shrink.model.scan_hdf5 import check_hdf5, read_attribute
+from shrink.model.trust import NO_TRUST, Trust
 
 SCANNED = frozenset({"keras", "h5", "savedmodel"})
 """Kinds of model files that `check_model_file` looks at."""
@@ -40,31 +41,32 @@ class ModelContent:
         return self.keras_version.startswith("3")
 
 
-def check_model_file(path: Path) -> ModelContent:
+def check_model_file(path: Path, trust: Trust = NO_TRUST) -> ModelContent:
     """Return what a model file says of itself, or raise `ModelError` with the exact spot.
 
     Args:
         path: a `.keras` or `.h5` file, or a SavedModel folder.
+        trust: what may pass that is not Keras' own.
     """
     try:
         if path.is_dir():
-            check_saved_model(path)
+            check_saved_model(path, trust)
             return ModelContent("", None)
         if path.suffix.lower() == ".keras":
-            return _check_keras(path)
-        return _check_h5(path)
+            return _check_keras(path, trust)
+        return _check_h5(path, trust)
     except RecursionError as error:
         raise refused("its configuration is nested too deep", "model", path) from error
     except MemoryError as error:
         raise unreadable("a model", error, path) from error
 
 
-def _check_keras(path: Path) -> ModelContent:
+def _check_keras(path: Path, trust: Trust) -> ModelContent:
     if path.suffix != ".keras":
         # By this name Keras would take it for HDF5.
         raise ModelError("its name must end in .keras", subject=path, hint="rename the file")
     metadata, config = check_archive(path)
-    sizes = check_config(config, path)
+    sizes = check_config(config, path, trust)
     weights = open_weights(path)
     if weights is None:
         raise ModelError("it has no weights", subject=path, hint="save it again with model.save")
@@ -74,7 +76,7 @@ def _check_keras(path: Path) -> ModelContent:
     return ModelContent(str(version or ""), config)
 
 
-def _check_h5(path: Path) -> ModelContent:
+def _check_h5(path: Path, trust: Trust) -> ModelContent:
     dimensions = check_hdf5(path, path)
     config = read_attribute(path, "model_config")
     if config is None:
@@ -83,7 +85,7 @@ def _check_h5(path: Path) -> ModelContent:
             subject=path,
             hint="save the whole model (model.save), not save_weights",
         )
-    _check_sizes(check_config(config, path), dimensions, path)
+    _check_sizes(check_config(config, path, trust), dimensions, path)
     return ModelContent(str(read_attribute(path, "keras_version") or ""), config)
 
 

@@ -49,18 +49,37 @@ def open_weights(path: Path) -> BinaryIO | None:
     """Return the HDF5 file inside a checked `.keras` file, seekable; None where there is none.
 
     A stored member is read in place, so that only what is looked at is read.
+
+    Raises:
+        ModelError: it does not unpack to what the archive says.
     """
     with zipfile.ZipFile(path) as archive:
         if WEIGHTS not in archive.namelist():
             return None
         member = archive.getinfo(WEIGHTS)
-        if member.compress_type != zipfile.ZIP_STORED:
-            return io.BytesIO(archive.read(member))
     file = path.open("rb")
-    file.seek(member.header_offset)
-    fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
-    start = member.header_offset + _LOCAL_HEADER.size + fields[-2] + fields[-1]
-    return io.BufferedReader(_Window(file, start, member.file_size), 1 << 16)
+    try:
+        file.seek(member.header_offset)
+        fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+        start = member.header_offset + _LOCAL_HEADER.size + fields[-2] + fields[-1]
+        if member.compress_type == zipfile.ZIP_STORED:
+            return io.BufferedReader(_Window(file, start, member.file_size), 1 << 16)
+        file.seek(start)
+        content = _inflated(file.read(member.compress_size), member)
+    except (*_DAMAGE, MemoryError) as error:
+        file.close()
+        raise unreadable("a .keras file", error, path) from error
+    file.close()
+    return io.BytesIO(content)
+
+
+def _inflated(packed: bytes, member: zipfile.ZipInfo) -> bytes:
+    """Unpack a member in one call: by parts, as zipfile does, it takes twice as long."""
+    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+    content = unpacking.decompress(packed, member.file_size + 1)
+    if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
+        raise ValueError(f"{member.filename} is damaged")
+    return content
 
 
 class _Window(io.RawIOBase):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shrink.errors import ModelError
 from shrink.model.allowed_functions import KERAS_OPS, TENSOR_FUNCTIONS
 from shrink.model.allowlist import (
     ACTIVATIONS,
@@ -21,11 +22,17 @@ from shrink.model.allowlist import (
     TENSOR_FUNCTION_MODULES,
     VALUES,
 )
-from shrink.model.refusal import refused
+from shrink.model.refusal import OR_TRUST, refused
+from shrink.model.trust import NO_TRUST, Trust
 
 _NEVER_LOADED = frozenset({"compile_config", "training_config"})
 """Optimizer, loss and metrics of the model itself: shrink has its own."""
 
+_REBUILD = f"rebuild the model from Keras' own layers; {OR_TRUST}"
+_CUSTOM = (
+    "name the Python file that defines it: `custom_objects: file.py` in the recipe, or "
+    "--custom-objects file.py"
+)
 _DEPTH_CAP = 200
 _SIZE_KEYS = ("units", "filters", "input_dim", "output_dim", "key_dim", "value_dim")
 _LARGE = 1 << 16
@@ -41,12 +48,13 @@ class DeclaredSize:
     value: int
 
 
-def check_config(config: Any, path: Path) -> list[DeclaredSize]:
+def check_config(config: Any, path: Path, trust: Trust = NO_TRUST) -> list[DeclaredSize]:
     """Raise `ModelError` unless a configuration holds nothing but what Keras itself provides.
 
     Args:
         config: the parsed JSON of a model, as `.keras`, `.h5` and SavedModel files carry it.
         path: the file, for messages.
+        trust: what else may pass.
 
     Returns:
         Sizes above 65,536, to be compared with the weights.
@@ -54,14 +62,33 @@ def check_config(config: Any, path: Path) -> list[DeclaredSize]:
     if isinstance(config, dict):
         config = {key: value for key, value in config.items() if key not in _NEVER_LOADED}
     sizes: list[DeclaredSize] = []
+    names = trust.names()
     for key, value, where in _items(config, "", "model", 0, path):
         if isinstance(value, dict):
-            _check_object(value, where, path)
+            if not trust.everything and not _is_custom(value, names):
+                _check_object(value, where, path)
         elif isinstance(value, str):
-            _check_text(key, value, where, path)
+            if not trust.everything and value not in names:
+                _check_text(key, value, where, path)
         elif key in _SIZE_KEYS and isinstance(value, int | float) and value > _LARGE:
             sizes.append(_size(key, value, where, path))
     return sizes
+
+
+def _is_custom(value: Mapping[str, Any], names: frozenset[str]) -> bool:
+    """Whether Keras will find an object among the custom ones, before it looks anywhere else.
+
+    It looks for a function by its name, for a class by its registered name, and by the class's
+    only in the old format, which has neither module nor registered name.
+    """
+    kind = value.get("class_name")
+    if kind == "function":
+        key = value.get("config")
+    elif value.get("module") is None and value.get("registered_name") is None:
+        key = kind
+    else:
+        key = value.get("registered_name")
+    return isinstance(key, str) and key in names and kind not in ("Lambda", "__lambda__")
 
 
 def _size(key: str, value: float, where: str, path: Path) -> DeclaredSize:
@@ -99,9 +126,9 @@ def _check_object(value: Mapping[str, Any], where: str, path: Path) -> None:
         return
     name, module = value["class_name"], value.get("module")
     if not isinstance(name, str) or not isinstance(module, str | None):
-        raise refused("an object's class or module is no text", where, path)
+        raise _foreign("an object's class or module is no text", where, path)
     if name in ("Lambda", "__lambda__"):
-        raise refused("a Lambda carries code", where, path)
+        raise _foreign("a Lambda carries code", where, path)
     if name in VALUES:
         return
     _check_registered(value, where, path)
@@ -115,45 +142,49 @@ def _check_object(value: Mapping[str, Any], where: str, path: Path) -> None:
         _check_lookup(value, where, path)
 
 
+def _foreign(reason: str, where: str, path: Path) -> ModelError:
+    return refused(reason, where, path, _REBUILD)
+
+
 def _check_registered(value: Mapping[str, Any], where: str, path: Path) -> None:
     registered = value.get("registered_name")
     if registered is not None and (not isinstance(registered, str) or ">" in registered):
-        raise refused(f"{registered} is a custom object", where, path)
+        raise refused(f"{registered} is a custom object", where, path, _CUSTOM)
 
 
 def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
     if module in KERAS_OPS:
         if name not in KERAS_OPS[module]:
-            raise refused(f"{name} is not an operation of {module} that is known", where, path)
+            raise _foreign(f"{name} is not an operation of {module} that is known", where, path)
         return
     in_models = name in MODELS and (module is None or module in MODEL_MODULES)
     public = module is None or module in PUBLIC_MODULES
     if module == "builtins":
-        raise refused(f"{name} is a Python builtin", where, path)
+        raise _foreign(f"{name} is a Python builtin", where, path)
     if not in_models and not public:
-        raise refused(f"{name} comes from the module {module!r}", where, path)
+        raise _foreign(f"{name} comes from the module {module!r}", where, path)
     if not in_models and name not in LAYERS and name not in OBJECTS:
-        raise refused(f"{name} is not a layer or object of Keras that is known", where, path)
+        raise _foreign(f"{name} is not a layer or object of Keras that is known", where, path)
 
 
 def _check_function(value: Mapping[str, Any], where: str, path: Path) -> None:
     module, name = value.get("module"), value.get("config")
     if module is not None and module not in PUBLIC_MODULES:
-        raise refused(f"a function comes from the module {module!r}", where, path)
+        raise _foreign(f"a function comes from the module {module!r}", where, path)
     if not isinstance(name, str) or name not in FUNCTIONS:
-        raise refused(f"{str(name)[:80]!r} is not a function of Keras", where, path)
+        raise _foreign(f"{str(name)[:80]!r} is not a function of Keras", where, path)
 
 
 def _check_tensor_function(value: Mapping[str, Any], where: str, path: Path) -> None:
     module = value.get("module")
     if module is not None and module not in TENSOR_FUNCTION_MODULES | PUBLIC_MODULES:
-        raise refused(f"{value['class_name']} comes from the module {module!r}", where, path)
+        raise _foreign(f"{value['class_name']} comes from the module {module!r}", where, path)
     config = value.get("config")
     function = config.get("function") if isinstance(config, dict) else None
     if function is None and value["class_name"] == "SlicingOpLambda":
         return
     if not isinstance(function, str) or function not in TENSOR_FUNCTIONS:
-        raise refused(f"it calls the TensorFlow function {str(function)[:80]!r}", where, path)
+        raise _foreign(f"it calls the TensorFlow function {str(function)[:80]!r}", where, path)
 
 
 def _check_lookup(value: Mapping[str, Any], where: str, path: Path) -> None:
@@ -170,4 +201,4 @@ def _check_lookup(value: Mapping[str, Any], where: str, path: Path) -> None:
 
 def _check_text(key: str, value: str, where: str, path: Path) -> None:
     if (key == "activation" or key.endswith("_activation")) and value not in ACTIVATIONS:
-        raise refused(f"{value[:80]!r} is not an activation of Keras", where, path)
+        raise _foreign(f"{value[:80]!r} is not an activation of Keras", where, path)

@@ -13,30 +13,34 @@ from pathlib import Path
 from shrink.errors import ModelError
 from shrink.model.allowed_operators import OPERATORS, SAVER_OPERATORS
 from shrink.model.protobuf import fields, messages, text
-from shrink.model.refusal import refused, unreadable
+from shrink.model.refusal import OR_TRUST, refused, unreadable
+from shrink.model.saved import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import check_config
+from shrink.model.trust import NO_TRUST, Trust
 
 _META_GRAPHS, _GRAPH, _SAVER, _OBJECTS = 2, 2, 3, 7
 _NODES, _LIBRARY = 1, 2
 _FUNCTION, _FUNCTION_SIGNATURE, _FUNCTION_NODES = 1, 1, 3
 _NAME, _OPERATOR = 1, 2
 _GRAPH_CAP_BYTES = 2 << 30
-_HINT = "save the model without it, or give the function that builds it"
+_HINT = f"save the model without it; {OR_TRUST}"
 
 
-def check_saved_model(folder: Path) -> None:
+def check_saved_model(folder: Path, trust: Trust = NO_TRUST) -> None:
     """Raise `ModelError` unless every operator of a SavedModel is on the list.
 
     Args:
         folder: holds `saved_model.pb`; what Keras adds (`keras_metadata.pb`) is looked at too.
+        trust: what else may pass; operators only where everything may.
     """
     _check_files(folder)
     try:
         with (folder / "saved_model.pb").open("rb") as file:
             content = memoryview(file.read(_GRAPH_CAP_BYTES))
         for graph in messages(content, _META_GRAPHS):
-            _check_meta_graph(graph, folder)
-        _check_metadata(folder)
+            if not trust.everything:
+                _check_meta_graph(graph, folder)
+        _check_metadata(folder, trust)
     except (OSError, ValueError, RecursionError) as error:
         raise unreadable("a SavedModel", error, folder) from error
 
@@ -120,16 +124,15 @@ def _check_references(graph: memoryview, savers: set[str], folder: Path) -> None
             raise refused("an object calls a function that opens files", name, folder, _HINT)
 
 
-def _check_metadata(folder: Path) -> None:
+def _check_metadata(folder: Path, trust: Trust) -> None:
     """Walk what Keras wrote about its layers: by it, not by the graph, Keras builds them anew."""
-    path = folder / "keras_metadata.pb"
-    if not path.is_file():
-        return
-    for node in messages(memoryview(path.read_bytes()), 1):
+    if not holds_layers(folder):
+        return  # what is there is never read
+    for node in messages(memoryview((folder / KERAS_METADATA).read_bytes()), 1):
         described = text(node, 5)
         if described:
             try:
-                check_config(json.loads(described), folder)
+                check_config(json.loads(described), folder, trust)
             except ModelError as error:
                 error.message += f" in {text(node, 3)}"
                 raise

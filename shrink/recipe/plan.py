@@ -68,6 +68,7 @@ class Plan:
     source: Path
     data_path: Path | None
     steps: tuple[Step, ...]
+    custom_objects: Path | None = None
     saved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The report that each gate with `against` compares with, by the gate's name."""
 
@@ -108,7 +109,14 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     for index, config in enumerate(recipe.stages):
         builder.add(index, config)
     steps = tuple(builder.steps)
-    plan = Plan(recipe, loaded.source, _data_path(loaded), steps, _saved_reports(recipe))
+    plan = Plan(
+        recipe,
+        loaded.source,
+        _data_path(loaded),
+        steps,
+        _custom_objects(loaded),
+        _saved_reports(recipe),
+    )
     _check_gates(plan, loaded)
     return plan
 
@@ -118,6 +126,20 @@ def _data_path(loaded: LoadedRecipe) -> Path | None:
     if path is None:
         return None
     return (loaded.folder("data", "path") / expand_user(path)).resolve()
+
+
+def _custom_objects(loaded: LoadedRecipe) -> Path | None:
+    text = loaded.recipe.custom_objects
+    if text is None:
+        return None
+    path = (loaded.folder("custom_objects") / expand_user(text)).resolve()
+    if path.suffix != ".py" or not exists(path):
+        raise ModelError(
+            "custom_objects is no Python file that is there",
+            subject=path,
+            hint="name a .py file beside the recipe; a model's file.py:function needs none",
+        )
+    return path
 
 
 def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
@@ -251,10 +273,27 @@ class _Builder:
         return {"model": student, "teacher": teachers[0], **named}
 
     def _teachers(self, config: DistillConfig, path: tuple[str | int, ...]) -> list[Source]:
-        if config.teacher is None:
-            return [Source(step=self.steps[0].name)]
         names = (config.teacher,) if isinstance(config.teacher, str) else config.teacher
-        return [self._named(name, (*path, "teacher")) for name in names]
+        found = [self._named(name, (*path, "teacher")) for name in names or ()]
+        return [self._asked(source, path) for source in found or [Source(step=self.steps[0].name)]]
+
+    def _asked(self, teacher: Source, path: tuple[str | int, ...]) -> Source:
+        """Return a teacher that can be asked: of a graph its folder, not what it converts to."""
+        before = self._find(teacher.step) if teacher.step else None
+        reference = teacher.reference
+        if before is not None and before.form == "tflite":
+            reference = self.reference if before.kind == BASELINE else None
+            if reference is not None and reference.graph_only:
+                return Source(reference=reference)
+        if (before is not None and before.form == "tflite") or (
+            reference is not None and reference.kind == "tflite"
+        ):
+            raise ModelError(
+                "a .tflite file cannot be a teacher, which is asked as TensorFlow runs it",
+                subject=reference.path if reference else teacher.step,
+                hint="give the Keras model, or the SavedModel, that it was made from",
+            )
+        return teacher
 
     def _named(self, name: str, path: tuple[str | int, ...]) -> Source:
         if (step := self._find(name)) is not None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # the configurations cost a light command more than all the r
 
 ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
 REPORT_NAME = "report.json"
-_KERAS_METADATA = "keras_metadata.pb"
 _SUFFIXES: dict[str, ModelKind] = {
     ".keras": "keras",
     ".h5": "h5",
@@ -40,8 +39,13 @@ class ModelReference:
 
     @property
     def graph_only(self) -> bool:
-        """Whether it is a SavedModel of a graph alone, as `model.export` of any Keras writes it."""
-        return self.kind == "savedmodel" and not (self.path / _KERAS_METADATA).is_file()
+        """Whether it is a SavedModel of a graph alone.
+
+        `model.export` of any Keras writes such, and `model.save` of a subclassed model.
+        """
+        from shrink.model.saved import holds_layers  # only few commands ask
+
+        return self.kind == "savedmodel" and not holds_layers(self.path)
 
     @property
     def trained(self) -> bool:

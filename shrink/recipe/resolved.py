@@ -19,6 +19,8 @@ def resolved_recipe(plan: Plan) -> dict[str, Any]:
     value = dump_recipe(plan.recipe)
     reference = plan.steps[0].inputs["model"].reference
     value["model"] = str(reference) if reference else value["model"]
+    if plan.custom_objects is not None:
+        value["custom_objects"] = str(plan.custom_objects)
     if plan.data_path is not None:
         value["data"]["path"] = str(plan.data_path)
     stage_steps = [step for step in plan.steps if step.config is not None]
@@ -47,7 +49,7 @@ def recipe_sha256(plan: Plan) -> str:
     another folder, is the same recipe.
     """
     value = resolved_recipe(plan)
-    places = [(value, "model"), (value["data"], "path")]
+    places = [(value, "model"), (value, "custom_objects"), (value["data"], "path")]
     places += [(s, key) for e in value["stages"] for s in e.values() for key in _MODEL_KEYS]
     places += [(gate, "against") for gate in value.get("gates", {}).values()]
     for section, key in places:

@@ -28,6 +28,8 @@ class Recipe(Config):
     """Name of the recipe; its run folder is `runs/<name>` by default."""
     model: str
     """A `.keras` or `.h5` file, a SavedModel, a run folder, or `file.py:function`."""
+    custom_objects: str | None = None
+    """A Python file whose classes and functions the model files name; its code runs."""
     data: DataConfig
     """The examples."""
     task: TaskConfig = TaskConfig()
@@ -47,8 +49,8 @@ def dump_recipe(recipe: Recipe) -> dict[str, Any]:
         {stage.kind: stage.model_dump(mode="json", by_alias=True, exclude_none=True)}
         for stage in recipe.stages
     ]
-    order = ("name", "model", "data", "task", "training", "stages", "gates")
-    return {key: _without_none(value[key]) for key in order}
+    order = ("name", "model", "custom_objects", "data", "task", "training", "stages", "gates")
+    return {key: _without_none(value[key]) for key in order if value[key] is not None}
 
 
 def recipe_json_schema() -> dict[str, Any]:

@@ -41,6 +41,8 @@ def single_recipe(
         "model": str(reference),
         "data": _data(data, before, folder),
     }
+    if isinstance(before.get("custom_objects"), str):
+        recipe["custom_objects"] = before["custom_objects"]
     if data is None and "seed" in before.get("training", {}):
         # The same examples are held out again: what the run trained on is not tested on.
         training = {"seed": before["training"]["seed"], **training}

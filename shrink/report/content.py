@@ -136,9 +136,12 @@ def gate_lines(report: Report) -> list[GateLine]:
     return sorted(lines, key=lambda line: ("FAIL", "WARN", "PASS").index(line.mark))
 
 
+_TRUSTED = "--trust-model: the model files were loaded without a look at the code they may hold"
+
+
 def grouped_notes(report: Report) -> list[tuple[str, str]]:
     """Return pairs of stage names and note; a note that several stages share comes once."""
-    stages_of: dict[str, list[str]] = {}
+    stages_of: dict[str, list[str]] = {_TRUSTED: ["all"]} if report.get("trust_model") else {}
     for stage in report["stages"]:
         for note in dict.fromkeys(map(str, stage["notes"])):
             stages_of.setdefault(note, []).append(stage["name"])

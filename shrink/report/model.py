@@ -29,6 +29,7 @@ def build_report(
     saved: Mapping[str, Mapping[str, Any]] | None = None,
     resolved_recipe: str | None = None,
     command: str | None = None,
+    trust_model: bool = False,
 ) -> dict[str, Any]:
     """Return the report as plain data that strict JSON can hold.
 
@@ -48,6 +49,7 @@ def build_report(
         saved: the reports that gates with `against` compare with, by the gate's name.
         resolved_recipe: the resolved recipe as YAML.
         command: the command line that ran it.
+        trust_model: whether model files were loaded whatever they hold (`--trust-model`).
     """
     stages = [_stage(outcome) for outcome in outcomes]
     by_name = {stage["name"]: stage for stage in stages}
@@ -64,6 +66,7 @@ def build_report(
         "recipe": {"name": recipe_name, "sha256": recipe_sha256},
         "resolved_recipe": resolved_recipe,
         "command": command,
+        "trust_model": trust_model,
         "baseline": baseline,
         "finals": list(finals),
         "environment": _plain(environment),

@@ -61,6 +61,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     reached(f"artifact-measured:{context.name}")
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
     notes += [f"data: {note}" for note in context.dataset.notes]
+    notes += [note for note in context.import_notes.values() if note]
     notes += _add_training_memory(measured["memory"], outcome, host_peak, job)
     notes += [gpu_note] if gpu_note else []
     return {

@@ -7,6 +7,7 @@ from typing import Any
 
 from shrink.console import Console
 from shrink.errors import ModelError, RecipeError
+from shrink.model.trust import NO_TRUST, Trust
 from shrink.recipe.reference import ModelReference
 from shrink.run import files
 from shrink.run.tool import run_tool
@@ -21,6 +22,7 @@ def export_model(
     output: Path | None,
     force: bool,
     console: Console,
+    trust: Trust = NO_TRUST,
 ) -> dict[str, Any]:
     """Write a model in another form.
 
@@ -30,6 +32,7 @@ def export_model(
         output: a file (`keras`, `keras3`) or a folder; by default beside the model.
         force: overwrite what is there.
         console: told what happens.
+        trust: what the model's file may hold that is not Keras' own.
 
     Returns:
         `format` and the `paths` written.
@@ -48,7 +51,8 @@ def export_model(
     if suffix and target.suffix != suffix:
         raise RecipeError("a Keras file's name ends in .keras", subject=target)
     _check_free([target], force)
-    run_tool("export", reference, console, format=format_name, target=str(target.resolve()))
+    settings = {"format": format_name, "target": str(target.resolve())}
+    run_tool("export", reference, console, trust, **settings)
     return {"format": format_name, "paths": [str(target)]}
 
 

@@ -35,13 +35,15 @@ class RunFolder:
         path: the folder; created when missing.
         plan: what is run.
         force: take over the folder of another recipe's run.
+        trust_model: whether the model files were loaded whatever they hold, for the report.
 
     Raises:
         RecipeError: the folder belongs to another recipe, or holds something else.
     """
 
-    def __init__(self, path: Path, plan: Plan, force: bool) -> None:
+    def __init__(self, path: Path, plan: Plan, force: bool, trust_model: bool = False) -> None:
         self.path = path
+        self._trust_model = trust_model
         self._plan = plan
         _check_folder(path)
         self._before = _read_report(path)
@@ -80,6 +82,7 @@ class RunFolder:
             saved=self._plan.saved,
             resolved_recipe=resolved,
             command=command_line(),
+            trust_model=self._trust_model,
         )
         contents = {
             RESOLVED_NAME: resolved,

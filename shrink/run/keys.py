@@ -36,12 +36,14 @@ def describe_step(
     """Return everything that a step's outcome depends on, as plain data."""
     config = step.config.model_dump(mode="json", exclude=_NOT_IN_KEYS) if step.config else {}
     data = plan.recipe.data.model_dump(mode="json", exclude={"path"})
+    custom = plan.custom_objects
     return {
         "kind": step.kind,
         "config": config,
         "training": step.training.model_dump(mode="json"),
         "inputs": {role: _source(source, keys) for role, source in step.inputs.items()},
         "claims": list(step.claims),
+        "custom_objects": None if custom is None else files.sha256(custom),
         "data": data,
         "data_fingerprint": data_fingerprint,
         "split_seed": plan.recipe.training.seed,

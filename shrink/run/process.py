@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.engine.heartbeat import Beat, Heartbeat
-from shrink.errors import InternalError, ResourceError, ShrinkError, StageError
+from shrink.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.run import files
 from shrink.run.host_memory import HostMemory
 from shrink.run.points import reached
@@ -75,6 +75,12 @@ class WorkerDied(Exception):
         if self.signal is None:
             message = f"the worker ended without a result (exit {self.code})\n{self.log}"
             return InternalError(message, subject=self.name)
+        if self.signal is signal.SIGALRM:
+            return ModelError(
+                "loading a model took longer than any file of its size should",
+                subject=self.name,
+                hint="save the model again, or give the function that builds it",
+            )
         peak = f"its resident memory had reached {self.host_peak_bytes / 1e6:.0f} MB"
         message = f"the worker was killed by {self.signal.name}; {peak}"
         if self.memory_evidence:

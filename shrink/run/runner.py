@@ -14,6 +14,7 @@ from typing import Any
 from shrink.console import Console
 from shrink.data.fingerprint import fingerprint
 from shrink.errors import InternalError, RecipeError, ShrinkError
+from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
@@ -39,6 +40,7 @@ class RunOptions:
         use_store: take finished steps from the store.
         first: compute this step and all after it anew.
         last: stop after this step.
+        trust_model: load the model files whatever they hold.
     """
 
     output: Path
@@ -46,6 +48,7 @@ class RunOptions:
     use_store: bool = True
     first: str | None = None
     last: str | None = None
+    trust_model: bool = False
 
 
 @dataclass
@@ -102,7 +105,8 @@ class Runner:
         with self.store.in_use(), self.store.lock(name, self._waiting):
             reached("run-locked")
             digest = fingerprint(self.plan.data_config)
-            folder = RunFolder(self.options.output, self.plan, self.options.force)
+            options = self.options
+            folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")
             state = _State(step_keys(self.plan, digest))
             for step in self.steps:
@@ -190,7 +194,8 @@ class Runner:
 
     def _job(self, step: Step, state: _State, work: Path) -> dict[str, Any]:
         """Return all that a worker needs to know, as plain data."""
-        inputs = {role: _source(source, state) for role, source in step.inputs.items()}
+        trust = Trust(self.plan.custom_objects, self.options.trust_model).to_dict()
+        inputs = {role: {**_source(source, state), **trust} for role, source in step.inputs.items()}
         config = step.config.model_dump(mode="json", by_alias=True) if step.config else None
         return {
             "action": "step",

@@ -7,11 +7,11 @@ from typing import Any
 
 from shrink.console import Console
 from shrink.errors import ShrinkError
-from shrink.model.guard import guard_model_file
-from shrink.model.scan import SCANNED
+from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan
 from shrink.run.cluster import membership
 from shrink.run.follow import follow, leading
+from shrink.run.guards import guard_reference
 from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
@@ -36,7 +36,9 @@ def run_plan(
     if dry_run:
         show_preview(runner.preview(), console)
         return 0
-    guard_models(plan)
+    guard_models(plan, Trust(plan.custom_objects, options.trust_model))
+    if options.trust_model:
+        console.warn("--trust-model: the model files are loaded whatever they hold")
     place = membership(os.environ)
     if place is not None and not place.is_chief:
         return follow(store.root, place, console)
@@ -47,16 +49,20 @@ def run_plan(
     return result.exit_code
 
 
-def guard_models(plan: Plan) -> None:
+def guard_models(plan: Plan, trust: Trust) -> None:
     """Look into every model file that a plan names, before anything loads it.
+
+    Args:
+        plan: what is to run.
+        trust: what may pass that is not Keras' own.
 
     Raises:
         ModelError: a file is damaged, or holds what could do harm.
     """
     sources = [source for step in plan.steps for source in step.inputs.values()]
     references = [source.reference for source in sources if source.reference is not None]
-    for path in dict.fromkeys(r.path for r in references if r.kind in SCANNED):
-        guard_model_file(path)
+    for reference in dict.fromkeys(references):
+        guard_reference(reference, trust)
 
 
 def show_result(result: RunResult, options: RunOptions, console: Console) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from shrink.console import Console
 from shrink.errors import ShrinkError
+from shrink.model.trust import NO_TRUST, Trust
 from shrink.recipe.reference import ModelReference
+from shrink.run.guards import guard_reference
 from shrink.run.paths import cache_root
 from shrink.run.process import run_worker
 from shrink.run.store import Store
@@ -33,13 +35,22 @@ def run_action(action: str, name: str, console: Console, **settings: Any) -> dic
 
 
 def run_tool(
-    action: str, reference: ModelReference, console: Console, **settings: Any
+    action: str,
+    reference: ModelReference,
+    console: Console,
+    trust: Trust = NO_TRUST,
+    **settings: Any,
 ) -> dict[str, Any]:
-    """Run a worker's action on a model and return its result; see `run_action`."""
+    """Look into a model's file, run a worker's action on it and return the result.
+
+    See `run_action`.
+    """
+    guard_reference(reference, trust)
     model: dict[str, Any] = {
         "kind": reference.kind,
         "path": str(reference.path),
         "function": reference.function,
         "arguments": {},
+        **trust.to_dict(),
     }
     return run_action(action, str(reference), console, model=model, **settings)

@@ -23,7 +23,8 @@ from shrink.engine.planner import Plan
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
-from shrink.model.load import load_source
+from shrink.model.load import import_note, load_source
+from shrink.model.trust import Trust
 from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
 from shrink.stages.cluster.sharing import keep_shared
@@ -73,6 +74,7 @@ class StageContext:
     Attributes:
         planning: whether `train` only finds out what to train with.
         teachers: the folder of what teachers gave, shared by all runs.
+        import_notes: by role, how near a model of Keras 3 came to what it was; else empty.
 
     Args:
         job: the worker's job, plain data.
@@ -107,6 +109,7 @@ class StageContext:
         self._checkpoints: str | None = job.get("checkpoints")
         self._earlier: Mapping[str, Any] = job.get("recovery", {})
         self._trainings = 0
+        self.import_notes: dict[str, str] = {}
 
     @functools.cached_property
     def dataset(self) -> Dataset:
@@ -124,8 +127,12 @@ class StageContext:
 
     def load(self, role: str = "model") -> keras.Model:
         """Return the input of this role (`model`, `teacher`), loaded or built anew."""
+        source = self._inputs[role]
         with self.devices.scope():
-            return load_source(self._inputs[role])
+            model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
+        if role not in self.import_notes and not source.get("arguments"):
+            self.import_notes[role] = import_note(model, source)
+        return model
 
     def roles(self, prefix: str) -> list[str]:
         """Return the roles of inputs that are called `prefix`, or `prefix-2` and so on."""
@@ -139,6 +146,10 @@ class StageContext:
         """Whether the input is a SavedModel without Keras' layers."""
         source = self._inputs["model"]
         return ModelReference(source["kind"], Path(source["path"])).graph_only
+
+    def trust(self) -> Trust:
+        """Return what the model files may hold that is not Keras' own."""
+        return Trust.of(self._inputs["model"])
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""

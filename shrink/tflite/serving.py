@@ -63,6 +63,24 @@ def serve_saved_model(folder: Path) -> Serving:
     Raises:
         ModelError: the folder is no SavedModel, or has no signature "serving_default".
     """
+    module, signature = load_signature(folder)
+    _, named = signature.structured_input_signature
+    specs = tuple(_spec(named[name].shape, named[name].dtype, name) for name in sorted(named))
+    outputs = sorted(signature.structured_outputs)
+
+    def serve(feed: dict[str, Any]) -> dict[str, Any]:
+        results = signature(**feed)
+        return {f"output_{index}": results[name] for index, name in enumerate(outputs)}
+
+    return Serving(module, _function(serve, specs), specs)
+
+
+def load_signature(folder: Path) -> tuple[Any, Any]:
+    """Return a scanned SavedModel, which owns the variables, and its serving function.
+
+    Raises:
+        ModelError: the folder is no SavedModel, or has no signature "serving_default".
+    """
     try:
         module = tf.saved_model.load(str(folder))
     except Exception as error:
@@ -75,16 +93,7 @@ def serve_saved_model(folder: Path) -> Serving:
             subject=folder,
             hint="save it with model.export(folder), or tf.saved_model.save(..., signatures=...)",
         )
-    signature = module.signatures[SIGNATURE]
-    _, named = signature.structured_input_signature
-    specs = tuple(_spec(named[name].shape, named[name].dtype, name) for name in sorted(named))
-    outputs = sorted(signature.structured_outputs)
-
-    def serve(feed: dict[str, Any]) -> dict[str, Any]:
-        results = signature(**feed)
-        return {f"output_{index}": results[name] for index, name in enumerate(outputs)}
-
-    return Serving(module, _function(serve, specs), specs)
+    return module, module.signatures[SIGNATURE]
 
 
 def _function(serve: Any, specs: tuple[Any, ...]) -> Any:

@@ -13,7 +13,8 @@ from shrink.run import files
 
 def export(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     """Write the job's model to its target in the wanted format; return the path and its size."""
-    model, target = load_source(job["model"]), Path(job["target"])
+    as_graph = job["format"] == "savedmodel"
+    model, target = load_source(job["model"], as_graph), Path(job["target"])
     files.sweep(target.parent)  # what a killed export left here
     with files.replacing(target) as temporary:
         if job["format"] == "savedmodel":

@@ -87,7 +87,7 @@ if __name__ == "__main__":
     models += [functions(), nested(), words()]
     for index, model in enumerate(models):
         model.save(folder / f"{index:03d}.keras")
-        if index % 3 == 0 and model.input.dtype != tf.string:
+        if model.input.dtype != tf.string:
             model.save(folder / f"{index:03d}.h5")
     for index in (0, 33, len(LAYERS), len(LAYERS) + 1):
         models[index].save(folder / f"{index:03d}-saved")

@@ -282,6 +282,9 @@ ATTACKS: dict[str, Attack] = {
     "lambda_of_another_module": in_config(
         lambda folder: layer("Lambda", {"function": code(folder)}, "tf_keras.src.layers")
     ),
+    "lambda_of_load_model": in_config(
+        lambda _: layer("Lambda", {"function": function("keras.models", "load_model")})
+    ),
     "module_os": in_config(lambda _: dense(activation=function("os", "system"))),
     "module_builtins": in_config(lambda _: dense(activation=function("builtins", "exec"))),
     "module_subprocess": in_config(foreign("subprocess", "Popen", {"args": "id"})),

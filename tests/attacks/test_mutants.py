@@ -20,6 +20,8 @@ def mutate(content: bytes, chance: random.Random) -> bytes:
     """Return the bytes with some changed, cut out, doubled, or cut off."""
     changed = bytearray(content)
     for _ in range(chance.randint(1, 8)):
+        if not changed:
+            break
         at = chance.randrange(len(changed))
         kind = chance.random()
         if kind < 0.6:

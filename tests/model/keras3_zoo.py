@@ -249,6 +249,15 @@ def residual_net() -> Any:
     return keras.Model(image, L.Dense(10)(L.Dropout(0.2)(L.GlobalAveragePooling2D()(x))))
 
 
+def names_of_added_layers() -> Any:
+    """Return a model whose layers have the names that layers added at import get by default."""
+    x = keras.Input((6,))
+    y = L.Rescaling(2.0, name="rescaling")(x)
+    y = L.Rescaling(0.5, name="rescaling_1")(L.Activation("hard_silu")(y))
+    y = L.Dense(4, activation="hard_sigmoid", name="re_lu")(y)
+    return keras.Model(x, L.Dense(3, activation="leaky_relu", name="multiply")(y))
+
+
 def unnamed_shape() -> Any:
     """Return a sequential model that was built by its first call, half of it frozen."""
     model = keras.Sequential([L.Dense(5), L.BatchNormalization(), L.Dense(3)])
@@ -270,6 +279,7 @@ SPECIAL: dict[str, Build] = {
     "named_outputs": named_outputs,
     "states": states,
     "residual_net": residual_net,
+    "names_of_added_layers": names_of_added_layers,
     "unnamed_shape": unnamed_shape,
     "embedded": embedded,
     "attention": attention(lambda: L.Attention(use_scale=True)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from shrink.errors import ModelError
+from shrink.model.keras3_check import compare_import
 from shrink.model.keras3_weights import snake_case
 from shrink.model.load import load_model
 from shrink.tflite.convert import convert
@@ -99,3 +101,20 @@ def test_convert_quantizes_an_imported_model(zoo: Path) -> None:
 )
 def test_snake_case_writes_names_as_keras3_does(name: str, expected: str) -> None:
     assert snake_case(name) == expected
+
+
+@pytest.mark.parametrize("name", ["residual_net", "named_outputs", "shared_layer"])
+def test_compare_import_says_how_near_an_import_is(name: str, zoo: Path) -> None:
+    path = zoo / f"{name}.keras"
+    said = re.search(r"agree to (\S+) of the largest one$", compare_import(load_model(path), path))
+    assert said
+    assert float(said.group(1)) <= TOLERANCE
+
+
+def test_compare_import_refuses_what_computes_something_else(zoo: Path) -> None:
+    path = zoo / "residual_net.keras"
+    model = load_model(path)
+    kernel = model.trainable_weights[0]
+    kernel.assign(kernel * 1.5)
+    with pytest.raises(ModelError, match="Keras 3 gives outputs that differ by"):
+        compare_import(model, path)

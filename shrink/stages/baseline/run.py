@@ -16,7 +16,7 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
     if path.suffix == ".tflite":
         return StageResult(tflite=path.read_bytes())
     if context.input_graph_only():
-        check_model_file(path)
+        check_model_file(path, context.trust())
         converted = convert(path, "float32")
         return StageResult(tflite=converted.content, notes=[*converted.notes, _CONVERTED])
     return StageResult(model=context.load())

@@ -1,0 +1,95 @@
+"""What a user vouches for: a Python file of custom objects, or all that the model files hold."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import ModelError
+
+_REGISTER = "register_keras_serializable"
+_DEFAULT_PACKAGE = "Custom"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the scan lets pass beyond Keras' own.
+
+    Attributes:
+        custom_objects: a Python file that the recipe or the command names; None for none.
+        everything: `--trust-model`: layers, functions and operators are not looked at. The frame
+            around them still is: archives, HDF5, sizes.
+    """
+
+    custom_objects: Path | None = None
+    everything: bool = False
+
+    def names(self) -> frozenset[str]:
+        """Return the names under which a model file may ask for the custom objects."""
+        found = None if self.custom_objects is None else declared_objects(self.custom_objects)
+        return frozenset(found or ())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, for a job."""
+        path = self.custom_objects
+        return {"custom_objects": None if path is None else str(path), "trust": self.everything}
+
+    @classmethod
+    def of(cls, source: Mapping[str, Any]) -> Trust:
+        """Return the trust in a job's model, as `to_dict` has it; none where it says nothing."""
+        path = source.get("custom_objects")
+        return cls(Path(path) if path else None, bool(source.get("trust")))
+
+
+NO_TRUST = Trust()
+
+
+def declared_objects(path: Path) -> dict[str, str]:
+    """Return the top-level classes and functions of a Python file, which is read and not run.
+
+    Returns:
+        The name in the file, by each name under which Keras may store it: that name itself,
+        and `package>name` where it is registered with `register_keras_serializable`.
+
+    Raises:
+        ModelError: the file is missing, or is no Python.
+    """
+    try:
+        tree = ast.parse(path.read_bytes())
+    except OSError as error:
+        raise ModelError(
+            f"the file of custom_objects cannot be read: {error.strerror}", subject=path
+        ) from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ModelError(
+            f"the file of custom_objects is no Python: {str(error)[:200]}", subject=path
+        ) from error
+    found: dict[str, str] = {}
+    for item in tree.body:
+        if isinstance(item, ast.ClassDef | ast.FunctionDef) and not item.name.startswith("_"):
+            found[item.name] = item.name
+            found |= dict.fromkeys(_registered(item), item.name)
+    return found
+
+
+def _registered(item: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
+    """Yield the `package>name` that each decorator gives an object."""
+    for decorator in item.decorator_list:
+        if not isinstance(decorator, ast.Call):
+            continue
+        called = decorator.func
+        if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) != (
+            _REGISTER
+        ):
+            continue
+        given: dict[str | None, Any] = dict(zip(("package", "name"), decorator.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in decorator.keywords}
+        package = _text(given.get("package"), _DEFAULT_PACKAGE)
+        yield f"{package}>{_text(given.get('name'), item.name)}"
+
+
+def _text(node: ast.expr | None, default: str) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else default

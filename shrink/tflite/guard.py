@@ -1,0 +1,36 @@
+"""A .tflite file that somebody else made, tried in a process that it may bring down; light."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from shrink.errors import ModelError, ShrinkError
+from shrink.measure.child import run_child
+
+_CHILD = "shrink.tflite.guard_child"
+_TIMEOUT_S = 120.0
+_AGAIN = "convert the model again, or give the Keras model that it was made from"
+
+
+def guard_artifact(path: Path, timeout_s: float = _TIMEOUT_S, child: str = _CHILD) -> None:
+    """Check a .tflite file's structure and run it once on zeros, in a child with limited memory.
+
+    Args:
+        path: of the artifact.
+        timeout_s: seconds that the child may take.
+        child: the module that it runs.
+
+    Raises:
+        ModelError: its structure is corrupt, it asks for more memory than there is, or running it
+            ends the child: by a signal, or by taking too long.
+    """
+    run = run_child(child, str(path.resolve()), timeout_s=timeout_s)
+    if run.failure is None:
+        return
+    said = run.output.rstrip().rpartition("\n")[2]
+    if said.startswith('{"type"'):
+        raise ShrinkError.from_dict(json.loads(said))
+    raise ModelError(
+        f"refused: a process that runs it once on zeros {run.failure}", subject=path, hint=_AGAIN
+    )

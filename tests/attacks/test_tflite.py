@@ -1,0 +1,118 @@
+"""Damaged and hostile .tflite files end in a ModelError, whatever they do to the runtime."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from shrink.errors import ModelError
+from shrink.tflite.convert import convert
+from shrink.tflite.guard import guard_artifact
+from shrink.tflite.guard_child import check_artifact
+from tests.attacks.test_mutants import mutate
+from tests.tflite.toys import small_cnn
+
+
+@pytest.fixture(scope="module")
+def content() -> bytes:
+    return convert(small_cnn(), "float32").content
+
+
+def survivors(content: bytes, path: Path, count: int, seed: int) -> list[bytes]:
+    """Check mutants' structure; return those that pass it. Anything but a ModelError raises."""
+    chance, passed = random.Random(seed), []
+    for _ in range(count):
+        mutant = mutate(content, chance)
+        path.write_bytes(mutant)
+        try:
+            check_artifact(path)
+        except ModelError:
+            continue
+        passed.append(mutant)
+    return passed
+
+
+def tried(mutants: list[bytes], path: Path) -> dict[str, int]:
+    """Run every mutant in a child; return how often each way of ending was seen."""
+    ends: dict[str, int] = {}
+    for mutant in mutants:
+        path.write_bytes(mutant)
+        try:
+            guard_artifact(path, timeout_s=20)
+            end = "ran"
+        except ModelError as error:
+            end = "refused: " + error.message.partition("zeros ")[2][:16]
+        ends[end] = ends.get(end, 0) + 1
+    return ends
+
+
+def test_check_artifact_raises_only_model_errors_for_mutants(
+    content: bytes, tmp_path: Path
+) -> None:
+    passed = survivors(content, tmp_path / "m.tflite", 200, seed=1)
+    assert 10 < len(passed) < 190
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_check_artifact_raises_only_model_errors_for_many_mutants(
+    content: bytes, tmp_path: Path
+) -> None:
+    """Those that pass are run, a hundred of them: the process that does it may die, no other."""
+    passed = survivors(content, tmp_path / "m.tflite", 10_000, seed=2)
+    ends = tried(random.Random(0).sample(passed, 100), tmp_path / "m.tflite")
+    assert ends["ran"] > 10
+
+
+def test_guard_artifact_is_silent_about_a_good_file(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(content)
+    guard_artifact(tmp_path / "m.tflite")
+
+
+def test_check_artifact_refuses_what_needs_more_memory_than_there_is(
+    content: bytes, tmp_path: Path
+) -> None:
+    """The input of (1, 8, 8, 1) becomes one of (1, 8, 8, 2**30) in all tensors of that shape."""
+    shape = struct.pack("<4i", 1, 8, 8, 1)
+    assert shape in content
+    path = tmp_path / "m.tflite"
+    path.write_bytes(content.replace(shape, struct.pack("<4i", 1, 8, 8, 1 << 30)))
+    with pytest.raises(ModelError, match="this machine has"):
+        check_artifact(path)
+
+
+def test_check_artifact_refuses_a_constant_of_another_size(content: bytes, tmp_path: Path) -> None:
+    kernel = struct.pack("<4i", 4, 3, 3, 1)
+    assert kernel in content
+    path = tmp_path / "m.tflite"
+    path.write_bytes(content.replace(kernel, struct.pack("<4i", 400, 3, 3, 1)))
+    with pytest.raises(ModelError, match="bytes, "):
+        guard_artifact(path)
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "died by SIGSEGV"),
+        ("import os; os.abort()", "died by SIGABRT"),
+        ("import time; time.sleep(60)", "took longer than 1 s"),
+        ("bytes(1 << 50)", "more memory than its tensors"),
+    ],
+)
+def test_guard_artifact_survives_what_a_kernel_may_do(
+    act: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module of its own stands for the child; in place of LiteRT it does the act."""
+    (tmp_path / "acting.py").write_text(
+        "import sys\nfrom shrink.tflite import guard_child as child\n\n"
+        f"def act(path):\n    {act}\n\n"
+        "child.check_artifact = lambda path: 0\nchild._run_on_zeros = act\n"
+        "sys.exit(child.main(*sys.argv[1:]))\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
+    with pytest.raises(ModelError, match=words):
+        guard_artifact(tmp_path / "m.tflite", 1 if "sleep" in act else 20, child="acting")
