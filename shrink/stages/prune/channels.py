@@ -21,7 +21,7 @@ from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.frozen import FrozenMasks
 from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
-from shrink.stages.prune.targets import channel_counts
+from shrink.stages.prune.targets import channel_counts, saved
 from shrink.stages.prune.verify import check_same
 
 _CHECKED = 8
@@ -41,7 +41,8 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     _refuse_no_groups(graph, config, context)
     with context.devices.scope():
         curves = measure_sensitivity(graph, config, context)
-        counts = channel_counts(graph, config, context, allocator(graph, curves, config.round_to))
+        allocate = allocator(graph, curves, saved(graph, config), config.round_to)
+        counts = channel_counts(graph, config, context, allocate)
         _refuse_nothing(counts, graph, config, context)
         context.phase("choosing channels")
         chosen = choose(graph, counts, config, context)

@@ -2,7 +2,7 @@
 
 Each group is pruned by itself, by the recipe's importance and without fine-tuning, as in Li et
 al. 2017 ("Pruning Filters for Efficient ConvNets", fig. 2). Every group then loses as many
-channels as cost it the same loss, the budget decides how much that is.
+channels as are worth the loss they cost, at one price for all, which the budget decides.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from scipy.interpolate import PchipInterpolator
 
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext
-from shrink.stages.prune.allocation import Allocate, Counts, removed_count, uniform
+from shrink.stages.prune.allocation import Allocate, Cost, removed_count, uniform
 from shrink.stages.prune.choice import choose
 from shrink.stages.prune.config import PruneConfig
 
 _RATIOS = (0.25, 0.5, 0.75, 1.0)
 _EXAMPLES, _BATCH = 1000, 100
-_LEAST = 0.01
+_LEAST, _MOST_COUNTS = 0.01, 129
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,17 @@ class Curve:
     ratios: tuple[float, ...]
     losses: tuple[float, ...]
 
-    def ratio_at(self, increase: float, least: float) -> float:
-        """Return the largest fraction that raises the loss by at most `increase`, interpolated.
+    def losses_at(self, counts: np.ndarray) -> np.ndarray:
+        """Return the loss where so many channels (n,) are removed, interpolated (n,).
 
-        Args:
-            increase: of the loss, which is taken to rise, never to fall.
-            least: what removing all channels costs at least, so that no step is for nothing.
+        A piecewise cubic, monotone as the points (Fritsch & Carlson 1980): prices then move a
+        group by one channel, not from point to point. The loss is taken to rise, never to fall.
         """
-        rises = np.maximum.accumulate(np.array(self.losses) - self.losses[0])
-        return float(np.interp(increase, rises + least * np.array(self.ratios), self.ratios))
+        if len(self.ratios) == 1:
+            return np.full(len(counts), self.losses[0])
+        rising = np.maximum.accumulate(np.array(self.losses))
+        found: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
+        return found
 
 
 def measure_sensitivity(
@@ -68,25 +71,61 @@ def measure_sensitivity(
     ]
 
 
-def allocator(graph: ChannelGraph, curves: Sequence[Curve], round_to: int) -> Allocate:
+def allocator(graph: ChannelGraph, curves: Sequence[Curve], cost: Cost, round_to: int) -> Allocate:
     """Return how pruning is shared among the groups: by their curves, or alike without any.
 
-    An extent t stands for the rise `t / (1 - t)` of the loss, in units of the median rise of a
-    group that loses half of its channels.
+    For a price of what is saved, each group loses as many channels as make its loss less the
+    price of its saving least. Where every group may lose at one price, no other sharing saves as
+    much at less loss, as far as the groups' losses add up (Everett 1963, "Generalized Lagrange
+    Multiplier Method"). An extent t stands for the price `t / (1 - t)`, in units of the median
+    price at which half of a group's channels go.
+
+    Args:
+        cost: what is to be saved.
+        round_to: of which the channels that stay are a multiple.
     """
     if not curves:
         return uniform(graph.groups, round_to)
-    halves = [float(np.interp(0.5, c.ratios, c.losses)) - c.losses[0] for c in curves]
-    unit = max(float(np.median(halves)), 1e-9)
+    tables = [_Table.of(graph, n, curve, cost, round_to) for n, curve in enumerate(curves)]
+    unit = max(float(np.median([table.price_of_half for table in tables])), 1e-12)
+    return lambda extent: [table.count_at(unit, extent) for table in tables]
 
-    def allocate(extent: float) -> Counts:
-        rise = np.inf if extent == 1 else unit * extent / (1 - extent)
-        return [
-            removed_count(len(group), curve.ratio_at(rise, _LEAST * unit), round_to)
-            for group, curve in zip(graph.groups, curves, strict=True)
-        ]
 
-    return allocate
+@dataclass(frozen=True)
+class _Table:
+    """Loss and saving of a group by the channels it loses, (n,) each."""
+
+    counts: np.ndarray
+    losses: np.ndarray
+    savings: np.ndarray
+
+    @classmethod
+    def of(
+        cls, graph: ChannelGraph, number: int, curve: Curve, cost: Cost, round_to: int
+    ) -> _Table:
+        channels = len(graph.groups[number])
+        tried = np.linspace(0, 1, min(channels, _MOST_COUNTS))
+        counts = np.unique([removed_count(channels, ratio, round_to) for ratio in tried])
+        everything = cost(graph.keep(np.array([])))
+        removed = [graph.groups[number].channels[:count] for count in counts]
+        savings = [everything - cost(graph.keep(labels)) for labels in removed]
+        return cls(counts, curve.losses_at(counts), np.array(savings, float))
+
+    @property
+    def price_of_half(self) -> float:
+        """What half of the saving costs in loss, for each unit of it."""
+        half = self.savings[-1] / 2
+        rise = float(np.interp(half, self.savings, self.losses)) - self.losses[0]
+        return float(rise / half) if half else 0.0
+
+    def count_at(self, unit: float, extent: float) -> int:
+        """Return how many channels go at the price that an extent stands for."""
+        if extent == 1:
+            return int(self.counts[-1])
+        # Removing is never for nothing, so that free channels go one by one as the price rises.
+        charged = self.losses + _LEAST * unit * self.savings**2 / max(self.savings[-1], 1e-12)
+        price = unit * extent / (1 - extent)
+        return int(self.counts[np.argmin(charged - price * self.savings)])
 
 
 def _curve(

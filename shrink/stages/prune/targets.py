@@ -108,6 +108,13 @@ def by_file_size(
     return fits
 
 
+def saved(graph: ChannelGraph, config: PruneConfig) -> Cost:
+    """Return the cost that groups are pruned to save: the budget's, or what stands for it."""
+    if config.macs is not None:
+        return graph.macs
+    return channels_left(graph) if config.ratio is not None else graph.parameters
+
+
 def channels_left(graph: ChannelGraph) -> Cost:
     """Return how many channels of all groups are left, by what stays."""
     channels = np.concatenate([group.channels for group in graph.groups])
