@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from shrink.cli.options import JsonFlag
+from shrink.cli.options import JsonFlag, QuietFlag
 
 _PROBLEM_CODE = 5
 
@@ -14,12 +14,12 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(json_: JsonFlag = False) -> None:
+def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Check the installation; the output belongs in a bug report. Exit code 5 on a problem."""
     from shrink.console import Console
     from shrink.run.doctor import examine, lines_of
 
-    console = Console(as_json=json_)
+    console = Console(as_json=json_, quiet=quiet)
     found = examine(console)
     if json_:
         console.document(found)

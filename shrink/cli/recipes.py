@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from shrink.cli.options import JsonFlag
+from shrink.cli.options import JsonFlag, QuietFlag
 
 
 def register(app: typer.Typer) -> None:
@@ -12,12 +12,12 @@ def register(app: typer.Typer) -> None:
     app.command("recipes")(recipes)
 
 
-def recipes(json_: JsonFlag = False) -> None:
+def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the bundled recipes, each runnable by its name."""
     from shrink.bundle import bundled_recipes
     from shrink.console import Console
 
-    console = Console(as_json=json_)
+    console = Console(as_json=json_, quiet=quiet)
     found = bundled_recipes()
     if json_:
         console.document(

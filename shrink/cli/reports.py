@@ -57,13 +57,14 @@ def diff(
         bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
     ] = False,
     json_: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
     from shrink.console import Console
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
     from shrink.report.read import read_report
 
-    console = Console(as_json=json_)
+    console = Console(as_json=json_, quiet=quiet)
     found = diff_reports(read_report(before), read_report(after))
     if json_:
         console.document(found)

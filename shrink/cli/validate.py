@@ -47,9 +47,9 @@ def validate(
         console.print(f"{recipe}: valid ({' -> '.join(names) or loaded.recipe.name})")
 
 
-def schema() -> None:
+def schema(json_: JsonFlag = True, quiet: QuietFlag = False) -> None:
     """Print the JSON Schema of a recipe, for editors."""
     from shrink.bundle import bundled_schema
     from shrink.console import Console
 
-    Console(as_json=True).document(bundled_schema())
+    Console(as_json=json_, quiet=quiet).document(bundled_schema())

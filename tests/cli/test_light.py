@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,19 @@ def test_commands_that_check_no_recipe_load_no_pydantic(
     write_json(tmp_path / "out" / "report.json", report())
     heavy = (*HEAVY, "pydantic")
     assert heavy_modules_of(*arguments, cwd=tmp_path, heavy=heavy) == "HEAVY []"
+
+
+@pytest.mark.parametrize("command", ["schema", "recipes", "validate", "diff", "report"])
+def test_commands_take_quiet_and_json(command: str, tmp_path: Path) -> None:
+    write_json(tmp_path / "report.json", report())
+    of = {"validate": [RECIPE], "diff": [".", "."], "report": ["."]}.get(command, [])
+    for flags in (["--json"], ["--quiet"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "shrink", command, *of, *flags],
+            capture_output=True,
+            cwd=tmp_path,
+            check=True,
+        )
+        if "--json" in flags:
+            json.loads(done.stdout)
+        assert done.stderr == b""
