@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights | None) -> k
         id(layer): _smaller(layer, graph.layers[network.name(layer)], keep)
         for layer in network.layers()
     }
-    model = _connect(network, built)
+    model = connect(network, built)
     for layer in network.layers():
         record = graph.layers[network.name(layer)]
         if record.shapes and weights is not None:
@@ -66,7 +66,7 @@ def rebuild_without(
         key: type(layer).from_config({**layer.get_config(), "name": network.name(layer)})
         for key, layer in layers.items()
     }
-    model = _connect(network, built, calls, aliases)
+    model = connect(network, built, calls, aliases)
     for key, layer in layers.items():
         if layer.weights and weights is not None:
             built[key].set_weights(weights[network.name(layer)])
@@ -132,13 +132,22 @@ def _smaller(
     return type(layer).from_config(config)
 
 
-def _connect(
+def connect(
     network: Network,
     built: Mapping[int, keras.layers.Layer],
     without: Collection[int] = (),
     aliases: Mapping[int, int] | None = None,
+    then: Callable[[Ref, Any], Any] = lambda ref, tensor: tensor,
 ) -> keras.Model:
-    """Make the calls anew but some, with other tensors in the place of theirs."""
+    """Make the calls anew but some, with other tensors in the place of theirs.
+
+    Args:
+        network: the model.
+        built: the layers that take the places of its own, by their `id`.
+        without: `id` of each call that is not made.
+        aliases: for a tensor that is no longer made, the one that takes its place, by index.
+        then: gives the Keras tensor that stands for one of the network from there on.
+    """
     tensors: dict[int, Any] = {}
     aliases = aliases or {}
 
@@ -148,16 +157,17 @@ def _connect(
             index = aliases[index]
         return tensors[index]
 
+    inputs = []
     for layer, ref in network.inputs:
         config = {**layer.get_config(), "name": network.name(layer)}
-        tensors[ref.index] = type(layer).from_config(config).output
+        inputs.append(type(layer).from_config(config).output)
+        tensors[ref.index] = then(ref, inputs[-1])
     for call in network.calls:
         if id(call) in without:
             continue
         args, kwargs = map_tensors(tensor, call.arguments)
         outputs = tf.nest.flatten(built[id(call.layer)](*args, **kwargs))
-        tensors.update({r.index: t for r, t in zip(call.outputs, outputs, strict=True)})
-    inputs = [tensors[ref.index] for _, ref in network.inputs]
+        tensors.update({r.index: then(r, t) for r, t in zip(call.outputs, outputs, strict=True)})
     outputs = [tensor(ref) for ref in network.outputs]
     model = network.model
     return keras.Model(

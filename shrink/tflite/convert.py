@@ -78,6 +78,8 @@ def convert(
     calibration: Iterable[Sample] = (),
     input_type: str = "float32",
     output_type: str = "float32",
+    *,
+    dense_per_tensor: bool = False,
 ) -> Conversion:
     """Convert a model to TFLite, with a batch of 1 and static shapes.
 
@@ -90,6 +92,7 @@ def convert(
             per model input in the order of `model.inputs` (SavedModel: in the order of the names).
         input_type: "float32", "int8", "uint8", or with static_int16 "int16".
         output_type: likewise.
+        dense_per_tensor: whether each dense layer's integer weights share one scale.
 
     Raises:
         ModelError: the SavedModel cannot be loaded, or an input has sides of unknown length.
@@ -106,6 +109,7 @@ def convert(
         _save(serving, folder)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         _configure(converter, precision, input_type, output_type)
+        converter._experimental_disable_per_channel_quantization_for_dense_layers = dense_per_tensor
         if precision in _OPERATOR_SETS:
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration

@@ -10,25 +10,27 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 _IDENTIFIER = b"TFL3"
+_STORED = {schema.TensorType.FLOAT32: "<f4", schema.TensorType.INT32: "<i4"}
 
 
 def with_constants(
     content: bytes, constants: Mapping[tuple[int, int], np.ndarray[Any, Any]]
 ) -> bytes:
-    """Return the model with other values for some float32 constants of its first subgraph.
+    """Return the model with other values for some constants of its first subgraph.
 
     A constant that several operators share changes for the named operator alone.
 
     Args:
         content: the .tflite file.
         constants: by index of the operator and place among its inputs, the new values in the
-            stored shape.
+            stored shape; float32, or int32 for a constant of that type.
     """
     model = _unpacked(content)
     graph = model.subgraphs[0]
     for (operator, place), values in constants.items():
-        data = np.frombuffer(np.ascontiguousarray(values, "<f4").tobytes(), np.uint8)
         index = int(graph.operators[operator].inputs[place])
+        stored = _STORED[graph.tensors[index].type]
+        data = np.frombuffer(np.ascontiguousarray(values, stored).tobytes(), np.uint8)
         if _shared(model, graph, index):
             index = _add_copy(model, graph, index)
             inputs = list(graph.operators[operator].inputs)

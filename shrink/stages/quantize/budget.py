@@ -22,6 +22,7 @@ from shrink.stages.quantize.mixed import (
 )
 from shrink.stages.quantize.operators import weighted_operators
 from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
+from shrink.stages.quantize.ranges import Ranges, extreme_ranges
 from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
 from shrink.stages.quantize.sensitivity import Sensitivity, measure_sensitivity
 from shrink.stages.quantize.source import FloatModel
@@ -70,15 +71,15 @@ def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batche
     borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
 
     @functools.cache
-    def float_ranges() -> edge_quantizer.Ranges:
-        return edge_quantizer.activation_ranges(content, batches)
+    def float_ranges() -> Ranges:
+        return extreme_ranges(content, batches)
 
     def build(bits: Mapping[str, int], careful: bool) -> bytes:
         rounded = rounded_model(content, bits, batches) if careful else content
         if mode != "static":
             return edge_quantizer.quantize(rounded, mode, bits)
         unchanged = rounded is content
-        ranges = float_ranges() if unchanged else edge_quantizer.activation_ranges(rounded, batches)
+        ranges = float_ranges() if unchanged else extreme_ranges(rounded, batches)
         return edge_quantizer.quantize(rounded, mode, bits, ranges=ranges, float_borders=borders)
 
     return build

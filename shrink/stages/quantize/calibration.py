@@ -45,9 +45,14 @@ class CalibrationExamples:
             return []
         return [int(i) for i in np.setdiff1d(labels, labels[self.indices])]
 
-    def batches(self) -> Batches:
-        """Return the examples as lists of float32 arrays (up to 50, ...), to iterate repeatedly."""
-        return _Batches(self._examples, self.indices)
+    def batches(self, most: int | None = None) -> Batches:
+        """Return the examples as lists of float32 arrays (up to 50, ...), to iterate repeatedly.
+
+        Args:
+            most: take no more than these, spread evenly.
+        """
+        step = 1 if most is None else max(1, -(-len(self.indices) // most))
+        return _Batches(self._examples, self.indices[::step])
 
 
 class _Batches:
@@ -67,10 +72,15 @@ class _Batches:
             x, _ = self._examples.arrays(self._indices[start : start + _CHUNK])
             arrays = [np.asarray(part, np.float32) for part in _inputs(x)]
             yield arrays
-            if sum(part.nbytes for one in [*kept, arrays] for part in one) <= _MOST_KEPT_BYTES:
+            if self._all_fit(arrays):
                 kept.append(arrays)
         if len(kept) * _CHUNK >= len(self._indices):
             self._kept = kept
+
+    def _all_fit(self, arrays: list[np.ndarray]) -> bool:
+        """Whether all examples, judged by these, are few enough bytes to keep."""
+        each = sum(part.nbytes for part in arrays) / len(arrays[0])
+        return each * len(self._indices) <= _MOST_KEPT_BYTES
 
 
 def _inputs(x: Any) -> tuple[np.ndarray, ...]:

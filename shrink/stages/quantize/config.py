@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from shrink.recipe.fields import Bytes, Count, Fraction
+from shrink.recipe.fields import Bytes, Count, Fraction, NonNegative
 from shrink.stages.base import Form, StageConfig
 
 SchemeName = Literal[
@@ -35,6 +35,7 @@ class QuantizeConfig(StageConfig):
 
     kind: ClassVar[str] = "quantize"
     summary: ClassVar[str] = "convert to TFLite with integer or half-precision weights"
+    trains: ClassVar[bool] = True
     accepts: ClassVar[tuple[Form, ...]] = ("keras", "tflite")
     produces: ClassVar[Form] = "tflite"
 
@@ -48,6 +49,12 @@ class QuantizeConfig(StageConfig):
     """mixed: int8 is static; float32 is quantized while running, where the runtime does so."""
     calibration_samples: Count = 500
     """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
+    dense_scales: Literal["channel", "tensor"] = "channel"
+    """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere."""
+    aware: bool = False
+    """static_wi8_ai8: train for `epochs` first, with weights and activations rounded."""
+    epochs: NonNegative = 0
+    """aware: passes of training; a tenth of the learning rate that made the model is enough."""
     input_type: InputOutputType | None = None
     """Type of the artifact's inputs: for static_wi8_ai8 int8 by default."""
     output_type: InputOutputType | None = None
@@ -81,6 +88,16 @@ class QuantizeConfig(StageConfig):
             if value is not None and value not in self.legal_types:
                 legal = " or ".join(self.legal_types)
                 raise ValueError(f"{key}: {self.scheme} can have {legal}, not {value}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_aware(self) -> QuantizeConfig:
+        if self.dense_scales != "channel" and self.scheme != "static_wi8_ai8":
+            raise ValueError(f"dense_scales belongs to static_wi8_ai8, not to {self.scheme}")
+        if self.aware and self.scheme != "static_wi8_ai8":
+            raise ValueError(f"aware belongs to scheme static_wi8_ai8, not to {self.scheme}")
+        if self.aware != (self.epochs > 0):
+            raise ValueError("aware and epochs need each other: `aware: true, epochs: 3`")
         return self
 
     @model_validator(mode="after")

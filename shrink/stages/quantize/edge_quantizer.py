@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,13 +13,10 @@ from ai_edge_quantizer.algorithm_manager import AlgorithmName
 
 from shrink.errors import StageError
 from shrink.stages.quantize.policy import Mode
-from shrink.tflite.edit import exposing
+from shrink.stages.quantize.ranges import Ranges
 from shrink.tflite.flatbuffer import read
-from shrink.tflite.interpreter import load
 
-Ranges = Mapping[str, tuple[float, float]]
 _ALL = qtyping.TFLOperationName.ALL_SUPPORTED
-_CHUNK = 50
 
 
 def quantize(
@@ -30,6 +27,7 @@ def quantize(
     ranges: Ranges | None = None,
     activation_bits: Literal[8, 16] = 8,
     float_borders: tuple[bool, bool] = (False, False),
+    dense_per_tensor: bool = False,
 ) -> bytes:
     """Quantize a float model with scales from each channel's largest weight.
 
@@ -40,12 +38,21 @@ def quantize(
         ranges: least and largest value of each activation by its tensor's name, for `static`.
         activation_bits: for `static`.
         float_borders: whether inputs and outputs stay float32, for `static`.
+        dense_per_tensor: whether each dense layer's weights share one scale, for `static`.
 
     Raises:
         StageError: ai-edge-quantizer refuses the model.
     """
     recipe = recipe_manager.RecipeManager()
     _add(recipe, ".*", _ALL, mode, 8, activation_bits)
+    if dense_per_tensor:
+        recipe.add_static_config(
+            ".*",
+            qtyping.TFLOperationName.FULLY_CONNECTED,
+            activation_bits,
+            8,
+            weight_granularity=qtyping.QuantGranularity.TENSORWISE,
+        )
     for name, width in (bits or {}).items():
         if width != 8:
             scope = f"^{re.escape(name)};?$"
@@ -64,46 +71,6 @@ def to_float16(content: bytes) -> bytes:
     recipe = recipe_manager.RecipeManager()
     recipe.add_weight_only_config(".*", _ALL, 16, algorithm_key=AlgorithmName.FLOAT_CASTING)
     return _run(content, recipe, None)
-
-
-def activation_ranges(content: bytes, examples: Iterable[Sequence[np.ndarray]]) -> Ranges:
-    """Return the least and the largest value of every activation over all examples.
-
-    ai-edge-quantizer's own calibration takes moving averages, which clip.
-
-    Args:
-        content: a float .tflite model.
-        examples: each a list of arrays with a batch of 1, in the order of the model's inputs.
-    """
-    graph = read(content)[0]
-    written = [i for operator in graph.operators for i in operator.outputs]
-    tensors = [i for i in written if graph.tensors[i].dtype == "FLOAT32"]
-    runner = load(exposing(content, tensors))
-    found: dict[str, tuple[float, float]] = {}
-    for arrays in _chunks(examples):
-        values = zip(tensors, runner.predict(arrays, batch_size=_CHUNK), strict=True)
-        for index, array in [*zip(graph.inputs, arrays, strict=True), *values]:
-            low, high = found.get(graph.tensors[index].name, (np.inf, -np.inf))
-            found[graph.tensors[index].name] = (
-                min(low, float(array.min())),
-                max(high, float(array.max())),
-            )
-    if not found:
-        raise StageError(
-            "there are no calibration examples", hint="raise quantize.calibration_samples"
-        )
-    return found
-
-
-def _chunks(examples: Iterable[Sequence[np.ndarray]]) -> Iterable[list[np.ndarray]]:
-    chunk: list[Sequence[np.ndarray]] = []
-    for example in examples:
-        chunk.append(example)
-        if len(chunk) == _CHUNK:
-            yield [np.concatenate(column) for column in zip(*chunk, strict=True)]
-            chunk = []
-    if chunk:
-        yield [np.concatenate(column) for column in zip(*chunk, strict=True)]
 
 
 def _add(

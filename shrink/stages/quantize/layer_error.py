@@ -36,7 +36,7 @@ def layer_errors(
         activations as outputs, there are none.
     """
     graph, original = read(content)[0], read(reference)[0]
-    pairs = dict(_pairs(graph, original))
+    pairs = matching_tensors(graph, original)
     if not pairs:
         return {}
     operators = list(pairs)
@@ -55,8 +55,12 @@ def layer_errors(
     return {o: _figures(*row) for o, row in zip(operators, totals.tolist(), strict=True)}
 
 
+def matching_tensors(graph: Subgraph, original: Subgraph) -> dict[int, int]:
+    """Return, by operator, the tensor of the float model that has the name of its output."""
+    return dict(_pairs(graph, original))
+
+
 def _pairs(graph: Subgraph, original: Subgraph) -> Iterator[tuple[int, int]]:
-    """Yield operators with the tensor of the float model that has the name of their output."""
     named = {
         original.tensors[i].name: i
         for operator in original.operators

@@ -9,6 +9,7 @@ from shrink.errors import StageError
 from shrink.measure.interface import describe_interface
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.audit import audit, with_errors
+from shrink.stages.quantize.aware import train_aware
 from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
@@ -24,11 +25,12 @@ METADATA_ENTRY = "shrink"
 
 def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     """Convert the model under the scheme and check that the scheme took hold."""
-    source = _source(context)
-    context.phase("converting")
     calibration = CalibrationExamples(
         context.dataset.train, config.calibration_samples, context.training.seed
     )
+    trained = train_aware(config, context, calibration) if config.aware else None
+    source = trained.source if trained else _source(context)
+    context.phase("converting")
     details: dict[str, Any] = {}
     if config.scheme == "mixed":
         conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
@@ -54,7 +56,16 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         rows = with_errors(details["audit"]["operators"], content, source, few)
         return {"audit": {**details["audit"], "operators": rows}}
 
-    return StageResult(tflite=content, notes=notes, details=details, later=later)
+    if trained is None:
+        return StageResult(tflite=content, notes=notes, details=details, later=later)
+    return StageResult(
+        tflite=content,
+        training=trained.record,
+        skipped=trained.skipped,
+        notes=[*trained.notes, *notes],
+        details=details,
+        later=later,
+    )
 
 
 def _source(context: StageContext) -> FloatModel:

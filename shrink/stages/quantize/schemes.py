@@ -12,7 +12,8 @@ from shrink.stages.quantize.operators import weighted_operators
 from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
 from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
 from shrink.stages.quantize.source import FloatModel
-from shrink.tflite.convert import Conversion, Precision, convert
+from shrink.stages.quantize.static import static_int8, static_int16
+from shrink.tflite.convert import Conversion, convert
 
 Scheme = Callable[[FloatModel, CalibrationExamples, QuantizeConfig], Conversion]
 
@@ -68,31 +69,6 @@ def _widths(content: bytes, mode: Mode) -> tuple[dict[str, int], list[str]]:
     return {operator.name: 4 for operator in legal}, wider
 
 
-def _static(precision: Precision) -> Scheme:
-    def scheme(
-        source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
-    ) -> Conversion:
-        types = (config.artifact_input_type, config.artifact_output_type)
-        if source.model is not None:
-            return convert(source.model, precision, calibration, *types)
-        if "uint8" in types:
-            raise StageError(
-                "uint8 inputs and outputs are not to be had from a .tflite file",
-                hint="use int8 or float32, or start from the Keras model",
-            )
-        content = source.float32.content
-        static = edge_quantizer.quantize(
-            content,
-            "static",
-            ranges=edge_quantizer.activation_ranges(content, calibration.batches()),
-            activation_bits=16 if precision == "static_int16" else 8,
-            float_borders=(types[0] == "float32", types[1] == "float32"),
-        )
-        return Conversion(static, ())
-
-    return scheme
-
-
 SCHEMES: dict[str, Scheme] = {
     "float32": _float32,
     "float16": _float16,
@@ -100,8 +76,8 @@ SCHEMES: dict[str, Scheme] = {
     "dynamic_wi4_afp32": _four_bits("dynamic"),
     "weight_only_wi8_afp32": _eight_bits("weight_only"),
     "weight_only_wi4_afp32": _four_bits("weight_only"),
-    "static_wi8_ai8": _static("static_int8"),
-    "static_wi8_ai16": _static("static_int16"),
+    "static_wi8_ai8": static_int8,
+    "static_wi8_ai16": static_int16,
 }
 """Every scheme by its name but `mixed`, which needs a budget and data to keep it; a new one is
 one function and one line here."""

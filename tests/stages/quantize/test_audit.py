@@ -18,6 +18,7 @@ from shrink.stages.quantize.audit import (
     microcontroller_findings,
     with_errors,
 )
+from shrink.stages.quantize.ranges import extreme_ranges
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
@@ -28,7 +29,7 @@ L = keras.layers
 
 def static(content: bytes | None = None) -> bytes:
     content = content or float_cnn()
-    ranges = edge_quantizer.activation_ranges(content, [[pictures(30)]])
+    ranges = extreme_ranges(content, [[pictures(30)]])
     return edge_quantizer.quantize(content, "static", ranges=ranges)
 
 

@@ -19,6 +19,10 @@ from shrink.stages.quantize.config import QuantizeConfig
         ),
         ({"scheme": "float16", "activations": "float32"}, "activations belongs to scheme mixed"),
         ({"scheme": "mixed", "file_bytes": 1000, "input_type": "uint8"}, "int8 or float32"),
+        ({"scheme": "float16", "aware": True, "epochs": 2}, "aware belongs to scheme static"),
+        ({"scheme": "float16", "dense_scales": "tensor"}, "dense_scales belongs to static"),
+        ({"aware": True}, "aware and epochs need each other"),
+        ({"epochs": 2}, "aware and epochs need each other"),
         (
             {"scheme": "mixed", "file_bytes": 9, "activations": "float32", "input_type": "int8"},
             "can have float32",

@@ -2,32 +2,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tf_keras as keras
 
 from shrink.stages.quantize import edge_quantizer
-from shrink.tflite.flatbuffer import float_operators, read
+from shrink.stages.quantize.ranges import extreme_ranges
+from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
-from tests.stages.quantize.toys import cnn, float_cnn, pictures
+from tests.stages.quantize.toys import float_cnn, pictures
 
 
 def examples(count: int = 30) -> list[list[np.ndarray]]:
     return [[pictures(count)]]
 
 
-def test_activation_ranges_are_those_of_the_keras_layers() -> None:
-    x, model = pictures(30), cnn()
-    first = keras.Model(model.input, model.get_layer("first").output)(x).numpy()
-    ranges = edge_quantizer.activation_ranges(float_cnn(), examples())
-    graph = read(float_cnn())[0]
-    name = graph.tensors[graph.operators[0].outputs[0]].name
-    np.testing.assert_allclose(ranges[name], (first.min(), first.max()), rtol=1e-5)
-    picture = graph.tensors[graph.inputs[0]].name
-    np.testing.assert_allclose(ranges[picture], (x.min(), x.max()))
-
-
 @pytest.mark.parametrize(("bits", "tolerance"), [(8, 0.03), (16, 0.01)])
 def test_quantize_static_stays_near_the_float_outputs(bits: int, tolerance: float) -> None:
-    ranges = edge_quantizer.activation_ranges(float_cnn(), examples())
+    ranges = extreme_ranges(float_cnn(), examples())
     content = edge_quantizer.quantize(
         float_cnn(),
         "static",
@@ -42,7 +31,7 @@ def test_quantize_static_stays_near_the_float_outputs(bits: int, tolerance: floa
 
 
 def test_quantize_static_has_float_borders_when_asked() -> None:
-    ranges = edge_quantizer.activation_ranges(float_cnn(), examples())
+    ranges = extreme_ranges(float_cnn(), examples())
     content = edge_quantizer.quantize(
         float_cnn(), "static", ranges=ranges, float_borders=(True, False)
     )

@@ -5,6 +5,7 @@ import pytest
 
 from shrink.stages.quantize import edge_quantizer
 from shrink.stages.quantize.layer_error import layer_errors
+from shrink.stages.quantize.ranges import extreme_ranges
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.flatbuffer import read, values
 from shrink.tflite.interpreter import load
@@ -12,7 +13,7 @@ from tests.stages.quantize.toys import float_cnn, pictures
 
 
 def quantized() -> bytes:
-    ranges = edge_quantizer.activation_ranges(float_cnn(), [[pictures(30)]])
+    ranges = extreme_ranges(float_cnn(), [[pictures(30)]])
     return edge_quantizer.quantize(float_cnn(), "static", ranges=ranges)
 
 

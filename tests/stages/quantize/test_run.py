@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,24 @@ import pytest
 import tf_keras as keras
 
 from shrink.errors import ModelError, StageError
+from shrink.stages.claims import Claims
+from shrink.stages.cluster.sharing import cluster
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import metadata_of
+from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 
 L = keras.layers
 
 
-def context_for(path: Path, kind: str, folder: Path) -> StageContext:
+def context_for(path: Path, kind: str, folder: Path, claims: Sequence[str] = ()) -> StageContext:
     source: dict[str, Any] = {"kind": kind, "path": str(path), "function": None, "arguments": {}}
-    step = {"name": "q", "kind": "quantize", "claims": [], "training": {}, "inputs": {}}
+    training = {"global_batch_size": 64, "micro_batch_size": 32}
+    step = {"name": "q", "kind": "quantize", "claims": claims, "training": training, "inputs": {}}
     step["inputs"] = {"model": source}
     job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
     return StageContext(job, lambda *args, **fields: None, folder)
@@ -138,3 +143,47 @@ def test_run_embeds_labels_on_request(trained: Path, tmp_path: Path) -> None:
     assert found["labels"] == [str(digit) for digit in range(10)]
     assert found["inputs"][0]["shape"] == [1, 8, 8, 1]
     assert accuracy(told, trained) == accuracy(plain, trained)
+
+
+@pytest.mark.parametrize("input_type", ["int8", "uint8"])  # by either quantizer
+def test_run_gives_dense_layers_one_scale_on_request(
+    trained: Path, tmp_path: Path, input_type: str
+) -> None:
+    found = quantized(trained, tmp_path, dense_scales="tensor", input_type=input_type).tflite
+    graph = read(found or b"")[0]
+    scales = {
+        operator.name: len(graph.tensors[operator.inputs[1]].scales)
+        for operator in graph.operators
+        if operator.name in ("CONV_2D", "FULLY_CONNECTED")
+    }
+    assert scales == {"CONV_2D": 32, "FULLY_CONNECTED": 1}
+
+
+def test_run_aware_trains_for_the_artifact_and_keeps_zeros_and_clusters(
+    trained: Path, tmp_path: Path
+) -> None:
+    model = keras.models.load_model(trained / "model.keras")
+    for layer in model.layers[1:3]:
+        kernel, bias = layer.get_weights()
+        kernel[np.abs(kernel) < np.quantile(np.abs(kernel), 0.3)] = 0
+        layer.set_weights([cluster(kernel, 32, 0, keep_zeros=True).kernel, bias])
+    model.save(tmp_path / "model.keras")
+    claims = ["sparsity", "clusters"]
+    context = context_for(tmp_path / "model.keras", "keras", tmp_path, claims=claims)
+    established = Claims.of(context)
+    assert established.zeros is not None
+    assert established.zeros.fraction > 0.2
+    assert len(established.clustered) == 2
+    result = run(QuantizeConfig(aware=True, epochs=1), context)
+    assert result.training is not None
+    assert result.training.exact
+    assert result.training.updates > 0
+    established.check(result, context)
+    assert float_operators(result.tflite or b"") == []
+    float_accuracy = accuracy((trained / "model.tflite").read_bytes(), trained)
+    assert accuracy(result.tflite or b"", trained) > float_accuracy - 0.03
+
+
+def test_run_aware_refuses_a_tflite_file(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="needs the Keras model"):
+        quantized(trained, tmp_path, "tflite", aware=True, epochs=1)

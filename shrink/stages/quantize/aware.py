@@ -1,0 +1,57 @@
+"""Quantization-aware training: a float model whose weights are trained to be rounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shrink.engine.record import TrainingRecord
+from shrink.errors import ModelError
+from shrink.stages.context import StageContext
+from shrink.stages.quantize.aware_model import aware_model
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.source import FloatModel
+from shrink.tflite.rewrite import for_conversion
+
+
+@dataclass(frozen=True)
+class AwareTraining:
+    """What quantization-aware training gave.
+
+    Attributes:
+        source: the float model with the trained weights.
+        record: how it was trained.
+        skipped: layers that were trained with float weights, each with the reason.
+        notes: sentences for the report.
+    """
+
+    source: FloatModel
+    record: TrainingRecord
+    skipped: list[dict[str, str]]
+    notes: list[str]
+
+
+def train_aware(
+    config: QuantizeConfig, context: StageContext, calibration: CalibrationExamples
+) -> AwareTraining:
+    """Train the stage's model under rounding; zeros and clusters of earlier stages stay.
+
+    Raises:
+        ModelError: there is no Keras model with layers to train.
+    """
+    path = context.input_path()
+    if path.suffix == ".tflite" or context.input_graph_only():
+        raise ModelError(
+            "quantization-aware training needs the Keras model",
+            subject=path,
+            hint="start from the .keras or .h5 file, or leave out quantize.aware",
+        )
+    given = context.load()
+    task = context.task(given)
+    context.phase("calibrating")
+    with context.devices.scope():
+        # A mean is trained as the mean that the artifact will have.
+        rewritten, notes = for_conversion(given)
+        model = aware_model(rewritten, calibration.batches())
+    record = context.train(model.aware, task.objective(), config.epochs, task=task)
+    return AwareTraining(FloatModel(model.trained()), record, model.skipped, list(notes))
