@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--importance", default="least_squares")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--alpha", type=float, default=0.5)
+    parser.add_argument("--samples", type=int, default=400)
     parser.add_argument("--augment", action="store_true", help="fine-tune on flips and crops")
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
@@ -71,6 +72,7 @@ def measure(arguments: argparse.Namespace, ratios: dict[str, float]) -> dict[str
         method="channels",
         ratios=ratios,
         importance=arguments.importance,
+        samples=arguments.samples,
         epochs=arguments.epochs,
         **settings,
     )
