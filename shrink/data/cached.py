@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,17 +111,26 @@ def cached(examples: Examples, part: str, config: DataConfig, seed: int) -> Exam
     Args:
         examples: of one part.
         part: its name.
-        config: the `data` section; auto keeps a part of up to 200 MB in memory.
+        config: the `data` section; auto keeps a part of up to 200 MB in memory, unless it is an
+            array already.
         seed: decides which examples are in the part.
     """
-    fits = _decoded_bytes(examples) <= _AUTO_BYTES
-    if config.cache == "memory" or (config.cache == "auto" and fits):
+    if config.cache == "memory":
         return CachedExamples(examples, None)
+    if config.cache in ("auto", part):
+        decoded = not isinstance(examples, ArrayExamples)
+        return CachedExamples(examples, None) if decoded and _fits(examples) else examples
     if config.cache != "disk":
         return examples
     relevant = config.model_dump_json(exclude={"path", "augment", "normalize", "cache"})
     described = "\0".join([fingerprint(config), relevant, part, str(seed)])
     return CachedExamples(examples, hashlib.sha256(described.encode()).hexdigest())
+
+
+def _fits(examples: Examples) -> bool:
+    """Whether examples are few enough to keep without being told to."""
+    available = available_memory_bytes() or math.inf
+    return _decoded_bytes(examples) <= min(_AUTO_BYTES, _MOST_OF_MEMORY * available)
 
 
 def _decoded_bytes(examples: Examples) -> int:

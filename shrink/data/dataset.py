@@ -57,12 +57,11 @@ def open_dataset(config: DataConfig, seed: int) -> Dataset:
     """
     source = importlib.import_module(SOURCES[config.source])
     dataset: Dataset = source.open_source(config, seed)
-    if config.cache != "none":
-        dataset = replace(
-            dataset,
-            train=cached(dataset.train, "train", config, seed),
-            validation=cached(dataset.validation, "validation", config, seed),
-        )
+    dataset = replace(
+        dataset,
+        train=cached(dataset.train, "train", config, seed),
+        validation=cached(dataset.validation, "validation", config, seed),
+    )
     inputs_are_targets = config.target == "input"
     if config.normalize is None and config.augment is None and not inputs_are_targets:
         return dataset

@@ -79,17 +79,21 @@ def test_open_dataset_splits_by_the_seed(seed: int) -> None:
     assert not np.array_equal(one[0], other[0])
 
 
-@pytest.mark.parametrize("cache", ["memory", "disk", "auto"])
+@pytest.mark.parametrize(
+    ("cache", "part"),
+    [("memory", "train"), ("disk", "train"), ("auto", "train"), ("validation", "validation")],
+)
 def test_open_dataset_reads_cached_examples_once(
-    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
     root = write_folders(tmp_path / "pictures")
     settings = {"source": "images", "path": str(root), "normalize": {"scale": 0.5}}
     plain, kept = (
-        open_dataset(DataConfig.model_validate({**settings, **extra}), seed=0).train
-        for extra in ({}, {"cache": cache})
+        getattr(open_dataset(DataConfig.model_validate({**settings, "cache": c}), seed=0), part)
+        for c in ("none", cache)
     )
+    assert len(plain)
     first, again = (
         list(evaluation_batches(examples, 5).as_numpy_iterator()) for examples in (plain, kept)
     )

@@ -24,7 +24,9 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 def _open(path: Path, **settings: Any) -> Dataset:
-    config = DataConfig.model_validate({"source": "images", "path": str(path), **settings})
+    config = DataConfig.model_validate(
+        {"source": "images", "path": str(path), "cache": "none", **settings}
+    )
     return open_dataset(config, seed=0)
 
 
