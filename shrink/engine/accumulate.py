@@ -101,6 +101,53 @@ def micro_batches(
     return accumulators
 
 
+class Accumulators:
+    """Sums of gradients that keep their place in memory from one micro-batch to the next.
+
+    As values that go round in the loop they would be written among the activations, and so cut
+    what these leave free into pieces that fit nothing: an allocator lends a tensor the whole of
+    a piece of up to twice its size. MobileNet (96 x 96, micro-batches of 64) peaked 40 MiB higher.
+
+    Args:
+        variables: what gradients are of; create this in the scope of their strategy.
+    """
+
+    def __init__(self, variables: Sequence[Any]) -> None:
+        self._sums = [_sum_variable(variable) for variable in variables]
+
+    def clear(self) -> None:
+        """Set all sums to 0, in place; call it in a replica, in graph."""
+        for one in self._sums:
+            zeros, rank = tf.zeros(one.shape, one.dtype), one.shape.rank
+            # An assignment would put another buffer in this one's place.
+            tf.raw_ops.ResourceStridedSliceAssign(
+                ref=one.handle,
+                begin=tf.zeros([rank], tf.int32),
+                end=tf.constant(one.shape.as_list(), tf.int32, [rank]),
+                strides=tf.ones([rank], tf.int32),
+                value=zeros,
+            )
+
+    def add(self, gradients: Sequence[Any]) -> None:
+        """Add a gradient to each sum; call it in a replica, in graph."""
+        for one, gradient in zip(self._sums, gradients, strict=True):
+            one.assign_add(gradient, read_value=False)
+
+    def values(self) -> list[Any]:
+        """Return the sums of this replica."""
+        return [one.read_value() for one in self._sums]
+
+
+def _sum_variable(variable: Any) -> Any:
+    return tf.Variable(
+        tf.zeros(variable.shape, variable.dtype),
+        trainable=False,
+        name="gradient_sum",
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.NONE,
+    )
+
+
 def sum_over_replicas(values: Any) -> Any:
     """Sum a structure of tensors over all replicas, in one all-reduce; call it in a replica."""
     replica = tf.distribute.get_replica_context()

@@ -13,12 +13,12 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.accumulate import (
+    Accumulators,
     Batch,
     dense_gradients,
     micro_batches,
     sum_over_replicas,
     unpack,
-    zeros_of,
 )
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import synchronising_layers
@@ -98,6 +98,7 @@ class MicroBatchTrainer(keras.Model):
         # an empty batch would make batch normalisation's statistics NaN.
         self._looped = micro_batch_size < most_rows or not never_empty
         self._sized_validation = False
+        self._sums: Accumulators | None = None
         self._begun = _begun_variable()
 
     @property
@@ -130,6 +131,7 @@ class MicroBatchTrainer(keras.Model):
             self._looped = True
             self.test_function = None
             if self.recovering_step is not None:
+                self._make_sums()
                 self.recovering_step.retrace()
 
     def _maybe_load_initial_counters_from_ckpt(
@@ -145,9 +147,22 @@ class MicroBatchTrainer(keras.Model):
     def make_train_function(self, force: bool = False) -> Any:
         """Return the function of an iterator that makes one update, past running out of memory."""
         if self.train_function is None or force:
+            self._make_sums()
             self.recovering_step = RecoveringStep(self)
             self.train_function = self.recovering_step
         return self.train_function
+
+    def _make_sums(self) -> None:
+        """Have accumulators where they are needed, and only there: they take memory."""
+        self._sums = None
+        if self._looped and not self._loops_outside():
+            with self.distribute_strategy.scope():
+                self._sums = Accumulators(self.model.trainable_variables)
+
+    def _loops_outside(self) -> bool:
+        """Whether the loop over micro-batches is one over all replicas together."""
+        several = self.distribute_strategy.num_replicas_in_sync > 1
+        return self._looped and several and bool(synchronising_layers(self.model))
 
     def make_update(self, data: Any) -> Any:
         """Make one update on a distributed global batch; call it in cross-replica context.
@@ -156,7 +171,7 @@ class MicroBatchTrainer(keras.Model):
             The metrics, by name, of each replica.
         """
         strategy = self.distribute_strategy
-        if self._looped and strategy.num_replicas_in_sync > 1 and synchronising_layers(self.model):
+        if self._loops_outside():
             return cross_replica_update(self, strategy, data)
         return strategy.run(self.train_step, args=(data,))
 
@@ -165,15 +180,18 @@ class MicroBatchTrainer(keras.Model):
         batch = unpack(data)
         totals = self.totals(batch)
 
-        def body(part: Batch, accumulators: list[Any]) -> list[Any]:
-            gradients = self.gradients(part, totals)
-            return [a + g for a, g in zip(accumulators, gradients, strict=True)]
-
-        if not self._looped:
+        sums = self._sums
+        if sums is None:
             return self.update(self.gradients(batch, totals))
+
+        def body(part: Batch, nothing: list[Any]) -> list[Any]:
+            sums.add(self.gradients(part, totals))
+            return nothing
+
         size = self.micro_batch_size_in_graph()
-        zeros = zeros_of(self.model.trainable_variables)
-        return self.update(micro_batches(batch, size, body, zeros, self.rows_of(batch, size)))
+        sums.clear()
+        micro_batches(batch, size, body, [], self.rows_of(batch, size))
+        return self.update(sums.values())
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """Measure loss and metrics on one batch, in micro-batches too."""
