@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Devices:
         workers: processes that train together, each with as many replicas.
         worker: this one's number; 0 is the chief.
         in_order: whether operations run one after the other, so that every step has the same peak.
+        enforced: whether the allocator itself refuses what is above the limit.
     """
 
     strategy: Any
@@ -41,6 +43,7 @@ class Devices:
     workers: int = 1
     worker: int = 0
     in_order: bool = False
+    enforced: bool = False
 
     @property
     def replicas(self) -> int:
@@ -80,7 +83,14 @@ def open_devices(config: TrainingConfig) -> Devices:
     keras.mixed_precision.set_global_policy(config.precision)
     shared = bool(gpus) and replicas > len(gpus)
     in_order = config.memory_limit is not None and not gpus and replicas == 1
-    return Devices(_strategy(names, shared=shared), names, on_gpu=bool(gpus), in_order=in_order)
+    enforced = _cpu_is_limited() if not gpus else config.memory_limit is not None
+    return Devices(
+        _strategy(names, shared=shared),
+        names,
+        on_gpu=bool(gpus),
+        in_order=in_order,
+        enforced=enforced,
+    )
 
 
 def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
@@ -95,6 +105,12 @@ def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[st
     if memory_limit is not None:
         _open_region(memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
+
+
+def _cpu_is_limited() -> bool:
+    """Whether TensorFlow was told to limit its CPU allocator, as shrink never does by itself."""
+    uses_bfc = os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true")
+    return uses_bfc and "TF_CPU_BFC_MEM_LIMIT_IN_MB" in os.environ
 
 
 def _open_region(size: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,13 +24,25 @@ from shrink.errors import ResourceError
 from shrink.measure.memory import AllocatorPeak
 
 _STEPS = 3
+_MORE_STEPS = 12
+_SECONDS = 1.0
+_TURNS = 2
+_MORE_TURNS = 8
 _ENDLESS = 1 << 40
 _COUNTED_BYTES = 1 << 18
 """The allocator of a CPU does not count tensors smaller than this."""
 
 
 class _ProbedTrainer(MicroBatchTrainer):
-    """Goes through two micro-batches of each batch: those after them hold as much."""
+    """Goes through the first few micro-batches of each batch: those after them hold as much."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._turns = tf.Variable(_TURNS, dtype=tf.int64, trainable=False, name="turns")
+
+    def set_turns(self, turns: int) -> None:
+        """Go through this many micro-batches from now on."""
+        self._turns.assign(turns)
 
     def stop_looping(self) -> Any:
         """Return the function of an iterator that takes each batch whole."""
@@ -36,7 +50,7 @@ class _ProbedTrainer(MicroBatchTrainer):
         return self.make_train_function(force=True)
 
     def rows_of(self, batch: Batch, micro_batch_size: Any) -> Any:
-        return tf.minimum(batch.rows, 2 * micro_batch_size)
+        return tf.minimum(batch.rows, self._turns.read_value() * micro_batch_size)
 
 
 class MicroBatchProbe:
@@ -53,9 +67,8 @@ class MicroBatchProbe:
 
     @property
     def floor(self) -> Floor:
-        """Resident bytes and accumulated gradients; the update may hold two more of these."""
-        gradients = self._step.gradient_bytes
-        return Floor(low=self._held + gradients, slack=2 * gradients)
+        """Resident bytes, accumulators among them; the update may hold two more of these."""
+        return Floor(low=self._held, slack=2 * self._step.gradient_bytes)
 
     def peak(self, size: int) -> int:
         """Return the peak, in bytes, of steps in micro-batches of `size`."""
@@ -129,7 +142,8 @@ class TrainingStep:
         self.trainer.replay = _give_up
         self._function: Any = self.trainer.make_train_function()
         self._loops = True
-        self.static_bytes = self.held()
+        # The accumulators are no part of it: a batch that is taken whole needs none.
+        self.static_bytes = max(0, self.held() - self.gradient_bytes)
         self._waiting: list[Any] = []
 
     @property
@@ -151,9 +165,14 @@ class TrainingStep:
     def doubt(self) -> float:
         """How far above a limit, in parts of it, an expected peak is measured all the same.
 
-        On a GPU the limit is one of its allocator, which takes 10 s to give up.
+        An allocator with a limit lends a tensor all that is free where half of it would leave too
+        little to split off. A peak near the limit then says nothing of the next size's, which
+        is tried: it costs the 10 s that the allocator takes to give up. Not so on a GPU, which
+        may not work any more after that.
         """
-        return 0.0 if self.on_gpu else DOUBT
+        if self.on_gpu:
+            return 0.0
+        return math.inf if self._devices.enforced else DOUBT
 
     @property
     def gradient_bytes(self) -> int:
@@ -197,11 +216,24 @@ class TrainingStep:
     def measure(self, batches: Iterator[Any]) -> int:
         """Return the peak, in bytes, of a few steps after one that may trace.
 
+        Where steps are fast there are more of them, of more micro-batches: what is left over of a
+        chunk of memory differs from one to the next, and training meets them all.
+
         Raises:
             ResourceError: out of memory.
         """
         self.make_update(batches)
-        return self.peak_of(lambda: self.make_update(batches))
+        began = time.perf_counter()
+        peak = self.peak_of(lambda: self.make_update(batches))
+        if not self._loops:
+            return peak
+        spent = time.perf_counter() - began
+        affordable = (_SECONDS - spent) * _STEPS / spent * _TURNS / _MORE_TURNS
+        self.trainer.set_turns(_MORE_TURNS)
+        for _ in range(min(_MORE_STEPS, int(affordable))):
+            self.make_update(batches)
+        self.trainer.set_turns(_TURNS)
+        return max(peak, self._memory.peak() or 0)
 
     def peak_of(self, step: Callable[[], Any]) -> int:
         """Return the peak, in bytes, of calling `step` a few times."""

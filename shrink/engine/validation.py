@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import tensorflow as tf
+
 from shrink.data.dataset import Examples
 from shrink.engine.planner import Floor, Plan, search
 from shrink.engine.probe import TrainingStep
+from shrink.errors import ResourceError
 
 _MICRO_BATCHES = 16
 """Larger batches would hardly be faster, and each probe takes time."""
@@ -28,12 +31,20 @@ class ValidationProbe:
         self._function = step.trainer.make_test_function(force=True)
 
     def peak(self, size: int) -> int:
-        """Return the peak, in bytes, of validation with `size` examples per replica at once."""
+        """Return the peak, in bytes, of validation with `size` examples per replica at once.
+
+        Raises:
+            ResourceError: out of memory.
+        """
         self._step.trainer.set_validation_size(size)
+        try:
+            self._validate(size)
+            return self._step.peak_of(lambda: self._validate(size))
+        except tf.errors.ResourceExhaustedError as error:
+            raise ResourceError("out of memory in validation", subject="training") from error
+
+    def _validate(self, size: int) -> None:
         self._function(self._step.validation_batches(self._examples, size))
-        return self._step.peak_of(
-            lambda: self._function(self._step.validation_batches(self._examples, size))
-        )
 
 
 def plan_validation(step: TrainingStep, examples: Examples, plan: Plan) -> int:
@@ -47,6 +58,8 @@ def plan_validation(step: TrainingStep, examples: Examples, plan: Plan) -> int:
         plan: what training was planned to do.
     """
     replicas = step.replicas
+    if plan.micro_batch_size < step.plan.most_rows:
+        step.use_loop(plan.micro_batch_size)  # which holds accumulators during validation, too
     most = min(math.ceil(len(examples) / replicas), _MICRO_BATCHES * plan.micro_batch_size)
     probe = ValidationProbe(step, examples)
     probed = search(probe, most, plan.verified_bytes, doubt=step.doubt)

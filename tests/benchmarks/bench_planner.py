@@ -1,8 +1,8 @@
 """Predicted beside measured training peaks, over architectures, micro-batches and optimizers.
 
 Run it with `python -m tests.benchmarks.bench_planner [--quick]`. Every peak is measured in a
-fresh process that trains in micro-batches of that size; the prediction comes from another
-process, which never saw more than half of it.
+process of its own that trains in micro-batches of that size; the prediction comes from another
+one, which never saw more than half of it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,29 @@ from typing import Any
 
 from shrink.engine.planner import MARGIN
 from tests.benchmarks.architectures import ARCHITECTURES
-from tests.engine._run import run_in_fresh_process
+from tests.benchmarks.planning import predictions, train
+from tests.engine._run import run_in_fork, run_in_fresh_process
 
 SIZES = (32, 64, 128, 256)
 QUICK = (("conv", "adam"), ("attention", "sgd"), ("autoencoder", "adam"))
 LIMIT = 2 * 1000**3
 """Far away: a limit makes training repeat its peak (see `shrink.engine.devices`)."""
-_MODULE = "tests.benchmarks.planning"
 _ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def compare(architecture: str, optimizer: str, sizes: tuple[int, ...]) -> list[float]:
     """Print predicted, measured and error for each micro-batch; return the errors."""
-    settings: dict[str, Any] = {
-        "architecture": architecture,
-        "optimizer": optimizer,
-        "batch_size": 2 * sizes[-1],
-        "memory_limit": LIMIT,
-    }
     found = run_in_fresh_process(
-        _MODULE, "predictions", environment=_ENVIRONMENT, sizes=list(sizes), **settings
+        "tests.benchmarks.bench_planner",
+        "measure",
+        environment=_ENVIRONMENT,
+        architecture=architecture,
+        optimizer=optimizer,
+        sizes=list(sizes),
     )
     errors = []
     for size in sizes:
-        measured, *_ = run_in_fresh_process(
-            _MODULE, "train", environment=_ENVIRONMENT, micro_batch_size=size, **settings
-        )
-        predicted = found["predicted"][str(size)]
+        predicted, measured = found["predicted"][str(size)], found["measured"][str(size)]
         errors.append((predicted - measured) / measured)
         sys.stdout.write(
             f"{architecture:16} {optimizer:5} micro-batch {size:4}: predicted"
@@ -48,6 +44,19 @@ def compare(architecture: str, optimizer: str, sizes: tuple[int, ...]) -> list[f
         )
         sys.stdout.flush()
     return errors
+
+
+def measure(architecture: str, optimizer: str, sizes: list[int]) -> dict[str, dict[int, int]]:
+    """Return predicted and measured peaks, in bytes, each from a fork of this process."""
+    settings: dict[str, Any] = {
+        "architecture": architecture,
+        "optimizer": optimizer,
+        "batch_size": 2 * sizes[-1],
+        "memory_limit": LIMIT,
+    }
+    found: dict[str, dict[int, int]] = run_in_fork(predictions, sizes=sizes, **settings)
+    measured = {size: run_in_fork(train, micro_batch_size=size, **settings)[0] for size in sizes}
+    return {"predicted": found["predicted"], "measured": measured}
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from shrink.errors import ResourceError
 from shrink.measure.memory import AllocatorPeak
 from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 
-STEPS = 4
+STEPS = 8
 
 
 class StepClock(keras.callbacks.Callback):
@@ -67,10 +67,12 @@ def train(
     batch_size: int,
     memory_limit: int | None,
     micro_batch_size: int,
+    recovers: bool = True,
 ) -> Any:
     """Return the peak of training in bytes, whether no step ran out of memory, and seconds.
 
-    The seconds are those of one example, in the median step; the first builds the graph.
+    The seconds are those of one example, in the median step; the first builds the graph. Unless
+    it `recovers`, a step that runs out of memory is an error.
     """
     config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
     trainer = build_trainer(
@@ -88,7 +90,8 @@ def train(
             examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=STEPS
         )
 
-    trainer.replay = lambda step: iter(batches_from(step))
+    if recovers:
+        trainer.replay = lambda step: iter(batches_from(step))
     memory = AllocatorPeak(devices.device_names)
     memory.reset()
     clock = StepClock()
