@@ -1,9 +1,9 @@
 """Training under the allocator's real limit, in the micro-batch that the planner chose for it.
 
-Run it with `python -m tests.benchmarks.bench_budget [--pairs N]`; 20 pairs take about a quarter of
-an hour. For random (model, limit) pairs: the planner chooses, training runs with the allocator
-limited for real, and twice the micro-batch is tried under the same limit to see whether it would
-have fitted. Nothing can exceed the limit: the allocator refuses. So what counts is that training
+Run it with `python -m tests.benchmarks.bench_budget [--pairs N] [--skip N]`; 20 pairs take
+about a quarter of an hour. For random (model, limit) pairs: the planner chooses, training runs with
+the allocator limited for real, and twice the micro-batch is tried under the same limit to see
+whether it would have fitted. Nothing can exceed the limit: the allocator refuses. So what counts is that training
 never was refused anything.
 """
 
@@ -98,16 +98,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skip", type=int, default=0, help="pairs that were checked before")
     options = parser.parse_args()
     generator = random.Random(options.seed)
-    results = [
-        check(
+    pairs = [
+        (
             generator.choice(list(ARCHITECTURES)),
             generator.choice(["sgd", "adam"]),
             round(2 ** generator.uniform(5.5, 8)),
         )
         for _ in range(options.pairs)
     ]
+    results = [check(*pair) for pair in pairs[options.skip :]]
     planned = [result for result in results if result is not None]
     for key in planned[0] if planned else ():
         sys.stdout.write(f"{key}: {sum(r[key] for r in planned)} of {len(planned)}\n")
