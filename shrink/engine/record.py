@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from shrink.engine.recovery import OutOfMemoryEvent
@@ -67,3 +67,36 @@ class TrainingRecord:
         record["inexact_because"] = list(self.inexact_because)
         record["history"] = {name: list(values) for name, values in self.history.items()}
         return {**record, "oom_retries": self.oom_retries}
+
+
+def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
+    """Return the record of trainings that followed each other, at least one, as one training.
+
+    Epochs, updates, histories and timelines are strung together, the peak is the largest, and
+    what describes a step is the last one's.
+    """
+    last = records[-1]
+    peaks = [r.training_peak_bytes for r in records if r.training_peak_bytes is not None]
+    return replace(
+        last,
+        oom_events=tuple(event for r in records for event in r.oom_events),
+        epochs=sum(r.epochs for r in records),
+        updates=sum(r.updates for r in records),
+        history={name: [v for r in records for v in r.history[name]] for name in last.history},
+        training_peak_bytes=max(peaks) if len(peaks) == len(records) else None,
+        notes=tuple(dict.fromkeys(note for r in records for note in r.notes)),
+        memory_timeline=_strung(records),
+    )
+
+
+def _strung(records: Sequence[TrainingRecord]) -> dict[str, list[Any]]:
+    """Return the timelines after each other; updates and times go on where they were."""
+    columns: dict[str, list[Any]] = {name: [] for name in records[-1].memory_timeline}
+    updates, time_s = 0, 0.0
+    for record in records:
+        for name, values in record.memory_timeline.items():
+            start = {"update": updates, "time_s": time_s}.get(name)
+            columns[name] += values if start is None else [start + value for value in values]
+        updates += record.updates
+        time_s = max([*columns.get("time_s", []), time_s])
+    return columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -95,6 +96,12 @@ def by_budget(
         middle = (low + high) / 2
         low, high = (low, middle) if left(middle) <= budget else (middle, high)
     return allocate(high) if left(0.0) > budget else allocate(0.0)
+
+
+def in_rounds(counts: Counts, rounds: int) -> list[Counts]:
+    """Return the counts of each round; together they are `counts`, and as even as can be."""
+    until = [[count * n // rounds for count in counts] for n in range(rounds + 1)]
+    return [[b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(until)]
 
 
 def any_channels(graph: ChannelGraph, counts: Counts) -> np.ndarray:

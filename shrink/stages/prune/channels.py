@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.engine.objective import Objective, SupervisedObjective
-from shrink.engine.record import TrainingRecord
+from shrink.engine.record import TrainingRecord, joined
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks, weights_of
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import DistillationObjective, Guidance
 from shrink.stages.distill.teachers import open_outputs, taught_by
-from shrink.stages.prune.allocation import Counts
+from shrink.stages.prune.allocation import Counts, any_channels, in_rounds
 from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.frozen import FrozenMasks
@@ -35,15 +35,49 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         StageError: nothing could be removed, the budget is out of reach, or the rebuilt model is
             not the masked one.
     """
-    model = context.load()
-    task = context.task(model)
-    graph = find_groups(model, config.exclude)
+    graph = find_groups(context.load(), config.exclude)
     _refuse_no_groups(graph, config, context)
     with context.devices.scope():
         curves = measure_sensitivity(graph, config, context)
         allocate = allocator(graph, curves, saved(graph, config), config.round_to)
         counts = channel_counts(graph, config, context, allocate)
         _refuse_nothing(counts, graph, config, context)
+    rounds: list[_Round] = []
+    for part, epochs in zip(in_rounds(counts, config.steps), _epochs(config), strict=True):
+        now = find_groups(rounds[-1].model, config.exclude) if rounds else graph
+        rounds.append(_round(now, part, epochs, graph, config, context))
+    records = [one.record for one in rounds if one.record is not None]
+    difference = max(one.difference for one in rounds)
+    notes = [*_notes(graph, counts, config), *dict.fromkeys(n for r in rounds for n in r.notes)]
+    notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
+    return StageResult(
+        model=rounds[-1].model,
+        training=joined(records) if records else None,
+        skipped=_skipped(graph, counts),
+        notes=notes,
+        details={"sensitivity": [asdict(curve) for curve in curves]} if curves else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A model with fewer channels, fine-tuned, and how it differs from the masked one before."""
+
+    model: keras.Model
+    difference: float
+    record: TrainingRecord | None
+    notes: tuple[str, ...]
+
+
+def _round(
+    graph: ChannelGraph,
+    counts: Counts,
+    epochs: int,
+    unpruned: ChannelGraph,
+    config: PruneConfig,
+    context: StageContext,
+) -> _Round:
+    with context.devices.scope():
         context.phase("choosing channels")
         chosen = choose(graph, counts, config, context)
         keep = graph.keep(chosen.removed)
@@ -53,32 +87,27 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         difference = check_same(same_size, smaller, graph, keep, sample(context, _CHECKED))
     pruned = smaller if config.rebuild else same_size
     hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
-    record = None
-    if config.epochs:
-        objective = task.objective()
-        record = _fine_tune(pruned, objective, hooks, graph, config, context)
-    notes = [*_notes(graph, counts, keep, config), *chosen.notes]
-    notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
-    return StageResult(
-        model=pruned,
-        training=record,
-        skipped=_skipped(graph, counts),
-        notes=notes,
-        details={"sensitivity": [asdict(curve) for curve in curves]} if curves else None,
-    )
+    record = _fine_tune(pruned, epochs, hooks, unpruned, config, context) if epochs else None
+    return _Round(pruned, difference, record, chosen.notes)
+
+
+def _epochs(config: PruneConfig) -> list[int]:
+    """Return the epochs after each round; what does not divide evenly belongs to the last."""
+    each, rest = divmod(config.epochs, config.steps)
+    return [*[each] * (config.steps - 1), each + rest]
 
 
 def _fine_tune(
     model: keras.Model,
-    objective: SupervisedObjective,
+    epochs: int,
     hooks: Sequence[FrozenMasks],
     graph: ChannelGraph,
     config: PruneConfig,
     context: StageContext,
 ) -> TrainingRecord:
-    if config.teacher is None:
-        return context.train(model, objective, config.epochs, after_update=hooks)
     task = context.task(model)
+    if config.teacher is None:
+        return context.train(model, task.objective(), epochs, after_update=hooks)
     if "crossentropy" not in task.loss:
         raise StageError(
             f"softened outputs are for classification, and the task's loss is {task.loss}",
@@ -94,7 +123,7 @@ def _fine_tune(
             hard = SupervisedObjective(task.loss, True, task.loss_weights)
             guidance = Guidance(temperature=config.temperature, alpha=config.alpha)
             following: Objective = DistillationObjective(taught_by(taught), hard, guidance)
-            return context.train(learning, following, config.epochs, after_update=hooks)
+            return context.train(learning, following, epochs, after_update=hooks)
 
 
 def _frozen(
@@ -143,8 +172,9 @@ def _refuse_nothing(
     )
 
 
-def _notes(graph: ChannelGraph, counts: Counts, keep: np.ndarray, config: PruneConfig) -> list[str]:
+def _notes(graph: ChannelGraph, counts: Counts, config: PruneConfig) -> list[str]:
     everything = graph.keep(np.array([]))
+    keep = graph.keep(any_channels(graph, counts))
     total = sum(len(group) for group in graph.groups)
     widths = [
         f"{'+'.join(group.layers)} {len(group)} to {len(group) - count}"
@@ -155,7 +185,7 @@ def _notes(graph: ChannelGraph, counts: Counts, keep: np.ndarray, config: PruneC
     how = "removed" if config.rebuild else "masked"
     return [
         f"{sum(counts):,} of {total:,} channels in {len(widths)} of {len(graph.groups)} groups "
-        f"{how} by {config.importance}",
+        f"{how} by {config.importance}{f' in {config.steps} rounds' if config.steps > 1 else ''}",
         _change("parameters", graph.parameters(everything), graph.parameters(keep), config),
         _change("MACs", graph.macs(everything), graph.macs(keep), config),
         f"channels: {', '.join(widths[:_LISTED])}{rest}",

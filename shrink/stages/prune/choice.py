@@ -45,7 +45,7 @@ def choose(
         for group, count in zip(graph.groups, counts, strict=True)
         if count
     ]
-    return Chosen(np.concatenate(parts), weights)
+    return Chosen(np.concatenate([np.array([], np.int64), *parts]), weights)
 
 
 def sample(context: StageContext, count: int) -> list[np.ndarray]:

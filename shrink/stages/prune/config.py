@@ -14,7 +14,7 @@ _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "allocation", "importance", "samples",
-    "rebuild", "round_to", "teacher", "temperature", "alpha",
+    "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
 """The keys that belong to one method alone."""
@@ -75,6 +75,8 @@ class PruneConfig(StageConfig):
     """channels: with a teacher, the weight of the loss on the hard labels."""
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
+    steps: Count = 1
+    """channels: rounds, each of which removes its part and fine-tunes for its part of `epochs`."""
     epochs: NonNegative = 5
     """Passes of fine-tuning; 0 prunes at once and does not train."""
 
@@ -117,6 +119,10 @@ class PruneConfig(StageConfig):
             raise ValueError("ratios say what each group loses; leave allocation out")
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
+        if self.steps > 1 and not self.rebuild:
+            raise ValueError("steps need `rebuild: true`")
+        if self.steps > max(self.epochs, 1):
+            raise ValueError(f"{self.steps} steps need at least as many epochs of fine-tuning")
         if self.teacher is not None and self.epochs == 0:
             raise ValueError("a teacher needs epochs of fine-tuning")
 

@@ -13,6 +13,7 @@ from shrink.stages.prune.allocation import (
     any_channels,
     by_budget,
     by_ratios,
+    in_rounds,
     removed_count,
     uniform,
 )
@@ -87,3 +88,12 @@ def test_by_file_size_fits_what_is_measured(graph: ChannelGraph) -> None:
     counts = by_file_size(graph, 5000, measure, 4, uniform(graph.groups))
     keep = graph.keep(any_channels(graph, counts))
     assert 4500 < measure(rebuild(graph, keep, weights_of(graph))) <= 5000
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 7])
+def test_in_rounds_removes_all_evenly(rounds: int) -> None:
+    counts = [5, 0, 12, 1]
+    found = np.array(in_rounds(counts, rounds))
+    assert found.shape == (rounds, 4)
+    assert found.sum(axis=0).tolist() == counts
+    assert np.all(found.max(axis=0) - found.min(axis=0) <= 1)

@@ -118,6 +118,18 @@ def _macs(model: keras.Model | None) -> int:
     return graph.macs(graph.keep(np.array([])))
 
 
+def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path) -> None:
+    result = prune(model_path, tmp_path, ratio=0.5, steps=2, epochs=3, importance="taylor")
+    assert widths(result) == {"stem": 5, "inner": 6, "outer": 5}
+    assert result.training is not None
+    assert result.training.epochs == 3
+    assert len(result.training.history["val_loss"]) == 3
+    updates = result.training.memory_timeline["update"]
+    assert updates == sorted(updates)
+    assert result.training.updates == updates[-1]
+    assert "in 2 rounds" in result.notes[0]
+
+
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_prune_meets_a_file_size(precision: str, model_path: Path, tmp_path: Path) -> None:
     limit = 9_000 if precision == "float32" else 6_600

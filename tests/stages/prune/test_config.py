@@ -32,6 +32,11 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "file_bytes": "60 potatoes"}, "unknown unit"),
         ({"method": "channels", "ratio": 0.3, "file_precision": "int8"}, "needs file_bytes"),
         ({"method": "channels", "ratios": {"a": 0.3}, "allocation": "sensitivity"}, "ratios say"),
+        ({"method": "channels", "ratio": 0.3, "steps": 3, "epochs": 2}, "at least as many epochs"),
+        (
+            {"method": "channels", "ratio": 0.3, "steps": 2, "rebuild": False},
+            "need `rebuild: true`",
+        ),
         ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
         ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
         ({"pattern": "2:4", "sparsity": 0.6}, "2:4 is a sparsity of 0.5"),
