@@ -3,8 +3,8 @@
 Run it with `python -m tests.benchmarks.bench_budget [--pairs N] [--skip N]`; 20 pairs take
 about a quarter of an hour. For random (model, limit) pairs: the planner chooses, training runs with
 the allocator limited for real, and twice the micro-batch is tried under the same limit to see
-whether it would have fitted. Nothing can exceed the limit: the allocator refuses. So what counts is that training
-never was refused anything.
+whether it would have fitted. Nothing can exceed the limit: the allocator refuses. So what counts is
+that training was refused nothing.
 """
 
 from __future__ import annotations
