@@ -31,16 +31,22 @@ from shrink.tflite.convert import convert
 # The groups of MLPerf Tiny's ResNet8, by one layer of each; widths 16, 16, 32, 32, 64, 64.
 STREAM_1, INNER_1, INNER_2 = "conv2d", "conv2d_1", "conv2d_3"
 STREAM_2, INNER_3, STREAM_3 = "conv2d_4", "conv2d_6", "conv2d_7"
-WITHOUT_TRAINING: dict[str, dict[str, float]] = {
-    "inner3-56": {INNER_3: 8 / 64},
-    "inner3-48": {INNER_3: 16 / 64},
-    "inner3-40": {INNER_3: 24 / 64},
-    "everywhere-0.1": {"*": 0.1},
+WITHOUT_TRAINING: dict[str, dict[str, Any]] = {
+    "inner3-56": {"ratios": {INNER_3: 8 / 64}},
+    "inner3-48": {"ratios": {INNER_3: 16 / 64}},
+    "inner3-40": {"ratios": {INNER_3: 24 / 64}},
+    "everywhere-0.1": {"ratio": 0.1},
 }
-WITH_TRAINING: dict[str, dict[str, float]] = {
-    "78KB": {INNER_3: 16 / 64},
-    "60KB": {INNER_3: 36 / 64, INNER_2: 4 / 32, STREAM_3: 8 / 64},
-    "40KB": {INNER_3: 50 / 64, INNER_2: 14 / 32, STREAM_2: 4 / 32, STREAM_3: 24 / 64},
+BY_SENSITIVITY = {"allocation": "sensitivity", "file_precision": "int8"}
+WITH_TRAINING: dict[str, dict[str, Any]] = {
+    "78KB": {"ratios": {INNER_3: 16 / 64}},
+    "60KB": {"file_bytes": 60_000, **BY_SENSITIVITY},
+    "60KB-by-hand": {"ratios": {INNER_3: 36 / 64, INNER_2: 4 / 32, STREAM_3: 8 / 64}},
+    "40KB": {"file_bytes": 40_000, **BY_SENSITIVITY},
+    "40KB-by-hand": {
+        "ratios": {INNER_3: 50 / 64, INNER_2: 14 / 32, STREAM_2: 4 / 32, STREAM_3: 24 / 64}
+    },
+    "half-the-macs": {"macs": 0.5, "allocation": "sensitivity"},
 }
 
 
@@ -54,27 +60,29 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--alpha", type=float, default=0.5)
     parser.add_argument("--samples", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--augment", action="store_true", help="fine-tune on flips and crops")
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
     rows = WITH_TRAINING if arguments.epochs else WITHOUT_TRAINING
-    for name, ratios in rows.items():
+    for name, target in rows.items():
         if not arguments.only or name in arguments.only:
-            print(json.dumps({"name": name, **measure(arguments, ratios)}), flush=True)  # noqa: T201
+            print(json.dumps({"name": name, **measure(arguments, target)}), flush=True)  # noqa: T201
 
 
-def measure(arguments: argparse.Namespace, ratios: dict[str, float]) -> dict[str, Any]:
+def measure(arguments: argparse.Namespace, target: dict[str, Any]) -> dict[str, Any]:
     """Prune, convert to int8, and evaluate both."""
     context = open_context(arguments)
     started = time.perf_counter()
     settings = {"teacher": "self", "alpha": arguments.alpha} if arguments.epochs else {}
     config = PruneConfig(
         method="channels",
-        ratios=ratios,
+        steps=arguments.steps,
         importance=arguments.importance,
         samples=arguments.samples,
         epochs=arguments.epochs,
         **settings,
+        **target,
     )
     result = prune(config, context)
     pruned_s = time.perf_counter() - started
