@@ -23,6 +23,7 @@ from shrink.model.allowlist import (
     VALUES,
 )
 from shrink.model.refusal import OR_TRUST, refused
+from shrink.model.scan_nodes import check_nodes
 from shrink.model.trust import NO_TRUST, Trust
 
 _NEVER_LOADED = frozenset({"compile_config", "training_config"})
@@ -65,6 +66,8 @@ def check_config(config: Any, path: Path, trust: Trust = NO_TRUST) -> list[Decla
     names = trust.names()
     for key, value, where in _items(config, "", "model", 0, path):
         if isinstance(value, dict):
+            if isinstance(value.get("layers"), list):
+                check_nodes(value, where, path)
             if not trust.everything and not _is_custom(value, names):
                 _check_object(value, where, path)
         elif isinstance(value, str):

@@ -22,6 +22,7 @@ from tests.attacks.parts import (
     CANARY,
     Attack,
     archive,
+    called_by,
     code,
     dense,
     foreign,
@@ -331,6 +332,9 @@ ATTACKS: dict[str, Attack] = {
     "units_bomb": in_config(lambda _: dense(units=10**12)),
     "units_not_in_weights": in_config(lambda _: dense(units=10**8)),
     "filters_bomb_in_h5": in_h5(lambda _: layer("Conv2D", {"filters": 10**9, "kernel_size": 3})),
+    "node_that_never_comes": in_config(lambda _: called_by(["in", 0, 0, {}], ["dense", 7, 0, {}])),
+    "node_of_no_number": in_config(lambda _: called_by(["dense", "same", 0, {}])),
+    "layers_in_a_circle": in_config(lambda _: called_by(["dense", 0, 0, {}])),
     "deep_config": deep,
     "deep_objects": lambda folder: archive(
         folder, '{"class_name":"Sequential","config":' + '{"a":' * 500 + "1" + "}" * 501

@@ -49,6 +49,20 @@ def dense(**config: Any) -> Json:
     return layer("Dense", {"name": "dense", "units": 2, **config})
 
 
+def called_by(*nodes: Json | list[Any]) -> Json:
+    """Return a functional model of a dense layer with these nodes."""
+    entry = layer("InputLayer", {"batch_input_shape": [None, 4], "name": "in"})
+    called = {**dense(), "name": "dense", "inbound_nodes": [[node] for node in nodes]}
+    layers = [{**entry, "name": "in", "inbound_nodes": []}, called]
+    ends = {"input_layers": [["in", 0, 0]], "output_layers": [["dense", 0, 0]]}
+    return {
+        "module": "keras",
+        "class_name": "Functional",
+        "config": {"name": "net", "layers": layers, **ends},
+        "registered_name": "Functional",
+    }
+
+
 def code(folder: Path) -> Json:
     """Return a marshalled function that writes the canary, as Keras stores a lambda."""
     source = f"lambda x: open({str(folder / CANARY)!r}, 'w').write('x') and x"
