@@ -111,7 +111,12 @@ def _add_copy(model: Any, graph: Any, index: int) -> int:
 
 
 def _unpacked(content: bytes) -> Any:
-    return schema.ModelT.InitFromPackedBuf(content, 0)
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    for buffer in model.buffers:
+        if buffer.offset > 1:  # behind the flatbuffer, as ai-edge-quantizer does from 256 KiB on
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
+    return model
 
 
 class _AlignedBuilder(flatbuffers.Builder):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shrink.errors import ShrinkError
 from shrink.stages.quantize.calibration import Batches
 from shrink.stages.quantize.layer_error import matching_tensors
 from shrink.tflite.edit import exposing, with_constants
@@ -29,21 +28,21 @@ def with_corrected_biases(content: bytes, reference: bytes, batches: Batches) ->
         content: the quantized .tflite file.
         reference: the float one that it was made from.
         batches: unlabelled examples, read once for each operator.
+
+    Raises:
+        ModelError: the graph cannot be run up to one of its operators.
     """
     graph, original = read(content)[0], read(reference)[0]
     matches = matching_tensors(graph, original)
     biased = [number for number in matches if _is_biased(graph, graph.operators[number])]
     if not biased:
         return content
-    try:
-        wanted = _means(reference, [matches[number] for number in biased], batches)
-        for number, mean in zip(biased, wanted, strict=True):
-            operator = graph.operators[number]
-            (now,) = _means(content, [operator.outputs[0]], batches)
-            bias = _shifted(graph, operator, mean - now)
-            content = with_constants(content, {(number, _BIAS): bias})
-    except ShrinkError:  # a graph that cannot be cut into pieces stays as it was quantized
-        return content
+    wanted = _means(reference, [matches[number] for number in biased], batches)
+    for number, mean in zip(biased, wanted, strict=True):
+        operator = graph.operators[number]
+        (now,) = _means(content, [operator.outputs[0]], batches)
+        bias = _shifted(graph, operator, mean - now)
+        content = with_constants(content, {(number, _BIAS): bias})
     return content
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from shrink.errors import InternalError, StageError
+from shrink.errors import InternalError, ModelError, StageError
 from shrink.stages.quantize import edge_quantizer
 from shrink.stages.quantize.bias_correction import with_corrected_biases
 from shrink.stages.quantize.calibration import Batches, CalibrationExamples
@@ -41,7 +41,11 @@ def static_int8(
     elif source.model is not None and _noise(found, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
         found = min((found, other), key=lambda one: _noise(one, source, few))
-    content = with_corrected_biases(found.content, source.float32.content, few)
+    try:
+        content = with_corrected_biases(found.content, source.float32.content, few)
+    except ModelError as error:
+        why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
+        return Conversion(found.content, (*found.notes, why))
     return Conversion(content, found.notes)
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import tf_keras as keras
 
 from shrink.stages.quantize import edge_quantizer
 from shrink.stages.quantize.bias_correction import with_corrected_biases
 from shrink.stages.quantize.ranges import extreme_ranges
+from shrink.tflite.convert import convert
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.flatbuffer import read, values
 from shrink.tflite.interpreter import load
@@ -61,3 +63,24 @@ def test_with_corrected_biases_brings_outputs_nearer_to_the_float_ones() -> None
 
 def test_with_corrected_biases_leaves_a_float_model_alone() -> None:
     assert with_corrected_biases(float_cnn(), float_cnn(), batches()) == float_cnn()
+
+
+def test_with_corrected_biases_works_on_files_with_values_behind_the_flatbuffer() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.layers.Input((8, 8, 3))
+    x = keras.layers.Dense(1400, activation="relu", bias_initializer="uniform")(
+        keras.layers.Flatten()(inputs)
+    )
+    content = convert(keras.Model(inputs, keras.layers.Dense(4)(x)), "float32").content
+    ranges = extreme_ranges(content, batches())
+    original = edge_quantizer.quantize(content, "static", ranges=ranges)
+    assert len(original) > 256 * 1024
+    dense = next(i for i, o in enumerate(read(original)[0].operators) if "FULLY" in o.name)
+    spoiled = shifted(original, dense, 8)
+    x = pictures(50, seed=1)
+    wanted = load(content).predict(x)[0]
+    errors = [
+        float(np.mean((load(c).predict(x)[0] - wanted) ** 2))
+        for c in (spoiled, with_corrected_biases(spoiled, content, batches()))
+    ]
+    assert errors[1] < 0.5 * errors[0]
