@@ -106,7 +106,7 @@ class Accumulators:
 
     As values that go round in the loop they would be written among the activations, and so cut
     what these leave free into pieces that fit nothing: an allocator lends a tensor the whole of
-    a piece of up to twice its size. MobileNet (96 x 96, micro-batches of 64) peaked 40 MiB higher.
+    a piece of up to twice its size. MobileNet (96 x 96, 2 x 64 examples) peaked 40 MiB higher.
 
     Args:
         variables: what gradients are of; create this in the scope of their strategy.
