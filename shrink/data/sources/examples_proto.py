@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from shrink.data.features import FeatureConfig
 from shrink.data.shards import Manifest
+from shrink.data.sources.named_features import NamedFeatures
 from shrink.data.sources.picture_bytes import decodable
 
 _PARALLEL_DECODES = 8
@@ -36,11 +37,8 @@ class Parser(Protocol):
         """Return the labels of serialized examples (n,), int64, and parse nothing else."""
 
 
-class ExampleParser:
+class ExampleParser(NamedFeatures):
     """Parses the features of a batch of records.
-
-    Inputs are fed as stored, except that float64 becomes float32. An int64 scalar target is
-    int64; all others are float32, and scalars get the shape (1,).
 
     Args:
         manifest: features, and which of them are inputs and targets.
@@ -48,29 +46,15 @@ class ExampleParser:
     """
 
     def __init__(self, manifest: Manifest, with_targets: bool) -> None:
-        self._inputs = manifest.inputs
-        self._targets = manifest.targets if with_targets else ()
-        names = (*self._inputs, *self._targets)
+        targets = manifest.targets if with_targets else ()
+        names = (*manifest.inputs, *targets)
         self._features = {name: manifest.features[name] for name in names}
+        stored = {
+            name: tf.TensorSpec(found.shape, _stored_dtype(found))
+            for name, found in self._features.items()
+        }
+        super().__init__(manifest.inputs, targets, stored)
         self._spec = {name: _parsed_as(found) for name, found in self._features.items()}
-
-    @property
-    def label(self) -> str | None:
-        """The name of the only target where it holds integer labels, else None."""
-        names = self._targets
-        return names[0] if len(names) == 1 and self._is_label(names[0]) else None
-
-    @property
-    def input_spec(self) -> Any:
-        """One example's input."""
-        return _single(tuple(self._input_spec(name) for name in self._inputs))
-
-    @property
-    def target_spec(self) -> Any:
-        """One example's target."""
-        if not self._targets:
-            return tf.TensorSpec((0,), tf.float32)
-        return _single(tuple(self._target_spec(name) for name in self._targets))
 
     def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
         """Return `(x, y)` of serialized examples (n,); can be traced.
@@ -79,32 +63,17 @@ class ExampleParser:
             tf.errors.OpError: a record is no example, or has other features.
         """
         parsed = tf.io.parse_example(records, self._spec)
-        x = tuple(self._value(name, parsed[name], self._input_spec(name)) for name in self._inputs)
-        y = tuple(
-            self._value(name, parsed[name], self._target_spec(name)) for name in self._targets
+        x, y = (
+            {name: self._value(name, parsed[name], spec) for name, spec in side.items()}
+            for side in (self.inputs, self.targets)
         )
-        if not y:
-            y = (tf.zeros((tf.shape(records)[0], 0), tf.float32),)
-        return _single(x), _single(y)
+        return self.batch(x, y, tf.shape(records)[0])
 
     def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
         """Return the labels of serialized examples (n,), int64, and parse nothing else."""
         name = str(self.label)
-        return tf.io.parse_example(records, {name: self._spec[name]})[name]
-
-    def _is_label(self, name: str) -> bool:
-        feature = self._features[name]
-        return feature.type == "int64" and feature.shape == ()
-
-    def _input_spec(self, name: str) -> tf.TensorSpec:
-        stored = _stored_dtype(self._features[name])
-        dtype = tf.float32 if stored == tf.float64 else stored
-        return tf.TensorSpec(self._features[name].shape, dtype)
-
-    def _target_spec(self, name: str) -> tf.TensorSpec:
-        if self._is_label(name):
-            return tf.TensorSpec((), tf.int64)
-        return tf.TensorSpec(self._features[name].shape or (1,), tf.float32)
+        parsed = tf.io.parse_example(records, {name: self._spec[name]})
+        return self._value(name, parsed[name], self.targets[name])
 
     def _value(self, name: str, value: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
         feature = self._features[name]
@@ -148,7 +117,3 @@ def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
         fn_output_signature=tf.TensorSpec(feature.shape, tf.uint8),
         parallel_iterations=_PARALLEL_DECODES,
     )
-
-
-def _single(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
