@@ -57,11 +57,11 @@ class FeatureParser(NamedFeatures):
 
         def decode(record: tf.Tensor) -> Any:
             values = self._decoder.deserialize_example(record)
-            x = {
-                name: _cast(self._sized(name, values[name]), spec)
-                for name, spec in specs[0].items()
-            }
-            return x, {name: _cast(values[name], spec) for name, spec in specs[1].items()}
+            sized = {name: self._sized(name, values[name]) for name in self.inputs}
+            return tuple(
+                {name: _cast(side[name], spec) for name, spec in specs.items()}
+                for side, specs in ((sized, self.inputs), (values, self.targets))
+            )
 
         x, y = tf.map_fn(
             decode,
