@@ -4,7 +4,13 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.tflite.convert import convert
-from shrink.tflite.edit import exposing, metadata_of, with_constants, with_metadata
+from shrink.tflite.edit import (
+    exposing,
+    metadata_of,
+    with_constants,
+    with_metadata,
+    without_constant_names,
+)
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.tflite.toys import batch, small_cnn
@@ -68,3 +74,15 @@ def test_edited_models_have_their_values_at_multiples_of_16_bytes() -> None:
     weights = [t.data.tobytes() for t in read(told)[0].tensors if t.data.size > 64]
     assert weights
     assert [told.index(values) % 16 for values in weights] == [0] * len(weights)
+
+
+def test_without_constant_names_keeps_outputs_and_the_names_of_activations() -> None:
+    content = convert(small_cnn(), "float32").content
+    bare = without_constant_names(content)
+    before, after = read(content)[0].tensors, read(bare)[0].tensors
+    last = read(content)[0].operators[-1].inputs
+    for index, tensor in enumerate(after):
+        assert tensor.name == (before[index].name if not tensor.constant or index in last else "")
+    assert len(bare) < len(content)
+    inputs = batch(small_cnn(), 2)[0]
+    np.testing.assert_array_equal(load(bare).predict(inputs)[0], load(content).predict(inputs)[0])

@@ -14,6 +14,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.ranges import extreme_ranges, least_squares_ranges
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import Conversion, Precision, convert
+from shrink.tflite.edit import without_constant_names
 from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
 
@@ -46,7 +47,7 @@ def static_int8(
     except ModelError as error:
         why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
         return Conversion(found.content, (*found.notes, why))
-    return Conversion(content, found.notes)
+    return Conversion(without_constant_names(content), found.notes)
 
 
 def static_int16(
