@@ -152,7 +152,10 @@ def _wrapped(function: Any, specs: Mapping[str, Any], holder: Any, name: str) ->
 
 
 def _input_spec(model: keras.Model, path: Path) -> Any:
-    saved = model.save_spec()
+    try:
+        saved = model.save_spec()
+    except ValueError:  # it was called on a variable, whose specification has another form
+        saved = None
     if saved is not None:
         return saved[0][0]
     shape = getattr(model, "_build_input_shape", None)

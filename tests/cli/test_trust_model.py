@@ -81,7 +81,7 @@ def test_distill_follows_a_graph(teacher: str, tmp_path: Path) -> None:
         "_build = build\n\n\n"
         "def build():\n"
         "    model = Net()\n"
-        "    model(keras.backend.zeros((1, 4)))\n"
+        "    model(keras.backend.constant([[0.0, 0.0, 0.0, 0.0]]))\n"
         "    return model\n"
     )
     (tmp_path / "net.py").write_text(subclassed, encoding="utf-8")

@@ -40,6 +40,12 @@ def build():
     return model
 
 
+def called_on_a_variable():
+    model = Net()
+    model(keras.backend.zeros((1, 4)))
+    return model
+
+
 def never_called():
     return Net()
 """
@@ -104,6 +110,11 @@ def test_load_source_traces_a_subclassed_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded(X).numpy().sum(-1), 1.0, rtol=1e-6)
     again = load_source(source(path, "build"), as_graph=True)
     assert again.layers[-1].get_config()["sha256"] == loaded.layers[-1].get_config()["sha256"]
+
+
+def test_load_source_traces_what_was_called_on_a_variable(tmp_path: Path) -> None:
+    path = subclassed(tmp_path)
+    assert load_source(source(path, "called_on_a_variable"), True).output_shape == (None, 3)
 
 
 @pytest.mark.parametrize(
