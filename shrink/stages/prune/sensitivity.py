@@ -91,6 +91,24 @@ def allocator(graph: ChannelGraph, curves: Sequence[Curve], cost: Cost, round_to
     return lambda extent: [table.count_at(unit, extent) for table in tables]
 
 
+def _convex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the greatest convex function below `y` (n,) at rising `x` (n,).
+
+    Where a loss rises fast and then no more, no price lies between nothing and everything: a
+    budget would be overshot by a whole group. Below the chord every amount has its price.
+    """
+    hull: list[int] = []
+    for n in range(len(x)):
+        while len(hull) > 1 and _slope(x, y, hull[-2], hull[-1]) >= _slope(x, y, hull[-1], n):
+            hull.pop()
+        hull.append(n)
+    return np.interp(x, x[hull], y[hull])
+
+
+def _slope(x: np.ndarray, y: np.ndarray, a: int, b: int) -> float:
+    return float((y[b] - y[a]) / max(x[b] - x[a], 1e-300))
+
+
 @dataclass(frozen=True)
 class _Table:
     """Loss and saving of a group by the channels it loses, (n,) each."""
@@ -109,7 +127,8 @@ class _Table:
         everything = cost(graph.keep(np.array([])))
         removed = [graph.groups[number].channels[:count] for count in counts]
         savings = [everything - cost(graph.keep(labels)) for labels in removed]
-        return cls(counts, curve.losses_at(counts), np.array(savings, float))
+        saved = np.array(savings, float)
+        return cls(counts, _convex(saved, curve.losses_at(counts)), saved)
 
     @property
     def price_of_half(self) -> float:
