@@ -1,8 +1,9 @@
 """Writes one model of Keras 3's `keras.applications`, in a process in which Keras 3 is Keras.
 
-Run as `python keras3_applications.py FOLDER NAME`: model.keras; data.npz with pictures and the
-logits that Keras 3 makes of them (y_train, y_test); control.npz with the logits for the test split
-of a model of which one kernel is 1 % larger.
+Run as `python keras3_applications.py FOLDER NAME`: exact.keras in float64, in which rounding hides
+nothing; model.keras with its weights in float32; data.npz with pictures and the logits that Keras 3
+makes of them in float64 (y_train, y_test); control.npz with the logits for the test split of a
+model of which one kernel is 1 % larger.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def logits(model: Any, x: Any) -> Any:
 
 def write(folder: Path, name: str) -> None:
     """Write the model and what it computes."""
+    keras.config.set_dtype_policy("float64")
     model, random = build(name), np.random.default_rng(1)
     shape = (_TRAIN + _TEST, *model.input_shape[1:])
     # Coarse patterns under noise, as pictures have them.
@@ -90,7 +92,11 @@ def write(folder: Path, name: str) -> None:
     x = np.clip(np.asarray(x) + random.normal(0, 20, shape), 0, 255).astype("float32")
     randomize(model, x[:_TRAIN])
     y = logits(model, x)
-    model.save(folder / "model.keras")
+    model.save(folder / "exact.keras")
+    keras.config.set_dtype_policy("float32")
+    rounded = build(name)
+    rounded.set_weights(model.get_weights())
+    rounded.save(folder / "model.keras")
     kernel = next(w for w in model.trainable_weights if "kernel" in w.path)
     kernel.assign(kernel * 1.01)
     changed = logits(model, x[_TRAIN:])
