@@ -196,5 +196,6 @@ KERAS_OPS: dict[str, frozenset[str]] = {
     "keras.src.ops.linalg": frozenset(_KERAS_LINALG.split()),
     "keras.src.ops.math": frozenset(_KERAS_MATH.split()),
     "keras.src.applications.convnext": frozenset({"LayerScale", "StochasticDepth"}),
+    "keras.src.applications.inception_resnet_v2": frozenset({"CustomScaleLayer"}),
 }
 """Operation classes of Keras 3 by module, as they stand among the layers of a functional model."""

@@ -245,11 +245,21 @@ def _layer_scale(config: Mapping[str, Any], label: str) -> Carried:
 def _stochastic_depth(config: Mapping[str, Any], label: str) -> Carried:
     """A whole example's branch dropped: dropout with one draw per example."""
     shape = (None, 1, 1, 1)
-    layer = keras.layers.Dropout(config["drop_path_rate"], noise_shape=shape, name=config["name"])
-    return Carried(label, layer)
+    dtype = _dtype(config.get("dtype"), label)
+    rate, name = config["drop_path_rate"], config["name"]
+    return Carried(label, keras.layers.Dropout(rate, noise_shape=shape, name=name, dtype=dtype))
+
+
+def _scaled_sum(config: Mapping[str, Any], label: str) -> Carried:
+    """`a + scale * b` (Inception-ResNet)."""
+    dtype, name = _dtype(config.get("dtype"), label), config["name"]
+    scale = keras.layers.Rescaling(config["scale"], name=f"{name}_scale", dtype=dtype)
+    add = keras.layers.Add(name=name, dtype=dtype)
+    return Carried(label, None, lambda both: add([both[0], scale(both[1])]))
 
 
 _SPECIAL: dict[str, Callable[[dict[str, Any], str], Carried]] = {
     "LayerScale": _layer_scale,
     "StochasticDepth": _stochastic_depth,
+    "CustomScaleLayer": _scaled_sum,
 }

@@ -64,7 +64,7 @@ def _binary(layer: Any, function: _Op) -> _Op:
     def call(x1: Any, x2: Any) -> Any:
         both = _is_tensor(x1) and _is_tensor(x2)
         if layer is not None and both and x1.shape.rank == x2.shape.rank and x1.dtype == x2.dtype:
-            return layer()([x1, x2])
+            return layer(dtype=x1.dtype.name)([x1, x2])
         if _is_tensor(x1):
             return function(x1, _constant(x2))
         return function(_constant(x1), x2)

@@ -258,6 +258,24 @@ def names_of_added_layers() -> Any:
     return keras.Model(x, L.Dense(3, activation="leaky_relu", name="multiply")(y))
 
 
+def layers_of_applications() -> Any:
+    """Return a model of the layers that `keras.applications` brings along."""
+    from keras.src.applications.convnext import LayerScale, StochasticDepth
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+
+    x = image = keras.Input((8, 8, 3))
+    x = L.Conv2D(4, 3, padding="same")(x)
+    y = StochasticDepth(0.1)(LayerScale(0.5, 4)(L.Conv2D(4, 3, padding="same")(x)))
+    return keras.Model(image, CustomScaleLayer(0.17)([x, x + y]))
+
+
+def float64_sum() -> Any:
+    """Return a model whose sums are of float64."""
+    x = keras.Input((4,), dtype="float64")
+    y = L.Dense(4, dtype="float64")(x)
+    return keras.Model(x, (x + y) * y)
+
+
 def unnamed_shape() -> Any:
     """Return a sequential model that was built by its first call, half of it frozen."""
     model = keras.Sequential([L.Dense(5), L.BatchNormalization(), L.Dense(3)])
@@ -280,6 +298,8 @@ SPECIAL: dict[str, Build] = {
     "states": states,
     "residual_net": residual_net,
     "names_of_added_layers": names_of_added_layers,
+    "layers_of_applications": layers_of_applications,
+    "float64_sum": float64_sum,
     "unnamed_shape": unnamed_shape,
     "embedded": embedded,
     "attention": attention(lambda: L.Attention(use_scale=True)),
