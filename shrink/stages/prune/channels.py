@@ -16,11 +16,12 @@ from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks, weights
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import DistillationObjective, Guidance
 from shrink.stages.distill.teachers import open_outputs, taught_by
-from shrink.stages.prune.allocation import Counts, any_channels, in_rounds
-from shrink.stages.prune.choice import choose, sample
+from shrink.stages.prune.allocation import Allocate, Counts, any_channels, in_rounds
+from shrink.stages.prune.choice import choose, sample, scorer
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.frozen import FrozenMasks
-from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
+from shrink.stages.prune.ranking import by_ranking, comparable
+from shrink.stages.prune.sensitivity import Curve, allocator, measure_sensitivity
 from shrink.stages.prune.targets import channel_counts, saved
 from shrink.stages.prune.verify import check_same
 
@@ -39,7 +40,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     _refuse_no_groups(graph, config, context)
     with context.devices.scope():
         curves = measure_sensitivity(graph, config, context)
-        allocate = allocator(graph, curves, saved(graph, config), config.round_to)
+        allocate = _sharing(graph, curves, config, context)
         counts = channel_counts(graph, config, context, allocate)
         _refuse_nothing(counts, graph, config, context)
     rounds: list[_Round] = []
@@ -57,6 +58,16 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         notes=notes,
         details={"sensitivity": [asdict(curve) for curve in curves]} if curves else None,
     )
+
+
+def _sharing(
+    graph: ChannelGraph, curves: Sequence[Curve], config: PruneConfig, context: StageContext
+) -> Allocate:
+    if config.allocation != "global":
+        return allocator(graph, curves, saved(graph, config), config.round_to)
+    score = scorer(graph, config, context)
+    scores = [comparable(score(group), config.importance) for group in graph.groups]
+    return by_ranking(graph.groups, scores, config.round_to)
 
 
 @dataclass(frozen=True)

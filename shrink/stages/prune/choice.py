@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.data.splits import stratified_sample
-from shrink.graph.groups import ChannelGraph
+from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import Weights, weights_of
 from shrink.stages.context import StageContext
+from shrink.stages.prune.activations import activity
 from shrink.stages.prune.allocation import Counts
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.gradients import mean_gradients
@@ -37,15 +39,27 @@ def choose(
         ranked = ", ".join(found.ranked)
         note = f"no layer to solve for reads {ranked}: pruned by L2 norm instead"
         return Chosen(found.removed, found.weights, (note,) if ranked else ())
-    gradients = mean_gradients(graph, config.samples, context)
-    evidence = Evidence(weights, gradients, seed)
-    score = IMPORTANCES[config.importance]
+    score = scorer(graph, config, context)
     parts = [
-        least_important(group, score(group, evidence), count)
+        least_important(group, score(group), count)
         for group, count in zip(graph.groups, counts, strict=True)
         if count
     ]
     return Chosen(np.concatenate([np.array([], np.int64), *parts]), weights)
+
+
+def scorer(
+    graph: ChannelGraph, config: PruneConfig, context: StageContext
+) -> Callable[[Group], np.ndarray]:
+    """Return the recipe's importance: from a group to float64 (channels,)."""
+    evidence = Evidence(
+        weights_of(graph),
+        mean_gradients(graph, config.samples, context),
+        activity(graph, lambda: sample(context, config.samples)),
+        context.training.seed,
+    )
+    importance = IMPORTANCES[config.importance]
+    return lambda group: importance(group, evidence)
 
 
 def sample(context: StageContext, count: int) -> list[np.ndarray]:

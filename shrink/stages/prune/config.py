@@ -57,12 +57,16 @@ class PruneConfig(StageConfig):
     """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
     file_precision: Literal["float32", "int8"] = "float32"
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
-    allocation: Literal["uniform", "sensitivity"] = "uniform"
-    """channels: the same fraction of every group, or more where the validation loss minds less."""
-    importance: Literal["l2", "l1", "bn_scale", "taylor", "random", "least_squares"] = "l2"
+    allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
+    """channels: the same fraction of every group, more where the validation loss minds less, or the
+    least important channels of all groups together."""
+    importance: Literal[
+        "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random",
+        "least_squares",
+    ] = "l2"  # fmt: skip
     """channels: which go first; least_squares also solves for the kernels that read the others."""
     samples: Count = 400
-    """channels: training examples for taylor, least_squares and int8 file sizes."""
+    """channels: training examples for taylor, apoz, mean_activation and least_squares."""
     rebuild: bool = True
     """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
     round_to: Count = 1
@@ -99,6 +103,7 @@ class PruneConfig(StageConfig):
                 )
         if self.method == "channels":
             self._check_targets()
+            self._check_fine_tuning()
         if self.pattern == "2:4" and self.sparsity != 0.5:
             raise ValueError("pattern 2:4 is a sparsity of 0.5; leave sparsity out")
         if self.pattern == "2:4" and self.model_fields_set.intersection(_SCHEDULE):
@@ -117,6 +122,13 @@ class PruneConfig(StageConfig):
             raise ValueError("file_precision needs file_bytes or arena_bytes")
         if self.ratios and self.allocation != "uniform":
             raise ValueError("ratios say what each group loses; leave allocation out")
+        if self.allocation == "global" and self.importance == "least_squares":
+            raise ValueError(
+                "least_squares gives no scores that groups could be compared by; take another "
+                "importance, or allocation: sensitivity"
+            )
+
+    def _check_fine_tuning(self) -> None:
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
         if self.steps > 1 and not self.rebuild:

@@ -14,6 +14,7 @@ from shrink.errors import StageError
 from shrink.graph.groups import Group, Member
 from shrink.graph.norms import over_kernels, slices, weight_of
 from shrink.graph.rebuild import Weights
+from shrink.stages.prune.activations import Activity
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class Evidence:
     Attributes:
         weights: of every layer.
         gradients: of the mean loss on training examples, like the weights; computed when asked.
+        activity: of what layers are given, by their name; measured when asked.
         seed: decides what is random.
     """
 
     weights: Weights
     gradients: Callable[[], Weights]
+    activity: Callable[[], Mapping[str, Activity]]
     seed: int = 0
 
 
@@ -47,6 +50,21 @@ def l2(group: Group, evidence: Evidence) -> np.ndarray:
 def l1(group: Group, evidence: Evidence) -> np.ndarray:
     """Return the L1 norm of the same slices, normalised alike (Li et al. 2017)."""
     return over_kernels(group, evidence.weights, np.abs)
+
+
+def lamp(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return each squared L2 norm, as in `l2`, over the sum of those that are not smaller.
+
+    Lee et al. 2021, "Layer-adaptive Sparsity for the Magnitude-based Pruning", eq. 1, with channels
+    in place of weights: what removing a channel costs of what would be left, so that scores of
+    different groups compare. Within a group the order is that of `l2`.
+    """
+    squared = over_kernels(group, evidence.weights, np.square)
+    order = np.argsort(squared, kind="stable")
+    left = np.cumsum(squared[order][::-1])[::-1]
+    scores = np.empty(len(group))
+    scores[order] = squared[order] / np.maximum(left, np.finfo(np.float64).tiny)
+    return scores
 
 
 def bn_scale(group: Group, evidence: Evidence) -> np.ndarray:
@@ -79,6 +97,30 @@ def taylor(group: Group, evidence: Evidence) -> np.ndarray:
     return np.sum(np.square(each), axis=0)
 
 
+def apoz(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return 1 - APoZ: how often a channel is not zero where layers read it, their mean.
+
+    Average percentage of zeros, Hu et al. 2016, "Network Trimming", eq. 1. Zeros come from ReLU: of
+    other activations none is exactly zero.
+
+    Raises:
+        StageError: no layer reads the group from the last axis of its one input.
+    """
+    return _over_readers(group, evidence, lambda activity: activity.nonzero)
+
+
+def mean_activation(group: Group, evidence: Evidence) -> np.ndarray:
+    """Return a channel's mean absolute value where layers read it, their mean.
+
+    Molchanov et al. 2017, "Pruning Convolutional Neural Networks for Resource Efficient Inference",
+    section 2.2, for activations of any sign.
+
+    Raises:
+        StageError: no layer reads the group from the last axis of its one input.
+    """
+    return _over_readers(group, evidence, lambda activity: activity.magnitude)
+
+
 def random(group: Group, evidence: Evidence) -> np.ndarray:
     """Return random scores: what every other importance has to beat."""
     entropy = [evidence.seed, *map(ord, group.name)]
@@ -88,8 +130,11 @@ def random(group: Group, evidence: Evidence) -> np.ndarray:
 IMPORTANCES: Mapping[str, Importance] = {
     "l2": l2,
     "l1": l1,
+    "lamp": lamp,
     "bn_scale": bn_scale,
     "taylor": taylor,
+    "apoz": apoz,
+    "mean_activation": mean_activation,
     "random": random,
 }
 """Every importance that scores channels; least_squares chooses and solves in one."""
@@ -102,3 +147,21 @@ def least_important(group: Group, scores: np.ndarray, count: int) -> np.ndarray:
 
 def _total(members: list[Member], value: Callable[[Member], np.ndarray]) -> np.ndarray:
     return np.sum([slices(m, value(m), np.sum) for m in members], axis=0)
+
+
+def _over_readers(
+    group: Group, evidence: Evidence, value: Callable[[Activity], np.ndarray]
+) -> np.ndarray:
+    known = evidence.activity()
+    readers = [m for m in group.members if m.role == "input" and m.layer in known]
+    if not readers:
+        raise StageError(
+            "no layer reads its channels from the last axis of its one input",
+            subject=group.name,
+            hint=f"exclude {group.name}, or take importance: l2",
+        )
+    parts = [
+        [np.mean(value(known[m.layer])[places]) if places.size else 0.0 for places in m.positions]
+        for m in readers
+    ]
+    return np.mean(parts, axis=0)

@@ -11,22 +11,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from shrink.graph.groups import ChannelGraph, Group, Member
 from shrink.graph.rebuild import Weights, masked, rebuild
+from shrink.stages.prune.activations import activations, calls
 from shrink.stages.prune.allocation import Counts
 from shrink.stages.prune.importance import Evidence, l2, least_important
 from shrink.stages.prune.lstsq import Fit, Moments, eliminate, fit
 from shrink.stages.prune.patches import can_unfold, unfold
-from shrink.stages.prune.verify import feed
 
 _ROWS = 30_000
-_BATCH = 25
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class _Solver:
                 self._prune(group, readers, count)
             else:
                 ranked.append(group.name)
-                scores = l2(group, Evidence(self.weights, lambda: self.weights))
+                scores = l2(group, Evidence(self.weights, dict, dict))
                 self._remove(least_important(group, scores, count))
         return Reconstruction(self.removed, self.weights, tuple(ranked))
 
@@ -111,13 +107,16 @@ class _Solver:
         self, readers: Sequence[Member]
     ) -> Iterator[list[list[tuple[np.ndarray, np.ndarray]]]]:
         """Yield, per batch and reader, each call's input in the unpruned and the pruned model."""
-        probes = [_probe(model, readers) for model in (self.unpruned, self.pruned)]
-        calls = [len(_calls(self.pruned, member)) for member in readers]
-        for start in range(0, len(self.x[0]), _BATCH):
-            batch = [part[start : start + _BATCH] for part in self.x]
-            before, now = (_activations_of(probe, batch) for probe in probes)
-            pairs = iter(zip(before, now, strict=True))
-            yield [list(itertools.islice(pairs, count)) for count in calls]
+        before, now = (
+            activations(
+                model, [t for member in readers for t in calls(model, member.layer)], self.x
+            )
+            for model in (self.unpruned, self.pruned)
+        )
+        counts = [len(calls(self.pruned, member.layer)) for member in readers]
+        for both in zip(before, now, strict=True):
+            pairs = iter(zip(*both, strict=True))
+            yield [list(itertools.islice(pairs, count)) for count in counts]
 
 
 class _System:
@@ -178,19 +177,3 @@ class _System:
     def _kernel(self) -> np.ndarray:
         kernel = self.solver.weights[self.member.layer][self.member.weight]
         return kernel.reshape(self.taps, kernel.shape[-2], kernel.shape[-1])
-
-
-def _calls(model: keras.Model, member: Member) -> list[Any]:
-    """Return the input tensor of each call of a layer."""
-    nodes = model.get_layer(member.layer)._inbound_nodes
-    return [tf.nest.flatten(node.input_tensors)[0] for node in nodes]
-
-
-def _probe(model: keras.Model, readers: Sequence[Member]) -> keras.Model:
-    tensors = [tensor for member in readers for tensor in _calls(model, member)]
-    return keras.Model(model._nested_inputs, tensors)
-
-
-def _activations_of(probe: keras.Model, batch: Sequence[np.ndarray]) -> list[np.ndarray]:
-    outputs = tf.nest.flatten(probe(feed(probe, batch), training=False))
-    return [np.asarray(value) for value in outputs]

@@ -11,15 +11,19 @@ import tf_keras as keras
 
 from shrink.errors import StageError
 from shrink.graph.groups import find_groups
+from shrink.graph.rebuild import weights_of
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.importance import Evidence, lamp
 from shrink.stages.prune.run import run
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from tests.graph.equivalence import randomise
 
 L = keras.layers
-IMPORTANCES = ("l2", "l1", "bn_scale", "taylor", "random", "least_squares")
+IMPORTANCES = (
+    "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random", "least_squares",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +107,16 @@ def test_prune_fine_tunes_under_the_unpruned_model(model_path: Path, tmp_path: P
     assert widths(result) == {"stem": 7, "inner": 9, "outer": 7}
     assert result.model is not None
     assert result.model.layers[-1].activation is keras.activations.softmax
+
+
+def test_prune_takes_the_lowest_of_all_groups_by_lamp(model_path: Path, tmp_path: Path) -> None:
+    result = prune(model_path, tmp_path, ratio=0.3, importance="lamp", allocation="global")
+    graph = find_groups(keras.models.load_model(model_path, compile=False))
+    evidence = Evidence(weights_of(graph), dict, dict)
+    stem, inner = (lamp(group, evidence) for group in graph.groups)
+    lowest = np.sort([*stem, *inner])[:6]
+    left = {"stem": 10 - np.isin(stem, lowest).sum(), "inner": 12 - np.isin(inner, lowest).sum()}
+    assert widths(result) == {**left, "outer": left["stem"]}
 
 
 def test_prune_meets_a_budget_of_macs(model_path: Path, tmp_path: Path) -> None:

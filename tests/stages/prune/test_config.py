@@ -32,6 +32,15 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "file_bytes": "60 potatoes"}, "unknown unit"),
         ({"method": "channels", "ratio": 0.3, "file_precision": "int8"}, "needs file_bytes"),
         ({"method": "channels", "ratios": {"a": 0.3}, "allocation": "sensitivity"}, "ratios say"),
+        (
+            {
+                "method": "channels",
+                "macs": 0.5,
+                "allocation": "global",
+                "importance": "least_squares",
+            },
+            "least_squares gives no scores",
+        ),
         ({"method": "channels", "ratio": 0.3, "steps": 3, "epochs": 2}, "at least as many epochs"),
         (
             {"method": "channels", "ratio": 0.3, "steps": 2, "rebuild": False},

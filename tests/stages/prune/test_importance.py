@@ -9,6 +9,7 @@ import tf_keras as keras
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, weights_of
+from shrink.stages.prune.activations import activity
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.importance import IMPORTANCES, Evidence, bn_scale, least_important, taylor
 from tests.graph.equivalence import randomise
@@ -18,7 +19,7 @@ L = keras.layers
 
 def model() -> keras.Model:
     inputs = L.Input((6,))
-    x = L.BatchNormalization(name="norm")(L.Dense(5, name="a")(inputs))
+    x = L.ReLU()(L.BatchNormalization(name="norm")(L.Dense(5, name="a")(inputs)))
     return keras.Model(inputs, L.Dense(3, name="b")(x))
 
 
@@ -31,7 +32,12 @@ def graph() -> ChannelGraph:
 
 def evidence(graph: ChannelGraph, gradients: Weights | None = None, seed: int = 0) -> Evidence:
     weights = weights_of(graph)
-    return Evidence(weights, lambda: gradients or weights, seed)
+    measured = activity(graph, lambda: [seen()])
+    return Evidence(weights, lambda: gradients or weights, measured, seed)
+
+
+def seen() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
 
 
 def test_importances_are_those_that_a_recipe_can_name() -> None:
@@ -68,6 +74,46 @@ def test_taylor_is_the_square_of_gradient_times_weight(graph: ChannelGraph) -> N
     expected = (weights["a"][0] * gradients["a"][0]).sum(0) ** 2
     got = taylor(graph.groups[0], evidence(graph, gradients))
     np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_lamp_is_the_share_of_what_is_not_smaller(graph: ChannelGraph) -> None:
+    group = graph.groups[0]
+    squared = IMPORTANCES["l2"](group, evidence(graph)) ** 2
+    expected = [value / squared[squared >= value].sum() for value in squared]
+    np.testing.assert_allclose(IMPORTANCES["lamp"](group, evidence(graph)), expected, rtol=1e-6)
+    assert max(expected) == 1.0
+
+
+def test_activations_are_those_that_the_next_layer_reads(graph: ChannelGraph) -> None:
+    weights = {name: [w.astype(np.float64) for w in ws] for name, ws in weights_of(graph).items()}
+    gamma, beta, mean, variance = weights["norm"]
+    kernel, bias = weights["a"]
+    z = (seen() @ kernel + bias - mean) / np.sqrt(variance + 1e-3) * gamma + beta
+    read = np.maximum(z, 0)
+    group = graph.groups[0]
+    apoz, magnitude = (IMPORTANCES[n](group, evidence(graph)) for n in ("apoz", "mean_activation"))
+    np.testing.assert_allclose(apoz, (read > 0).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(magnitude, read.mean(0), rtol=1e-5)
+
+
+def test_activations_of_a_channel_are_averaged_over_places_and_readers() -> None:
+    inputs = L.Input((2, 2, 1))
+    x = L.ReLU()(L.Conv2D(3, 1, name="a")(inputs))
+    built = keras.Model(inputs, [L.Dense(2, name="b")(L.Flatten()(x)), L.Conv2D(2, 2)(x)])
+    found = find_groups(built)
+    examples = np.random.default_rng(0).normal(size=(30, 2, 2, 1)).astype(np.float32)
+    measured = activity(found, lambda: [examples])
+    kernel = weights_of(found)["a"][0].reshape(1, 3)
+    expected = np.maximum(examples @ kernel, 0).mean((0, 1, 2))
+    group = next(g for g in found.groups if g.name == "a")
+    got = IMPORTANCES["mean_activation"](group, Evidence({}, dict, measured))
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_apoz_raises_where_nothing_reads_the_activations(graph: ChannelGraph) -> None:
+    with pytest.raises(StageError, match="no layer reads") as caught:
+        IMPORTANCES["apoz"](graph.groups[0], Evidence({}, dict, dict))
+    assert caught.value.subject == "a"
 
 
 def test_random_is_decided_by_the_seed(graph: ChannelGraph) -> None:
