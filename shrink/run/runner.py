@@ -203,6 +203,7 @@ class Runner:
             "work": str(work),
             "checkpoints": str(self.store.checkpoints(state.keys[step.name])),
             "teachers": str(self.store.teachers),
+            "sensitivities": str(self.store.sensitivities),
             "step": {
                 "name": step.name,
                 "kind": step.kind,

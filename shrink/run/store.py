@@ -8,6 +8,7 @@ Layout under the root:
     work/<random>/                  a worker's folder, locked while it is in use
     checkpoints/<key>/              of a step that is being computed, or was when its run died
     teachers/<key>/                 what a teacher gave for every example, kept while it is used
+    sensitivities/<key>.json        what pruning each group of a model alone costs, kept likewise
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -31,7 +33,9 @@ from shrink.run.points import reached
 
 _MANIFEST_VERSION = 1
 _CHECKPOINTS_KEPT_S = 7 * 24 * 3600
-_TEACHERS_KEPT_S = 7 * 24 * 3600
+_SHARED_KEPT_S = 7 * 24 * 3600
+_SHARED = ("teachers", "sensitivities")
+"""What several steps may use: kept for a while after its last use."""
 _WORK, _WRITERS = "work", "writers"
 """Locks that are never removed."""
 
@@ -56,7 +60,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("objects", "steps", "locks", "work", "checkpoints", "teachers"):
+        for name in ("objects", "steps", "locks", "work", "checkpoints", *_SHARED):
             self._make(root / name)
 
     def find(self, key: str) -> StoredStep | None:
@@ -88,6 +92,11 @@ class Store:
     def teachers(self) -> Path:
         """The folder of what teachers gave; a folder in it for each teacher and data set."""
         return self.root / "teachers"
+
+    @property
+    def sensitivities(self) -> Path:
+        """The folder of what pruning groups of channels costs, a file per model and data set."""
+        return self.root / "sensitivities"
 
     def remove_checkpoints(self, key: str) -> None:
         """Forget how far a step had come; hold its lock."""
@@ -158,9 +167,9 @@ class Store:
             for checkpoints in (self.root / "checkpoints").iterdir():
                 if self.contains(checkpoints.name) or _age_s(checkpoints) > _CHECKPOINTS_KEPT_S:
                     shutil.rmtree(checkpoints, ignore_errors=True)
-            for teacher in self.teachers.iterdir():
-                if _age_s(teacher) > _TEACHERS_KEPT_S:
-                    shutil.rmtree(teacher, ignore_errors=True)
+            for entry in itertools.chain(*((self.root / name).iterdir() for name in _SHARED)):
+                if _age_s(entry) > _SHARED_KEPT_S:
+                    _remove(entry)
             for lock in (self.root / "locks").iterdir():
                 if lock.stem not in (_WORK, _WRITERS):
                     lock.unlink()
@@ -207,6 +216,13 @@ class Store:
                 subject=folder,
                 hint="choose another place with SHRINK_CACHE_DIR",
             ) from error
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
 
 
 def _age_s(folder: Path) -> float:

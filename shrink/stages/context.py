@@ -74,6 +74,7 @@ class StageContext:
     Attributes:
         planning: whether `train` only finds out what to train with.
         teachers: the folder of what teachers gave, shared by all runs.
+        sensitivities: the folder of what pruning groups costs, shared by all runs.
         import_notes: by role, how near a model of Keras 3 came to what it was; else empty.
 
     Args:
@@ -100,6 +101,7 @@ class StageContext:
         self.split_seed = int(job["split_seed"])
         self.work = work
         self.teachers = Path(job.get("teachers") or work / "teachers")
+        self.sensitivities = Path(job.get("sensitivities") or work / "sensitivities")
         self._inputs: Mapping[str, Any] = step["inputs"]
         self._send = send
         descriptor = job.get("heartbeat")

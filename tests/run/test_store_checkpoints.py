@@ -57,3 +57,20 @@ def test_remove_checkpoints_forgets_one_step_only(tmp_path: Path) -> None:
     one, other = write_checkpoint(store, "e" * 64), write_checkpoint(store, "f" * 64)
     store.remove_checkpoints("e" * 64)
     assert (one.exists(), other.exists()) == (False, True)
+
+
+def test_sweep_forgets_sensitivities_and_teachers_that_were_not_used_for_long(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path, lambda text: None)
+    used, forgotten = store.sensitivities / "a.json", store.sensitivities / "b.json"
+    teacher = store.teachers / "c" / "rows.bin"
+    teacher.parent.mkdir()
+    for file in (used, forgotten, teacher):
+        file.write_text("{}", encoding="utf-8")
+    age(forgotten, store.sensitivities)
+    age(teacher, store.teachers)
+    store.sweep()
+    assert used.exists()
+    assert not forgotten.exists()
+    assert not teacher.parent.exists()

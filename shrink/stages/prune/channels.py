@@ -19,9 +19,10 @@ from shrink.stages.distill.teachers import open_outputs, taught_by
 from shrink.stages.prune.allocation import Allocate, Counts, any_channels, in_rounds
 from shrink.stages.prune.choice import choose, sample, scorer
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.curves import Curve
 from shrink.stages.prune.frozen import FrozenMasks
 from shrink.stages.prune.ranking import by_ranking, comparable
-from shrink.stages.prune.sensitivity import Curve, allocator, measure_sensitivity
+from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
 from shrink.stages.prune.targets import channel_counts, saved
 from shrink.stages.prune.verify import check_same
 
@@ -39,7 +40,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     graph = find_groups(context.load(), config.exclude)
     _refuse_no_groups(graph, config, context)
     with context.devices.scope():
-        curves = measure_sensitivity(graph, config, context)
+        curves, known = measure_sensitivity(graph, config, context)
         allocate = _sharing(graph, curves, config, context)
         counts = channel_counts(graph, config, context, allocate)
         _refuse_nothing(counts, graph, config, context)
@@ -51,6 +52,8 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     difference = max(one.difference for one in rounds)
     notes = [*_notes(graph, counts, config), *dict.fromkeys(n for r in rounds for n in r.notes)]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
+    if known:
+        notes.append("the groups' sensitivity was known from an earlier run")
     return StageResult(
         model=rounds[-1].model,
         training=joined(records) if records else None,

@@ -9,66 +9,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
-from scipy.interpolate import PchipInterpolator
 
+from shrink.data.fingerprint import fingerprint
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext
+from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.allocation import Allocate, Cost, removed_count, uniform
 from shrink.stages.prune.choice import choose
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.curves import Curve, remembered
 
 _RATIOS = (0.25, 0.5, 0.75, 1.0)
 _EXAMPLES, _BATCH = 1000, 100
+_VERSION = 1
+"""Raised when the same settings give other curves."""
 _LEAST, _MOST_COUNTS = 0.01, 129
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What pruning one group does to the validation loss.
-
-    Attributes:
-        layers: of the group, joined by "+".
-        channels: of the group.
-        ratios: fractions of its channels that were removed, from 0 on.
-        losses: the mean loss at each of them.
-    """
-
-    layers: str
-    channels: int
-    ratios: tuple[float, ...]
-    losses: tuple[float, ...]
-
-    def losses_at(self, counts: np.ndarray) -> np.ndarray:
-        """Return the loss where so many channels (n,) are removed, interpolated (n,).
-
-        A piecewise cubic, monotone as the points (Fritsch & Carlson 1980): prices then move a
-        group by one channel, not from point to point. The loss is taken to rise, never to fall.
-        """
-        if len(self.ratios) == 1:
-            return np.full(len(counts), self.losses[0])
-        rising = np.maximum.accumulate(np.array(self.losses))
-        found: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
-        return found
 
 
 def measure_sensitivity(
     graph: ChannelGraph, config: PruneConfig, context: StageContext
-) -> list[Curve]:
-    """Return the curve of each group, none where the allocation does not ask for them."""
+) -> tuple[list[Curve], bool]:
+    """Return the curve of each group, and whether they were known from before.
+
+    There are none where the allocation does not ask for them.
+    """
     if config.allocation != "sensitivity":
-        return []
-    context.phase("measuring sensitivity")
-    unpruned = _loss(rebuild(graph, graph.keep(np.array([])), weights_of(graph)), context)
-    return [
-        _curve(number, group, unpruned, graph, config, context)
-        for number, group in enumerate(graph.groups)
-    ]
+        return [], False
+    full = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
+
+    def measure() -> list[Curve]:
+        context.phase("measuring sensitivity")
+        unpruned = _loss(full, context)
+        return [
+            _curve(number, group, unpruned, graph, config, context)
+            for number, group in enumerate(graph.groups)
+        ]
+
+    return remembered(context.sensitivities, _identity(full, config, context), measure)
+
+
+def _identity(model: keras.Model, config: PruneConfig, context: StageContext) -> dict[str, Any]:
+    """Return everything that decides the curves, as plain data."""
+    return {
+        "version": _VERSION,
+        "model": model_digest(model),
+        "prune": {key: getattr(config, key) for key in ("importance", "samples", "exclude")},
+        "tried": [*_RATIOS, _EXAMPLES],
+        "seed": context.training.seed,
+        "task": context.task_config.model_dump(mode="json"),
+        "data": context.data_config.model_dump(mode="json", exclude={"path"}),
+        "fingerprint": fingerprint(context.data_config),
+        "split_seed": context.split_seed,
+        "libraries": [tf.__version__, keras.__version__, np.__version__],
+    }
 
 
 def allocator(graph: ChannelGraph, curves: Sequence[Curve], cost: Cost, round_to: int) -> Allocate:

@@ -12,10 +12,11 @@ import tf_keras as keras
 from sklearn.datasets import load_digits
 
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.stages.context import StageContext
+from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.curves import Curve
 from shrink.stages.prune.run import run
-from shrink.stages.prune.sensitivity import Curve, allocator
+from shrink.stages.prune.sensitivity import allocator
 
 L = keras.layers
 
@@ -93,6 +94,10 @@ def test_allocator_takes_free_channels_one_by_one(graph: ChannelGraph) -> None:
     assert found >= set(range(10))
 
 
+def prune(settings: dict[str, Any], context: StageContext) -> StageResult:
+    return run(PruneConfig.model_validate(settings), context)
+
+
 def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     keras.utils.set_random_seed(1)
     inputs = L.Input((8, 8, 1))
@@ -111,7 +116,8 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     job: dict[str, Any] = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
     settings = {"method": "channels", "ratio": 0.25, "allocation": "sensitivity", "epochs": 0}
     context = StageContext(job, lambda *args, **fields: None, tmp_path)
-    result = run(PruneConfig.model_validate(settings), context)
+    result = prune(settings, context)
+    assert not any("known from" in note for note in result.notes)
     assert result.model is not None
     assert result.model.get_layer("needed").filters == 8
     assert result.model.get_layer("spare").filters == 4
@@ -120,3 +126,4 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     assert needed["layers"] == "needed"
     assert spare["ratios"][:3] == (0.0, 0.25, 0.5)
     assert needed["losses"][2] > spare["losses"][2] == pytest.approx(spare["losses"][0])
+    assert any("known from an earlier run" in note for note in prune(settings, context).notes)
