@@ -5,7 +5,8 @@ Run: python tests/benchmarks/bench_channels.py --model model.h5 --data pictures 
 
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Without --epochs nothing is
 trained. Each line: parameters, accuracy on the validation split, float and int8 accuracy on the
-test split, int8 file bytes.
+test split, int8 file bytes (scheme static_wi8_ai8, int8 inputs and outputs). What groups cost is
+measured once and kept in the store. `--save FOLDER` keeps the pruned models.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 from shrink.measure.artifact import evaluate_artifact
+from shrink.run.paths import cache_root
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run as prune
 from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.schemes import SCHEMES
+from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import convert
 
 # The groups of MLPerf Tiny's ResNet8, by one layer of each; widths 16, 16, 32, 32, 64, 64.
@@ -62,15 +67,17 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=400)
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--augment", action="store_true", help="fine-tune on flips and crops")
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--save", type=Path)
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
     rows = WITH_TRAINING if arguments.epochs else WITHOUT_TRAINING
     for name, target in rows.items():
         if not arguments.only or name in arguments.only:
-            print(json.dumps({"name": name, **measure(arguments, target)}), flush=True)  # noqa: T201
+            print(json.dumps({"name": name, **measure(arguments, name, target)}), flush=True)  # noqa: T201
 
 
-def measure(arguments: argparse.Namespace, target: dict[str, Any]) -> dict[str, Any]:
+def measure(arguments: argparse.Namespace, name: str, target: dict[str, Any]) -> dict[str, Any]:
     """Prune, convert to int8, and evaluate both."""
     context = open_context(arguments)
     started = time.perf_counter()
@@ -89,7 +96,12 @@ def measure(arguments: argparse.Namespace, target: dict[str, Any]) -> dict[str, 
     model = result.model
     assert model is not None
     examples = CalibrationExamples(context.dataset.train, 500, 0)
-    int8 = convert(model, "static_int8", examples, "int8", "int8").content
+    config8 = QuantizeConfig(input_type="int8", output_type="int8")
+    int8 = SCHEMES["static_wi8_ai8"](FloatModel(model), examples, config8).content
+    if arguments.save:
+        arguments.save.mkdir(parents=True, exist_ok=True)
+        model.save(arguments.save / f"{name}.keras")
+        (arguments.save / f"{name}.tflite").write_bytes(int8)
     return {
         "parameters": model.count_params(),
         "int8_file_bytes": len(int8),
@@ -121,7 +133,7 @@ def open_context(arguments: argparse.Namespace) -> StageContext:
     """Return what a stage of a recipe would be given."""
     source: dict[str, Any] = {"kind": "keras", "path": str(arguments.model)}
     training = {
-        "global_batch_size": 128,
+        "global_batch_size": arguments.batch_size,
         "optimizer": {
             "name": "adam",
             "learning_rate": arguments.learning_rate,
@@ -139,6 +151,7 @@ def open_context(arguments: argparse.Namespace) -> StageContext:
     if arguments.augment:
         data["augment"] = {"flip": "horizontal", "crop": 4}
     job = {"step": step, "data": data, "task": {}, "split_seed": 0}
+    job["sensitivities"] = str(cache_root() / "sensitivities")
     return StageContext(job, lambda *a, **k: None, Path())
 
 
