@@ -34,6 +34,7 @@ _CUSTOM = (
     "name the Python file that defines it: `custom_objects: file.py` in the recipe, or "
     "--custom-objects file.py"
 )
+_UNKNOWN = f"{_CUSTOM}; or rebuild the model from Keras' own layers"
 _DEPTH_CAP = 200
 _SIZE_KEYS = ("units", "filters", "input_dim", "output_dim", "key_dim", "value_dim")
 _LARGE = 1 << 16
@@ -165,17 +166,18 @@ def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
     if module == "builtins":
         raise _foreign(f"{name} is a Python builtin", where, path)
     if not in_models and not public:
-        raise _foreign(f"{name} comes from the module {module!r}", where, path)
+        raise refused(f"{name} comes from the module {module!r}", where, path, _UNKNOWN)
     if not in_models and name not in LAYERS and name not in OBJECTS:
-        raise _foreign(f"{name} is not a layer or object of Keras that is known", where, path)
+        what = f"{name} is not a layer or object of Keras that is known"
+        raise refused(what, where, path, _UNKNOWN if module is None else _REBUILD)
 
 
 def _check_function(value: Mapping[str, Any], where: str, path: Path) -> None:
     module, name = value.get("module"), value.get("config")
     if module is not None and module not in PUBLIC_MODULES:
-        raise _foreign(f"a function comes from the module {module!r}", where, path)
+        raise refused(f"a function comes from the module {module!r}", where, path, _UNKNOWN)
     if not isinstance(name, str) or name not in FUNCTIONS:
-        raise _foreign(f"{str(name)[:80]!r} is not a function of Keras", where, path)
+        raise refused(f"{str(name)[:80]!r} is not a function of Keras", where, path, _UNKNOWN)
 
 
 def _check_tensor_function(value: Mapping[str, Any], where: str, path: Path) -> None:
@@ -204,4 +206,4 @@ def _check_lookup(value: Mapping[str, Any], where: str, path: Path) -> None:
 
 def _check_text(key: str, value: str, where: str, path: Path) -> None:
     if (key == "activation" or key.endswith("_activation")) and value not in ACTIVATIONS:
-        raise _foreign(f"{value[:80]!r} is not an activation of Keras", where, path)
+        raise refused(f"{value[:80]!r} is not an activation of Keras", where, path, _UNKNOWN)

@@ -85,7 +85,9 @@ def load_signature(folder: Path) -> tuple[Any, Any]:
         module = tf.saved_model.load(str(folder))
     except Exception as error:
         raise ModelError(
-            f"cannot be loaded as a SavedModel: {str(error).splitlines()[0]}", subject=folder
+            f"cannot be loaded as a SavedModel: {str(error).splitlines()[0]}",
+            subject=folder,
+            hint="copy the whole folder again, variables/ too, or save the model again",
         ) from error
     if SIGNATURE not in module.signatures:
         raise ModelError(

@@ -12,8 +12,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.errors import ModelError
+from shrink.model.refusal import other_format
 
 _IDENTIFIER = b"TFL3"
+_AGAIN = "copy the file again, or convert the model again"
 _MALFORMED = (
     struct.error,
     LookupError,
@@ -107,11 +109,13 @@ def read(content: bytes) -> tuple[Subgraph, ...]:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
     if content[4:8] != _IDENTIFIER:
-        raise ModelError("not a TFLite model: the identifier TFL3 is missing")
+        raise ModelError("not a TFLite model: the identifier TFL3 is missing", hint=_AGAIN)
     try:
         return _Reader(content).subgraphs()
     except _MALFORMED as error:
-        raise ModelError(f"the TFLite file is truncated or corrupt ({error})") from error
+        short = isinstance(error, struct.error)
+        why = "what it points to lies beyond its end" if short else error
+        raise ModelError(f"the TFLite file is cut short or corrupt ({why})", hint=_AGAIN) from error
 
 
 def read_file(path: Path) -> tuple[Subgraph, ...]:
@@ -120,6 +124,8 @@ def read_file(path: Path) -> tuple[Subgraph, ...]:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", subject=path) from error
+    if content[4:8] != _IDENTIFIER and (other := other_format(path)):
+        raise ModelError(f"not a TFLite model: {other}", subject=path, hint=_AGAIN)
     return read(content)
 
 

@@ -44,7 +44,33 @@ def test_a_damaged_model_is_named(tmp_path: Path, ending: str) -> None:
     path.write_bytes(b"garbage" * 100)
     assert "that can be read: it " in refusal(path)
     path.write_bytes(b"")
-    refusal(path)
+    assert "it is empty" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("ending", "start", "words"),
+    [
+        (".keras", b"\x89HDF\r\n\x1a\n", "an HDF5 file, whose name must end in .h5"),
+        (".keras", b"\x1c\0\0\0TFL3", "a TFLite model, whose name must end in .tflite"),
+        (".h5", b"PK\x03\x04", "a zip archive, as .keras files are"),
+        (".h5", b"\x80\x04\x95", "perhaps a pickle"),
+    ],
+)
+def test_a_renamed_format_is_named(tmp_path: Path, ending: str, start: bytes, words: str) -> None:
+    path = tmp_path / f"model{ending}"
+    path.write_bytes(start + b"\0" * 40)
+    assert words in refusal(path)
+
+
+def test_an_unknown_layer_asks_for_the_file_that_defines_it(tmp_path: Path) -> None:
+    class Own(keras.layers.Layer):
+        pass
+
+    inputs = layers.Input((4,))
+    keras.Model(inputs, Own()(inputs)).save(tmp_path / "model.keras")
+    message = refusal(tmp_path / "model.keras")
+    assert "Own" in message
+    assert "--custom-objects file.py" in message
 
 
 def test_weights_alone_are_no_model(tmp_path: Path) -> None:
