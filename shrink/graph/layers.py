@@ -284,7 +284,7 @@ RULES: dict[type, Rule] = {
     **dict.fromkeys(
         (
             L.ReLU, L.LeakyReLU, L.ELU, L.ThresholdedReLU, L.Dropout, L.GaussianDropout,
-            L.GaussianNoise, L.AlphaDropout, L.ActivityRegularization,
+            L.GaussianNoise, L.AlphaDropout, L.ActivityRegularization, L.Identity,
         ),
         _pass,
     ),
@@ -298,6 +298,7 @@ RULES: dict[type, Rule] = {
             L.ZeroPadding1D, L.ZeroPadding2D, L.ZeroPadding3D,
             L.Cropping1D, L.Cropping2D, L.Cropping3D,
             L.SpatialDropout1D, L.SpatialDropout2D, L.SpatialDropout3D, L.RepeatVector,
+            L.CenterCrop, L.Resizing,
         ),
         _spatial,
     ),

@@ -14,7 +14,8 @@ from shrink.graph.network import Ref
 _UNARY = {
     "nn.relu", "nn.relu6", "nn.elu", "nn.selu", "nn.gelu", "nn.silu", "nn.swish", "nn.leaky_relu",
     "nn.softplus", "nn.softsign", "nn.dropout", "math.sigmoid", "math.tanh", "math.softplus",
-    "math.abs", "math.square", "math.sqrt", "math.rsqrt", "math.exp", "math.negative",
+    "math.abs", "math.square", "math.sqrt", "math.rsqrt", "math.exp", "math.expm1",
+    "math.log1p", "math.log_sigmoid", "math.erf", "math.negative",
     "__operators__.neg", "clip_by_value", "identity", "cast", "stop_gradient",
 }  # fmt: skip
 _BINARY = {

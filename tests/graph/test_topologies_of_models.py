@@ -149,6 +149,18 @@ def test_operators() -> None:
     check(keras.Model(i, L.Dense(4)(x)), {"a+b": 8, "c": 6})
 
 
+def test_operators_that_do_not_map_zero_to_zero() -> None:
+    i = picture()
+    x = tf.math.expm1(tf.math.minimum(conv(i, "a"), 0.0)) + tf.math.log_sigmoid(conv(i, "b"))
+    check(keras.Model(i, head(tf.math.erf(x))), {"a+b": 8})
+
+
+def test_identity_resizing_and_centre_crop() -> None:
+    i = picture()
+    x = L.CenterCrop(6, 6)(L.Resizing(9, 9)(L.Identity()(conv(i, "a"))))
+    check(keras.Model(i, head(conv(x, "b", 6))), {"a": 8, "b": 6})
+
+
 def test_operator_with_a_constant_per_channel_is_protected() -> None:
     i = picture()
     x = conv(i, "a", 4) * tf.constant([1.0, 2.0, 3.0, 4.0])
