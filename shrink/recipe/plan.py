@@ -186,7 +186,7 @@ class _Builder:
                     0, BASELINE, BASELINE, None, self.recipe.training, inputs, None, reference.form
                 )
             )
-        elif self.recipe.stages and self.recipe.stages[0].kind != "train":
+        elif not self.recipe.stages or self.recipe.stages[0].kind != "train":
             raise RecipeError(
                 f"{self.recipe.model} builds a model without weights, so the first stage must "
                 "train it",

@@ -74,6 +74,11 @@ def test_run_refuses_a_wrong_recipe(
     assert error.exit_code == exit_code
 
 
+def test_evaluate_refuses_a_builder(folder: Path) -> None:
+    words = ["toy.py:build", "without weights", "shrink train"]
+    refused(folder, "evaluate", "toy.py:build", "--data", "toy.npz", exit_code=2, words=words)
+
+
 def test_run_refuses_a_recipe_that_is_missing(folder: Path) -> None:
     refused(folder, "run", "tiy.yaml", exit_code=2, words=["tiy.yaml", "no such", "toy.yaml?"])
     refused(folder, "run", "digts", exit_code=2, words=["digts", "did you mean digits?"])
