@@ -44,11 +44,13 @@ class Edit:
 
     Attributes:
         item: the index, where the entry is a list.
+        within: keys of the mappings around the entry, of a wrapped layer's configuration.
     """
 
     key: str
     labels: Labels
     item: int | None = None
+    within: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from shrink.graph.effects import (
     weight_index,
 )
 from shrink.graph.operations import operation
+from shrink.graph.recurrent import RECURRENT, bidirectional, recurrent
 
 Rule = Callable[[Site], Effect]
 
@@ -272,6 +273,8 @@ RULES: dict[type, Rule] = {
     **dict.fromkeys((L.Conv1DTranspose, L.Conv2DTranspose, L.Conv3DTranspose), _transposed),
     L.Dense: _dense,
     L.MultiHeadAttention: multi_head_attention,
+    **dict.fromkeys(RECURRENT, recurrent),
+    L.Bidirectional: bidirectional,
     L.Embedding: _embedding,
     L.BatchNormalization: _batch_norm,
     **dict.fromkeys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,14 +122,21 @@ def _smaller(
 ) -> keras.layers.Layer:
     config = {**layer.get_config(), "name": record.name}
     for edit in record.edits:
-        count = int(keep[edit.labels].sum())
-        if edit.item is None:
-            config[edit.key] = count
-        else:
-            sides = list(config[edit.key])
-            sides[edit.item] = count
-            config[edit.key] = tuple(sides)
+        config = _edited(config, (*edit.within, edit.key), edit.item, int(keep[edit.labels].sum()))
     return type(layer).from_config(config)
+
+
+def _edited(
+    config: Mapping[str, Any], path: Sequence[str], item: int | None, count: int
+) -> dict[str, Any]:
+    """Return a copy of the configuration with another count; layers may keep what they gave."""
+    key, *rest = path
+    value: Any = count
+    if rest:
+        value = _edited(config[key], rest, item, count)
+    elif item is not None:
+        value = (*config[key][:item], count, *config[key][item + 1 :])
+    return {**config, key: value}
 
 
 def connect(

@@ -139,6 +139,41 @@ def test_scaled_narrows_attention_by_whole_heads() -> None:
     assert np.isfinite(outputs(student)).all()
 
 
+def test_scaled_keeps_the_heads_of_largest_weights_when_they_are_inherited() -> None:
+    inputs = keras.Input((5, 3))
+    attended = L.MultiHeadAttention(4, 2, name="attention")(inputs, inputs)
+    model = keras.Model(inputs, L.Dense(2)(attended))
+    attention = model.get_layer("attention")
+    sizes = np.array([1.0, 9.0, 2.0, 8.0])
+    weights = [np.random.default_rng(0).normal(size=w.shape) for w in attention.weights]
+    for place in (0, 2, 4):  # kernels of query, key and value: (channels, heads, key_dim)
+        weights[place] *= sizes[:, None]
+    weights[6] *= sizes[:, None, None]  # of the output: (heads, key_dim, channels)
+    attention.set_weights(weights)
+    student = scaled(model, {"width": 0.5, "inherit": 1.0}).get_layer("attention")
+    assert (student.get_config()["num_heads"], student.get_config()["key_dim"]) == (2, 2)
+    for place in (0, 2, 4):
+        np.testing.assert_allclose(
+            student.get_weights()[place], weights[place][:, [1, 3]], rtol=1e-6
+        )
+    np.testing.assert_allclose(student.get_weights()[6], weights[6][[1, 3]], rtol=1e-6)
+
+
+def test_scaled_keeps_the_units_of_largest_weights_when_they_are_inherited() -> None:
+    inputs = keras.Input((3, 2))
+    model = keras.Model(inputs, L.Dense(2)(L.LSTM(4, unroll=True, name="lstm")(inputs)))
+    sizes = np.array([1.0, 9.0, 2.0, 8.0])
+    random = np.random.default_rng(0)
+    kernel = random.normal(size=(2, 16)) * np.tile(sizes, 4)
+    recurrent = random.normal(size=(4, 16)) * sizes[:, None] * np.tile(sizes, 4)
+    model.get_layer("lstm").set_weights([kernel, recurrent, np.arange(16.0)])
+    student = scaled(model, {"width": 0.5, "inherit": 1.0}).get_layer("lstm")
+    gates = [1, 3, 5, 7, 9, 11, 13, 15]
+    wanted = (kernel[:, gates], recurrent[np.ix_([1, 3], gates)], np.array(gates, np.float64))
+    for own, other in zip(student.get_weights(), wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-6)
+
+
 def test_scaled_by_depth_leaves_out_transformer_blocks() -> None:
     student = scaled(transformer(), {"depth": 0.5})
     names = [layer.name for layer in student.layers]

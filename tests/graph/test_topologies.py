@@ -303,20 +303,3 @@ def test_subclass_of_a_known_layer_is_protected() -> None:
     i = picture()
     x = Flipped(6, 3, name="flipped")(conv(i, "a"))
     check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
-
-
-def test_attention_loses_whole_heads() -> None:
-    inputs = keras.Input((5, 6))
-    x = L.Dense(8, name="embed")(inputs)
-    attended = L.MultiHeadAttention(4, 3, name="attention")(x, x)
-    check(keras.Model(inputs, L.Dense(2)(L.Add()([x, attended]))), {"embed": 8, "attention": 4})
-
-
-def test_attention_over_another_sequence() -> None:
-    inputs, memory = keras.Input((5, 6)), keras.Input((7, 4))
-    query, value = L.Dense(8, name="query")(inputs), L.Dense(6, name="value")(memory)
-    attended = L.MultiHeadAttention(2, 3, name="attention")(query, value=value, key=value)
-    check(
-        keras.Model([inputs, memory], L.Dense(2)(attended)),
-        {"query": 8, "value": 6, "attention": 2},
-    )

@@ -179,12 +179,6 @@ def test_unknown_picture_size() -> None:
     check(keras.Model(i, head(conv(L.ReLU()(conv(i, "a")), "b", 6))), {"a": 8, "b": 6})
 
 
-def test_recurrent_layer_is_protected_and_kept() -> None:
-    i = L.Input((6, 4))
-    x = L.LSTM(5, name="recurrent")(L.Dense(7, name="a")(i))
-    check(keras.Model(i, L.Dense(3)(L.Dense(6, name="b")(x))), {"b": 6})
-
-
 def test_batch_norm_over_another_axis_is_protected() -> None:
     i = picture()
     x = L.BatchNormalization(axis=1)(conv(i, "a"))
