@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from shrink.run.files import size_bytes
 from shrink.tflite.flatbuffer import nonzero_parameters, parameters
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
+_MANY_ZEROS = 0.3
 _CHUNK_BYTES = 1 << 20
 
 
@@ -42,6 +43,23 @@ def measure_sizes(artifact: Path, tflite: Path, model: keras.Model | None) -> di
         "nonzero_parameters": nonzero,
         "macs": count_macs(content),
     }
+
+
+def zeros_note(size: Mapping[str, int], tflite: Path) -> list[str]:
+    """Return a sentence on what zeros do not save, where many parameters are zero.
+
+    Args:
+        size: what `measure_sizes` returned.
+        tflite: the file that it looked at.
+    """
+    zeros = 1 - size["nonzero_parameters"] / max(size["parameters"], 1)
+    if zeros < _MANY_ZEROS:
+        return []
+    return [
+        f"{zeros:.0%} of the parameters are zero, which does not shrink the TFLite file: it holds "
+        f"each of them in its {size['tflite_bytes']:,} bytes, of which gzip -9 makes "
+        f"{gzip_bytes(tflite):,}"
+    ]
 
 
 def gzip_bytes(path: Path) -> int:

@@ -23,7 +23,7 @@ from shrink.measure.latency import latency
 from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.nvml import nvml_note
-from shrink.measure.size import measure_sizes
+from shrink.measure.size import measure_sizes, zeros_note
 from shrink.run import files
 from shrink.run.points import reached
 from shrink.stages import STAGES
@@ -158,8 +158,10 @@ def _measure(
     notes.append(f"arena_bytes: {arena.note}")
     if peak_note:
         notes.append(f"inference_peak_bytes: {peak_note}")
+    size = measure_sizes(artifact, tflite, outcome.model)
+    notes += zeros_note(size, tflite)
     return {
-        "size": measure_sizes(artifact, tflite, outcome.model),
+        "size": size,
         "memory": {"inference_peak_bytes": peak, "arena_bytes": arena.value},
         "metrics": evaluation.metrics,
         "examples": evaluation.examples,

@@ -46,6 +46,7 @@ BY_SENSITIVITY = {"allocation": "sensitivity", "file_precision": "int8"}
 WITH_TRAINING: dict[str, dict[str, Any]] = {
     "78KB": {"ratios": {INNER_3: 16 / 64}},
     "60KB": {"file_bytes": 60_000, **BY_SENSITIVITY},
+    "60KB-as-found": {"ratios": {STREAM_2: 3 / 32, INNER_3: 29 / 64, STREAM_3: 17 / 64}},
     "60KB-by-hand": {"ratios": {INNER_3: 36 / 64, INNER_2: 4 / 32, STREAM_3: 8 / 64}},
     "40KB": {"file_bytes": 40_000, **BY_SENSITIVITY},
     "40KB-by-hand": {

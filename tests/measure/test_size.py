@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.measure.size import gzip_bytes, measure_sizes
+from shrink.measure.size import gzip_bytes, measure_sizes, zeros_note
 from shrink.tflite import convert
 
 L = keras.layers
@@ -55,3 +55,17 @@ def test_gzip_bytes_of_a_folder_is_that_of_its_files_joined(tmp_path: Path) -> N
     for number, part in enumerate(parts):
         (tmp_path / f"{number}.bin").write_bytes(part)
     assert gzip_bytes(tmp_path) == len(gzip.compress(b"".join(parts), 9, mtime=0))
+
+
+def test_zeros_note_says_that_the_file_stays_as_large(tmp_path: Path) -> None:
+    file = tmp_path / "model.tflite"
+    file.write_bytes(bytes(5000))
+    size = {"parameters": 1000, "nonzero_parameters": 400, "tflite_bytes": 5000}
+    (note,) = zeros_note(size, file)
+    assert note.startswith("60% of the parameters are zero, which does not shrink the TFLite file")
+    assert f"5,000 bytes, of which gzip -9 makes {gzip_bytes(file):,}" in note
+
+
+def test_zeros_note_says_nothing_of_the_zeros_that_any_model_has(tmp_path: Path) -> None:
+    size = {"parameters": 1000, "nonzero_parameters": 800, "tflite_bytes": 5000}
+    assert zeros_note(size, tmp_path / "model.tflite") == []

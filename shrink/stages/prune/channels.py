@@ -8,18 +8,16 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import tf_keras as keras
 
-from shrink.engine.objective import Objective, SupervisedObjective
 from shrink.engine.record import TrainingRecord, joined
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks, weights_of
+from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.teachers import open_outputs, taught_by
 from shrink.stages.prune.allocation import Allocate, Counts, any_channels, in_rounds
 from shrink.stages.prune.choice import choose, sample, scorer
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.curves import Curve
+from shrink.stages.prune.fine_tuning import fine_tuning
 from shrink.stages.prune.frozen import FrozenMasks
 from shrink.stages.prune.ranking import by_ranking, comparable
 from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
@@ -42,7 +40,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     with context.devices.scope():
         curves, known = measure_sensitivity(graph, config, context)
         allocate = _sharing(graph, curves, config, context)
-        counts = channel_counts(graph, config, context, allocate)
+        counts, told = channel_counts(graph, config, context, allocate)
         _refuse_nothing(counts, graph, config, context)
     rounds: list[_Round] = []
     for part, epochs in zip(in_rounds(counts, config.steps), _epochs(config), strict=True):
@@ -50,7 +48,11 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         rounds.append(_round(now, part, epochs, graph, config, context))
     records = [one.record for one in rounds if one.record is not None]
     difference = max(one.difference for one in rounds)
-    notes = [*_notes(graph, counts, config), *dict.fromkeys(n for r in rounds for n in r.notes)]
+    notes = [
+        *_notes(graph, counts, config),
+        *told,
+        *dict.fromkeys(n for r in rounds for n in r.notes),
+    ]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
     if known:
         notes.append("the groups' sensitivity was known from an earlier run")
@@ -119,25 +121,8 @@ def _fine_tune(
     config: PruneConfig,
     context: StageContext,
 ) -> TrainingRecord:
-    task = context.task(model)
-    if config.teacher is None:
-        return context.train(model, task.objective(), epochs, after_update=hooks)
-    if "crossentropy" not in task.loss:
-        raise StageError(
-            f"softened outputs are for classification, and the task's loss is {task.loss}",
-            subject=context.name,
-            hint="leave out prune.teacher",
-        )
-    with context.devices.scope():
-        teacher = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
-        with (
-            open_outputs(teacher, task.loss) as taught,
-            open_outputs(model, task.loss) as learning,
-        ):
-            hard = SupervisedObjective(task.loss, True, task.loss_weights)
-            guidance = Guidance(temperature=config.temperature, alpha=config.alpha)
-            following: Objective = DistillationObjective(taught_by(taught), hard, guidance)
-            return context.train(learning, following, epochs, after_update=hooks)
+    with fine_tuning(model, graph, config, context) as (learning, objective):
+        return context.train(learning, objective, epochs, after_update=hooks)
 
 
 def _frozen(

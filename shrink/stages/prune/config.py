@@ -11,7 +11,7 @@ from shrink.stages.base import StageConfig
 
 _SCHEDULE = ("schedule", "ramp", "frequency")
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
-_TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes")
+_TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "allocation", "importance", "samples",
     "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
@@ -55,6 +55,8 @@ class PruneConfig(StageConfig):
     """channels: remove until the model's TFLite file is at most this large."""
     arena_bytes: Bytes | None = None
     """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
+    training_peak_bytes: Bytes | None = None
+    """channels: remove until a training step of the stage peaks at no more than this, measured."""
     file_precision: Literal["float32", "int8"] = "float32"
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
     allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
@@ -131,6 +133,8 @@ class PruneConfig(StageConfig):
     def _check_fine_tuning(self) -> None:
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
+        if self.training_peak_bytes is not None and not self.rebuild:
+            raise ValueError("training_peak_bytes needs `rebuild: true`: masks save no memory")
         if self.steps > 1 and not self.rebuild:
             raise ValueError("steps need `rebuild: true`")
         if self.steps > max(self.epochs, 1):

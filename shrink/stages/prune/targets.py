@@ -23,6 +23,7 @@ from shrink.stages.prune.allocation import (
     removed_count,
 )
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.training_peak import by_training_peak, outputs, step_peak
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
@@ -33,16 +34,28 @@ _CLOSE = 0.98
 
 def channel_counts(
     graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
-) -> Counts:
-    """Return how many channels of each group go.
+) -> tuple[Counts, list[str]]:
+    """Return how many channels of each group go, and sentences for the report.
 
     `macs` and `parameters` are what may be left of the unpruned model's, by the arithmetic of
-    groups; `file_bytes` and `arena_bytes` are found with real conversions.
+    groups; `file_bytes` and `arena_bytes` are found with real conversions, `training_peak_bytes`
+    with real training steps.
 
     Raises:
         StageError: a budget that even one channel per group exceeds.
         RecipeError: a pattern in `ratios` that fits no group.
     """
+    if config.training_peak_bytes is not None:
+        context.phase("measuring training peaks")
+        measure = step_peak(graph, config, context)
+        found = by_training_peak(graph, config.training_peak_bytes, measure, allocate)
+        return found.counts, [found.note]
+    return _counts(graph, config, context, allocate), []
+
+
+def _counts(
+    graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
+) -> Counts:
     everything = graph.keep(np.array([]))
     if config.macs is not None:
         budget = config.macs * graph.macs(everything)
@@ -112,6 +125,8 @@ def saved(graph: ChannelGraph, config: PruneConfig) -> Cost:
     """Return the cost that groups are pruned to save: the budget's, or what stands for it."""
     if config.macs is not None:
         return graph.macs
+    if config.training_peak_bytes is not None:
+        return lambda keep: outputs(graph, keep)
     return channels_left(graph) if config.ratio is not None else graph.parameters
 
 

@@ -1,0 +1,193 @@
+"""Accuracy against compressed size of one trained model, beside what other tools make of it.
+
+Run: python -m tests.benchmarks.bench_peers_plot --model model.h5 --data pictures
+         [--pruned FILE.keras ...] [--points FILE ...] [--skip NAME ...] [--plot plot.svg]
+
+The model is MLPerf Tiny's ResNet8, `--data` a folder {train,test}/<class>/*. Each point is a line
+of JSON: nothing is trained, but `--pruned` takes models that `bench_channels --save` fine-tuned;
+`--points` reads lines that were printed before. Accuracy is on all test pictures, through LiteRT,
+bytes are those of the artifact and of `gzip -9`. The other tools' figures are typed in below: same
+model, same data, 2 epochs of fine-tuning where they fine-tune, one run each. In the end every
+pruning and clustering row is listed with the best point that is no larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+Point = dict[str, Any]
+_PEERS: tuple[tuple[str, int, float, bool], ...] = (
+    ("TFLite converter, dynamic range", 81_648, 83.21, False),
+    ("TFLite converter, int8", 78_822, 82.91, False),
+    ("tfmot pruning 50 %, int8", 58_360, 81.20, True),
+    ("tfmot pruning 80 %, int8", 32_787, 64.86, True),
+    ("tfmot clustering 16, int8", 57_556, 82.66, True),
+    ("tfmot QAT", 78_873, 83.66, False),
+    ("tfmot PQAT 50 %", 58_622, 82.46, True),
+    ("tfmot PCQAT 50 % / 16", 46_783, 82.19, True),
+    ("MCT int8", 79_567, 83.24, False),
+    ("MCT structured pruning to 75 %, int8", 52_705, 78.95, True),
+    ("NNCF int8", 80_789, 80.11, False),
+    ("NNCF filter pruning 40 % (pruned nothing), int8", 78_725, 83.20, True),
+    ("ai-edge-quantizer int8", 78_674, 82.19, False),
+    ("ai-edge-quantizer int4 weights", 37_447, 41.47, False),
+)
+"""Tool and recipe, `gzip -9` bytes, test accuracy in percent, whether it prunes or clusters."""
+
+_SCHEMES: dict[str, dict[str, Any]] = {
+    "int8": {"scheme": "static_wi8_ai8"},
+    "mixed 64 KB": {"scheme": "mixed", "file_bytes": "64KB"},
+    "mixed 58 KB": {"scheme": "mixed", "file_bytes": "58KB"},
+    "int4, dynamic": {"scheme": "dynamic_wi4_afp32"},
+}
+_UNTRAINED = {"87.5 % of one layer": 8 / 64, "75 % of one layer": 16 / 64}
+_OF_PRUNED: dict[str, dict[str, Any]] = {
+    "int8": {"scheme": "static_wi8_ai8"},
+    "int4, dynamic": {"scheme": "dynamic_wi4_afp32"},
+}
+_STYLE = (
+    "text{font:12px sans-serif;fill:#333}.tick{fill:#666;font-size:11px}.middle{text-anchor:middle}"
+    ".end{text-anchor:end}.grid{stroke:#ddd}.axis{stroke:#666}.ours{fill:#1b6ac9}.peer{fill:#fff;"
+    "stroke:#c0392b;stroke-width:2}.curve{fill:none;stroke:#1b6ac9;stroke-dasharray:5 4}"
+)
+_LEAST_SHOWN = 74.0
+
+
+def main() -> None:
+    """Print every point, compare, and draw."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--pruned", type=Path, nargs="*", default=())
+    parser.add_argument("--points", type=Path, nargs="*", default=())
+    parser.add_argument("--skip", nargs="*", default=(), help="names of points not to measure")
+    parser.add_argument("--plot", type=Path)
+    arguments = parser.parse_args()
+    points = [json.loads(line) for file in arguments.points for line in file.open()]
+    skip = {*arguments.skip, *(point["name"] for point in points)}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, source, scheme in _wanted(arguments, Path(folder), skip):
+            points.append({"name": name, **measure(source, scheme, arguments.data, Path(folder))})
+            sys.stdout.write(json.dumps(points[-1]) + "\n")
+            sys.stdout.flush()
+    sys.stdout.write("\n".join(compared(points)) + "\n")
+    if arguments.plot:
+        arguments.plot.write_text(drawn(points), encoding="utf-8")
+
+
+def _wanted(
+    arguments: argparse.Namespace, folder: Path, skip: set[str]
+) -> list[tuple[str, Path, dict[str, Any]]]:
+    wanted = [(name, arguments.model, scheme) for name, scheme in _SCHEMES.items()]
+    for label, ratio in _UNTRAINED.items():
+        names = {f"{label}, {kind}" for kind in _OF_PRUNED}
+        if names - skip:
+            file = prune(arguments.model, ratio, arguments.data, folder)
+            wanted += [(f"{label}, {kind}", file, s) for kind, s in _OF_PRUNED.items()]
+    for file in arguments.pruned:
+        wanted += [(f"pruned {file.stem}, {kind}", file, s) for kind, s in _OF_PRUNED.items()]
+    return [one for one in wanted if one[0] not in skip]
+
+
+def prune(model: Path, ratio: float, data: Path, folder: Path) -> Path:
+    """Return a model without some channels of the widest layer, by least squares, not trained."""
+    from shrink.stages.prune.config import PruneConfig
+    from shrink.stages.prune.run import run
+
+    config = PruneConfig(
+        method="channels", importance="least_squares", ratios={"conv2d_6": ratio}, epochs=0
+    )
+    pruned = run(config, _context("prune", model, data, folder)).model
+    assert pruned is not None
+    path = folder / f"{ratio}.keras"
+    pruned.save(path)
+    return path
+
+
+def measure(model: Path, scheme: dict[str, Any], data: Path, folder: Path) -> Point:
+    """Quantize a model and return the artifact's sizes and test accuracy."""
+    from shrink.measure.artifact import evaluate_artifact
+    from shrink.measure.size import gzip_bytes
+    from shrink.stages.quantize.config import QuantizeConfig
+    from shrink.stages.quantize.run import run
+
+    context = _context("quantize", model, data, folder)
+    result = run(QuantizeConfig.model_validate(scheme), context)
+    artifact = folder / "artifact.tflite"
+    artifact.write_bytes(result.tflite or b"")
+    found = evaluate_artifact(artifact, context.dataset.test, context.task(context.load()))
+    return {
+        "file_bytes": artifact.stat().st_size,
+        "gzip_bytes": gzip_bytes(artifact),
+        "accuracy": round(100 * float(found.metrics["accuracy"]), 2),
+    }
+
+
+def _context(kind: str, model: Path, data: Path, folder: Path) -> Any:
+    from shrink.stages.context import StageContext
+
+    source = {"kind": model.suffix.removeprefix("."), "path": str(model)}
+    step = {"name": kind, "kind": kind, "claims": [], "training": {}, "inputs": {"model": source}}
+    images = {"source": "images", "path": str(data.resolve()), "cache": "memory"}
+    job = {"step": step, "data": images, "task": {}, "split_seed": 0}
+    return StageContext(job, lambda *args, **fields: None, folder)
+
+
+def compared(points: Sequence[Point]) -> list[str]:
+    """Return a line for each other tool's row that prunes or clusters."""
+    lines = []
+    for name, size, accuracy, prunes in _PEERS:
+        smaller = [point for point in points if point["gzip_bytes"] <= size]
+        if prunes and smaller:
+            best = max(smaller, key=lambda point: float(point["accuracy"]))
+            sign = "beaten" if best["accuracy"] > accuracy else "NOT beaten"
+            told = f"{best['name']}: {best['accuracy']} % at {best['gzip_bytes']:,}"
+            lines.append(f"{sign}: {name}, {accuracy} % at {size:,} bytes, by {told}")
+        elif prunes:
+            lines.append(f"NOT beaten: {name}, {accuracy} % at {size:,}: no point is as small")
+    return lines
+
+
+def drawn(points: Sequence[Point]) -> str:
+    """Return an SVG: compressed size across, accuracy up; rows below 74 % are left out."""
+    from shrink.report import svg
+
+    peers = [(name, size, accuracy) for name, size, accuracy, _ in _PEERS]
+    ours = [(p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]
+    shown = [one for one in (*ours, *peers) if one[2] >= _LEAST_SHOWN]
+    x, y = svg.scale_of([s for _, s, _ in shown]), svg.scale_of([a for *_, a in shown], log=False)
+    across = [(t, f"{t / 1000:.0f} KB") for t in x.ticks(6)]
+    parts = [svg.axes(x, y, across, [(t, f"{t:.4g} %") for t in y.ticks(6)])]
+    best = [one for one in ours if all(o[1] > one[1] or o[2] <= one[2] for o in ours)]
+    front = sorted((x(size), y(accuracy)) for _, size, accuracy in best)
+    parts.append(svg.stretched([svg.line(front, "curve")]))
+    for kind, rows in (("peer", peers), ("ours", ours)):
+        for name, size, accuracy in rows:
+            if accuracy >= _LEAST_SHOWN:
+                at, height = x(size), y(accuracy)
+                told = f"{name}: {accuracy} %, {size:,} bytes"
+                parts.append(svg.dot(at, height, kind, told))
+                side = ("end", -9) if at > 70 else ("start", 9)
+                parts.append(svg.text(at, height, name, side[0], side[1], 4))
+    inner = f'<svg x="60" y="40" width="900" height="520" overflow="visible">{"".join(parts)}</svg>'
+    title = (
+        '<text x="60" y="20">ResNet8: test accuracy against gzip -9 bytes; filled: shrink</text>'
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="600">'
+        f"<style>{_STYLE}</style>{title}{inner}</svg>\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
