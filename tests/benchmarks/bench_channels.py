@@ -52,6 +52,9 @@ WITH_TRAINING: dict[str, dict[str, Any]] = {
     "40KB-by-hand": {
         "ratios": {INNER_3: 50 / 64, INNER_2: 14 / 32, STREAM_2: 4 / 32, STREAM_3: 24 / 64}
     },
+    "40KB-even": {
+        "ratios": {INNER_2: 6 / 32, STREAM_2: 8 / 32, INNER_3: 45 / 64, STREAM_3: 30 / 64}
+    },
     "half-the-macs": {"macs": 0.5, "allocation": "sensitivity"},
 }
 

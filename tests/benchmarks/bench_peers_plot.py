@@ -61,6 +61,8 @@ _STYLE = (
     "stroke:#c0392b;stroke-width:2}.curve{fill:none;stroke:#1b6ac9;stroke-dasharray:5 4}"
 )
 _LEAST_SHOWN = 74.0
+_LETTER, _ROW = 0.72, 2.6
+"""Of a label: about the width of a letter and the height of a row, in percent of the plot."""
 
 
 def main() -> None:
@@ -171,14 +173,22 @@ def drawn(points: Sequence[Point]) -> str:
     best = [one for one in ours if all(o[1] > one[1] or o[2] <= one[2] for o in ours)]
     front = sorted((x(size), y(accuracy)) for _, size, accuracy in best)
     parts.append(svg.stretched([svg.line(front, "curve")]))
-    for kind, rows in (("peer", peers), ("ours", ours)):
-        for name, size, accuracy in rows:
-            if accuracy >= _LEAST_SHOWN:
-                at, height = x(size), y(accuracy)
-                told = f"{name}: {accuracy} %, {size:,} bytes"
-                parts.append(svg.dot(at, height, kind, told))
-                side = ("end", -9) if at > 70 else ("start", 9)
-                parts.append(svg.text(at, height, name, side[0], side[1], 4))
+    marks = [(kind, *one) for kind, rows in (("peer", peers), ("ours", ours)) for one in rows]
+    marks = sorted((m for m in marks if m[3] >= _LEAST_SHOWN), key=lambda m: -m[3])
+    taken: list[tuple[float, float, float]] = []
+    for kind, name, size, accuracy in marks:
+        at, height = x(size), y(accuracy)
+        parts.append(svg.dot(at, height, kind, f"{name}: {accuracy} %, {size:,} bytes"))
+        width, left = _LETTER * len(name), at > 65
+        start = at - width if left else at
+        while any(
+            start < end and begin < start + width and abs(height - row) < _ROW
+            for begin, end, row in taken
+        ):
+            height -= _ROW / 2
+        taken.append((start, start + width, height))
+        side = ("end", -9) if left else ("start", 9)
+        parts.append(svg.text(at, height, name, side[0], side[1], 4))
     inner = f'<svg x="60" y="40" width="900" height="520" overflow="visible">{"".join(parts)}</svg>'
     title = (
         '<text x="60" y="20">ResNet8: test accuracy against gzip -9 bytes; filled: shrink</text>'
