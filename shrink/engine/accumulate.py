@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.engine.backward_order import in_order_of_creation
+
 
 class Batch(NamedTuple):
     """A replica's share of a global batch, or a slice of it: structures of (n, ...) tensors.
@@ -167,7 +169,9 @@ def dense_gradients(tape: Any, loss: Any, variables: Sequence[Any]) -> list[Any]
     Embeddings' sparse gradients become dense: sums and norms of slices with repeated indices
     are not those of the gradient.
     """
-    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    unconnected = tf.UnconnectedGradients.ZERO
+    with in_order_of_creation():
+        gradients = tape.gradient(loss, variables, unconnected_gradients=unconnected)
     return [
         tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
         for gradient, variable in zip(gradients, variables, strict=True)

@@ -104,6 +104,8 @@ def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[st
         tf.config.threading.set_inter_op_parallelism_threads(1)
     if memory_limit is not None:
         _open_region(memory_limit - _SPARE)
+    elif not _cpu_is_limited():
+        _open_region(host_free_bytes())
     return tuple(f"CPU:{index}" for index in range(replicas))
 
 

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import tensorflow as tf
+
+from shrink.engine.backward_order import in_order_of_creation
+
+
+def _gradients(weights: list[Any]) -> Any:
+    with tf.GradientTape() as tape:
+        hidden = tf.ones((4, 3))
+        tape.watch(weights)
+        for weight in weights:
+            hidden = tf.nn.relu(hidden @ weight)
+        loss = tf.reduce_sum(hidden)
+    with in_order_of_creation():
+        return tape.gradient(loss, weights)
+
+
+def test_in_order_of_creation_leaves_one_order_of_the_operations_on_floats() -> None:
+    with tf.Graph().as_default() as graph:
+        gradients = _gradients([tf.ones((3, 3)) for _ in range(3)])
+    ordered = [each for each in graph.get_operations() if each.type in ("MatMul", "ReluGrad")]
+    backward = [each for each in ordered if each.name.startswith("gradient_tape")]
+    assert len(backward) == 3 + 2 + 3
+    for first, second in pairwise(backward):
+        assert first in _all_before(second)
+    assert all(gradient.op in backward for gradient in gradients)
+
+
+def _all_before(operation: Any) -> set[Any]:
+    """Return the operations that have to run before one."""
+    found: set[Any] = set()
+    waiting = [operation]
+    while waiting:
+        each = waiting.pop()
+        for before in (*each.control_inputs, *(tensor.op for tensor in each.inputs)):
+            if before not in found:
+                found.add(before)
+                waiting.append(before)
+    return found
+
+
+def test_in_order_of_creation_keeps_replicas_apart() -> None:
+    with tf.Graph().as_default() as graph, in_order_of_creation():
+        for device in ("CPU:0", "CPU:1", "CPU:0"):
+            with tf.device(device):
+                tf.square(tf.compat.v1.placeholder(tf.float32), name="work")
+    first, other, last = (each for each in graph.get_operations() if each.type == "Square")
+    assert first.control_inputs == other.control_inputs == []
+    assert last.control_inputs == [first]
+
+
+def test_in_order_of_creation_changes_nothing_in_eager_execution() -> None:
+    weights = [tf.constant([[0.5, -1.0], [2.0, 1.5], [0.0, 3.0]]), tf.constant([[1.0], [2.0]])]
+    compiled = tf.function(lambda: _gradients(weights))()
+    for eager, in_graph in zip(_gradients(weights), compiled, strict=True):
+        assert eager.numpy().tolist() == in_graph.numpy().tolist()
