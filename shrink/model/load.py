@@ -157,8 +157,8 @@ def _checked(model: Any, path: Path) -> keras.Model:
             "a subclassed model has no graph of layers to work on",
             subject=path,
             hint="build it with keras.Model(inputs, outputs) or keras.Sequential; as it is it can "
-            "be a teacher, and `shrink export --format savedmodel` makes a graph of it that "
-            "`shrink quantize` takes",
+            "be the teacher of a student that has one, and `shrink export --format savedmodel` "
+            "makes a graph of it that `shrink quantize` takes",
         )
     return model
 

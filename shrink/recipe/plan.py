@@ -312,6 +312,12 @@ class _Builder:
         arguments = {name: value for name, value in factors.items() if value is not None}
         if self.reference.kind == "builder" and not scale.inherit:
             return Source(reference=self.reference, arguments=arguments)
+        if teacher.reference is not None and teacher.reference.graph_only:
+            raise ModelError(
+                "no student can be cut from a teacher of which only a graph is known",
+                subject=teacher.reference.path,
+                hint="name the student, a model file or a builder: `student: small.py:build`",
+            )
         arguments["inherit"] = float(scale.inherit)
         return Source(teacher.step, teacher.reference, arguments)
 

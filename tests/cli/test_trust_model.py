@@ -62,6 +62,9 @@ def test_build_plan_takes_a_graph_as_teacher_and_no_artifact(tmp_path: Path) -> 
     teacher = plan.step("distill").inputs["teacher"].reference
     assert teacher is not None
     assert teacher.graph_only
+    trained = DISTILL.replace("student: toy.py:build", "student: {width: 0.5, inherit: true}")
+    with pytest.raises(ModelError, match=r"no student can be cut .* only a graph"):
+        build_plan(load_recipe(write_toy(tmp_path, trained % "graph")))
     (tmp_path / "some.tflite").write_bytes(b"TFL3")
     with pytest.raises(ModelError, match="cannot be a teacher"):
         build_plan(load_recipe(write_toy(tmp_path, DISTILL % "some.tflite")))
