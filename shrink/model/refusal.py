@@ -15,6 +15,9 @@ _PLAIN_WORDS = {
     "file signature not found": "it has no HDF5 signature",
     "truncated file": "it is cut short",
     "no item named": "a part of it is missing",
+    "bad magic number": "its list of members is damaged",
+    "invalid argument": "its list of members is damaged",
+    "bad crc-32": "a part of it is damaged",
 }
 """Plain words for what zipfile and h5py say."""
 _STARTS: tuple[tuple[int, bytes, tuple[str, ...], str], ...] = (
