@@ -1,0 +1,84 @@
+"""Models of Keras 3, once taken over, lose channels and are quantized as any others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.model.load import load_model
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.schemes import SCHEMES
+from shrink.stages.quantize.source import FloatModel
+from shrink.tflite.interpreter import load
+from tests.graph.equivalence import check, examples
+from tests.model.conftest import write_with_keras3
+from tests.model.test_keras3 import models_of
+
+layers = keras.layers
+EXAMPLES = 16
+
+
+class Rows:
+    """Unlabelled examples of a model's inputs."""
+
+    labels = None
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return EXAMPLES
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        rows = [array[indices] for array in self._arrays]
+        return (rows if len(rows) > 1 else rows[0]), None
+
+
+def between_dense_layers(inner: keras.Model) -> keras.Model:
+    """Return a model in which channels may go before what was taken over, and after it."""
+    inputs = [keras.Input(tensor.shape[1:], dtype=tensor.dtype) for tensor in inner.inputs]
+    hidden = [x if x.dtype.is_integer else layers.Dense(x.shape[-1])(x) for x in inputs]
+    outputs = tf.nest.flatten(inner(tf.nest.pack_sequence_as(inner._nested_inputs, hidden)))
+    return keras.Model(inputs, [layers.Dense(3)(layers.Flatten()(y)) for y in outputs])
+
+
+def quantization_error(model: keras.Model, scheme: str) -> float:
+    """Return the error of the worst output, of its standard deviation."""
+    x, source = examples(model, EXAMPLES, seed=3), FloatModel(model)
+    rows: Any = Rows(x)
+    config = QuantizeConfig.model_validate({"scheme": scheme})
+    found = SCHEMES[scheme](source, CalibrationExamples(rows, EXAMPLES, 0), config)
+    assert len(found.content) < len(source.float32.content)
+    wanted, given = (load(each).predict(x) for each in (source.float32.content, found.content))
+    return max(
+        float(np.sqrt(np.mean((a - b) ** 2)) / b.std()) for a, b in zip(given, wanted, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["residual_net", "nested_models", "activation_hard_silu"])
+def test_imported_model_is_rebuilt_as_masked(name: str, zoo: Path) -> None:
+    assert check(between_dense_layers(load_model(zoo / f"{name}.keras"))).groups
+
+
+@pytest.mark.parametrize("scheme", ["static_wi8_ai8", "dynamic_wi8_afp32"])
+def test_imported_model_is_quantized(scheme: str, zoo: Path) -> None:
+    assert quantization_error(load_model(zoo / "residual_net.keras"), scheme) < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Path) -> None:
+    write_with_keras3("keras3_zoo.py", tmp_path, "1")
+    prunable = 0
+    for path in models_of(tmp_path):
+        keras.backend.clear_session()
+        graph = check(between_dense_layers(load_model(path)))
+        assert graph.groups or all(each["reason"] for each in graph.protected), path.stem
+        prunable += bool(graph.groups)
+    assert prunable >= 95
