@@ -55,6 +55,15 @@ WITH_TRAINING: dict[str, dict[str, Any]] = {
     "40KB-even": {
         "ratios": {INNER_2: 6 / 32, STREAM_2: 8 / 32, INNER_3: 45 / 64, STREAM_3: 30 / 64}
     },
+    "half-the-macs-by-hand": {
+        "ratios": {
+            INNER_1: 7 / 16,
+            INNER_2: 16 / 32,
+            STREAM_2: 3 / 32,
+            INNER_3: 35 / 64,
+            STREAM_3: 17 / 64,
+        }
+    },
     "half-the-macs": {"macs": 0.5, "allocation": "sensitivity"},
 }
 
