@@ -179,7 +179,7 @@ def drawn(points: Sequence[Point]) -> str:
     for kind, name, size, accuracy in marks:
         at, height = x(size), y(accuracy)
         parts.append(svg.dot(at, height, kind, f"{name}: {accuracy} %, {size:,} bytes"))
-        width, left = _LETTER * len(name), at > 65
+        width, left = _LETTER * len(name), at > 72
         start = at - width if left else at
         while any(
             start < end and begin < start + width and abs(height - row) < _ROW
@@ -195,7 +195,8 @@ def drawn(points: Sequence[Point]) -> str:
     )
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="600">'
-        f"<style>{_STYLE}</style>{title}{inner}</svg>\n"
+        f'<style>{_STYLE}</style><rect width="1000" height="600" fill="#fff"/>'
+        f"{title}{inner}</svg>\n"
     )
 
 
