@@ -75,6 +75,9 @@ class Session:
     def run(self, arrays: Arrays) -> Arrays:
         """Return the float32 outputs of 1 to `batch` examples, one array (n, ...) per output.
 
+        With a batch of 1, an output without an axis for the batch is the example's: the converter
+        writes the statistics of a layer normalisation so.
+
         Raises:
             ModelError: a kernel failed, or the outputs do not have one row per example.
         """
@@ -88,6 +91,8 @@ class Session:
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"LiteRT cannot run the model: {_brief(error)}") from error
         raw = [self._interpreter.get_tensor(index) for index in self._output_indices]
+        if self.batch == 1:
+            raw = [o if o.shape[:1] == (1,) else o[None] for o in raw]
         if any(not output.shape or len(output) != self.batch for output in raw):
             raise ModelError("an output does not have one row per example")
         return [dequantize(o[:count], d) for o, d in zip(raw, self.outputs, strict=True)]

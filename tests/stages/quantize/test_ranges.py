@@ -10,6 +10,7 @@ from shrink.stages.quantize.ranges import (
     least_squares_range,
     least_squares_ranges,
 )
+from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import read
 from tests.stages.quantize.toys import batches, cnn, float_cnn, pictures
 
@@ -23,6 +24,23 @@ def test_extreme_ranges_are_those_of_the_keras_layers() -> None:
     np.testing.assert_allclose(ranges[name], (first.min(), first.max()), rtol=1e-5)
     picture = graph.tensors[graph.inputs[0]].name
     np.testing.assert_allclose(ranges[picture], (x.min(), x.max()))
+
+
+def test_extreme_ranges_cover_a_layer_normalisation_whose_statistics_have_no_batch() -> None:
+    inputs = keras.Input((4, 6))
+    x = keras.layers.LayerNormalization()(keras.layers.Dense(5)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(3)(x))
+    content = convert(model, "float32").content
+    graph = read(content)[0]
+    written = {i for operator in graph.operators for i in operator.outputs}
+    assert any(graph.tensors[i].shape[:1] != (1,) for i in written)  # what the test is about
+    x = np.random.default_rng(0).normal(size=(5, 4, 6)).astype(np.float32)
+    ranges = extreme_ranges(content, [[x]])
+    assert {graph.tensors[i].name for i in written} <= ranges.keys()
+    outputs = model(x).numpy()
+    np.testing.assert_allclose(
+        ranges[graph.tensors[graph.outputs[0]].name], (outputs.min(), outputs.max()), rtol=1e-4
+    )
 
 
 def test_extreme_ranges_refuse_values_that_are_not_finite() -> None:
