@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -31,19 +31,24 @@ def batch_norm_mode(model: Any, mode: BatchNormMode) -> AbstractContextManager[N
 
 
 @contextmanager
-def frozen_statistics(model: Any) -> Iterator[None]:
-    """Let batch normalisation use its stored statistics, unchanged, while traced in here.
-
-    Gamma and beta are trained on, unlike with `trainable = False`.
-    """
+def wrapped_batch_norms(model: Any, method: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Let a method of each batch normalisation be what `wrap` makes of it while in here."""
     layers = [layer for layer in layers_of(model) if is_batch_norm(layer)]
     for layer in layers:
-        layer.call = _inference(layer.call)
+        setattr(layer, method, wrap(getattr(layer, method)))
     try:
         yield
     finally:
         for layer in layers:
-            del layer.call
+            delattr(layer, method)
+
+
+def frozen_statistics(model: Any) -> AbstractContextManager[None]:
+    """Let batch normalisation use its stored statistics, unchanged, while traced in here.
+
+    Gamma and beta are trained on, unlike with `trainable = False`.
+    """
+    return wrapped_batch_norms(model, "call", _inference)
 
 
 def _inference(call: Any) -> Any:

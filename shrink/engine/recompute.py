@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.batch_norm import is_batch_norm, layers_of
+from shrink.engine.batch_norm import is_batch_norm, layers_of, wrapped_batch_norms
 from shrink.engine.masking import masked_outputs
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.segments import Step, choose_segments
@@ -154,17 +154,9 @@ def _replaying(seeds: RandomSeeds | None, place: Any) -> Iterator[None]:
         _REPLAYING.now = False
 
 
-@contextmanager
-def _steady_statistics(network: Any) -> Iterator[None]:
+def _steady_statistics(network: Any) -> AbstractContextManager[None]:
     """Let batch normalisation update its moving statistics in the first pass alone."""
-    layers = [layer for layer in layers_of(network) if is_batch_norm(layer)]
-    for layer in layers:
-        layer.add_update = _once(layer.add_update)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.add_update
+    return wrapped_batch_norms(network, "add_update", _once)
 
 
 def _once(add_update: Any) -> Any:

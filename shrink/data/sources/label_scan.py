@@ -35,6 +35,24 @@ class Labelled(Protocol):
         """Yield the labels of all of them in order, int64, in batches."""
 
 
+class Numbered(Protocol):
+    """Records that are read by their numbers."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the bytes of some, an object array (n,)."""
+
+
+def labels_by_number(records: Numbered, parser: Parser) -> Iterator[np.ndarray]:
+    """Yield the labels of all records in order, int64, in batches."""
+    batch = reading_batch(parser.input_spec, parser.target_spec)
+    for start in range(0, len(records), batch):
+        numbers = np.arange(start, min(start + batch, len(records)))
+        with tf.device("CPU:0"):
+            yield parser.parse_labels(tf.constant(records.read(numbers))).numpy()
+
+
 def scanned_labels(records: Labelled, parser: Parser, part: str) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import reading_batch
 from shrink.data.shards import ALL
 from shrink.data.sources.examples_proto import ExampleParser, Parser
-from shrink.data.sources.label_scan import scanned_labels
+from shrink.data.sources.label_scan import labels_by_number, scanned_labels
 from shrink.data.sources.tfrecord import described, divided
 from shrink.errors import DataError, ResourceError
 
@@ -48,12 +46,8 @@ class LmdbRecords:
         return contents
 
     def labels(self, parser: Parser) -> Iterator[np.ndarray]:
-        """Yield the labels of all values in order, int64, in batches."""
-        batch = reading_batch(parser.input_spec, parser.target_spec)
-        for start in range(0, len(self), batch):
-            numbers = np.arange(start, min(start + batch, len(self)))
-            with tf.device("CPU:0"):
-                yield parser.parse_labels(tf.constant(self.read(numbers))).numpy()
+        """Return the labels of all values in order, int64, in batches."""
+        return labels_by_number(self, parser)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
