@@ -173,8 +173,8 @@ class SupervisedObjective:
     def validation_loss(self, y: Any, outputs: Any) -> Any:
         """Return the loss of each example, (n,)."""
         pairs = _pair(y, outputs)
-        losses = _for_each(self._losses, len(pairs))
-        weights = _for_each(self._weights, len(pairs))
+        losses = for_each(self._losses, len(pairs))
+        weights = for_each(self._weights, len(pairs))
         values = [self._value(LOSSES[name], i, pairs) for i, name in enumerate(losses)]
         # A factor of 1 changes nothing, and so is left out of the graph.
         return tf.add_n([v if w == 1.0 else v * w for v, w in zip(values, weights, strict=True)])
@@ -182,19 +182,19 @@ class SupervisedObjective:
     def metric(self, name: str, y: Any, outputs: Any) -> Any:
         """Return the named metric of each example, (n,)."""
         pairs = _pair(y, outputs)
-        chosen = measured_outputs(name, _for_each(self._losses, len(pairs)))
+        chosen = measured_outputs(name, for_each(self._losses, len(pairs)))
         values = [self._value(METRICS[name], i, pairs) for i in chosen]
         return tf.add_n(values) / len(values)
 
     def _value(self, function: LossFunction, index: int, pairs: Sequence[tuple[Any, Any]]) -> Any:
         """Return what a function says of one output of each example, (n,)."""
         label, output = pairs[index]
-        from_logits = _for_each(self._from_logits, len(pairs))[index]
+        from_logits = for_each(self._from_logits, len(pairs))[index]
         return per_example(masked(function(label, at_least_float32(output), from_logits), output))
 
 
-def _for_each(values: Any, outputs: int) -> Sequence[Any]:
-    """Return one value per output, where one is given for all of them."""
+def for_each(values: Any, outputs: int) -> Sequence[Any]:
+    """Return one value per output, where one is given for all of them; sequences as they are."""
     one_for_all = isinstance(values, str) or not isinstance(values, Sequence)
     return [values] * outputs if one_for_all else values
 

@@ -12,7 +12,7 @@ from shrink.errors import ModelError
 
 
 @contextlib.contextmanager
-def logits_of(model: keras.Model, closing: Sequence[str] = ("softmax",)) -> Iterator[keras.Model]:
+def logits_of(model: keras.Model, *closing: Sequence[str]) -> Iterator[keras.Model]:
     """Yield a model that shares all weights with `model` and gives logits, (n, ..., classes).
 
     A softmax loses what it rounds to 0 or 1; its argument does not. Within the block closing
@@ -20,12 +20,16 @@ def logits_of(model: keras.Model, closing: Sequence[str] = ("softmax",)) -> Iter
 
     Args:
         model: with one or several outputs.
-        closing: names of the activations that turn logits into the model's outputs.
+        closing: names of the activations that turn logits into the model's outputs, softmax by
+            default: one sequence for all outputs, or one for each, empty for an output that is
+            given as it is.
 
     Raises:
         ModelError: the model ends in an activation that has no logits.
     """
-    ends = [_end(model, tensor, closing) for tensor in model.outputs]
+    each = closing or (("softmax",),)
+    names = each * len(model.outputs) if len(each) == 1 else each
+    ends = [_end(model, tensor, own) for tensor, own in zip(model.outputs, names, strict=True)]
     switched = {id(layer): layer for layer, _ in ends if layer is not None}
     activations = {key: layer.activation for key, layer in switched.items()}
     for layer in switched.values():
@@ -40,6 +44,8 @@ def logits_of(model: keras.Model, closing: Sequence[str] = ("softmax",)) -> Iter
 
 def _end(model: keras.Model, tensor: Any, closing: Sequence[str]) -> tuple[Any, Any]:
     """Return the layer whose activation closes an output, or None, and the output to take."""
+    if not closing:
+        return None, tensor
     history = tensor._keras_history
     layer = history.layer
     if isinstance(layer, keras.layers.Softmax):

@@ -165,6 +165,7 @@ class StageContext:
         after_update: Sequence[Any] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
+        training: TrainingConfig | None = None,
     ) -> TrainingRecord:
         """Train `model` in place; zeros that an earlier stage promised to keep stay zero.
 
@@ -175,13 +176,14 @@ class StageContext:
             after_update: called after every update, in graph.
             dataset: in place of the recipe's, the same examples with more to their targets.
             task: in place of the model's own, where it gives more than the task's outputs.
+            training: in place of the recipe's.
         """
         task = task or self.task(model)
         record = train(
             model,
             dataset or self.dataset,
             objective=objective,
-            config=self.training,
+            config=training or self.training,
             devices=self.devices,
             epochs=epochs,
             metrics=task.metrics,
@@ -236,13 +238,14 @@ class PlanningContext(StageContext):
         after_update: Sequence[Any] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
+        training: TrainingConfig | None = None,
     ) -> TrainingRecord:
         """Plan what training would do, and raise `Planned`."""
         plan = plan_training(
             model,
             dataset or self.dataset,
             objective=objective,
-            config=self.training,
+            config=training or self.training,
             devices=self.devices,
             metrics=(task or self.task(model)).metrics,
             after_update=self._hooks(model, after_update),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
+from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.measure.artifact import Evaluation, evaluate_artifact
 from shrink.recipe.metrics import METRICS
@@ -54,7 +55,7 @@ def compare_with_control(
     keras.utils.set_random_seed(context.training.seed)
     student.set_weights(initial)
     objective = task.objective()
-    context.train(student, objective, record.epochs)
+    context.train(student, objective, record.epochs, training=_as_long(context.training))
     alone = _evaluate(student, task, context)
     student.set_weights(taught)
     teacher = context.load("teacher")
@@ -72,6 +73,12 @@ def compare_with_control(
     name = task.monitor.removeprefix("val_")
     values = (alone.metrics[name], own.metrics[name], its_own.metrics[name])
     return Control(_sentence(name, values, gains[name], record.updates), {"control": details})
+
+
+def _as_long(training: TrainingConfig) -> TrainingConfig:
+    """Return how the control is trained: to the end, with the best weights where it had those."""
+    best = training.restore_best or training.patience is not None
+    return training.model_copy(update={"patience": None, "restore_best": best})
 
 
 def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluation:

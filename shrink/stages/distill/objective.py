@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from shrink.engine.masking import masked
-from shrink.engine.objective import SupervisedObjective, at_least_float32, per_example
+from shrink.engine.objective import (
+    SupervisedObjective,
+    at_least_float32,
+    for_each,
+    per_example,
+)
 from shrink.stages.distill.config import Ramp
 from shrink.stages.distill.feature_losses import FEATURE_LOSSES
 from shrink.stages.distill.losses import SOFT_LOSSES, Case
@@ -35,7 +40,7 @@ class Guidance:
     """How a student is guided.
 
     Attributes:
-        loss: a key of `SOFT_LOSSES`.
+        loss: a key of `SOFT_LOSSES`, or one for each output.
         temperature: T.
         alpha: weight of the hard loss.
         beta: see `decoupled_kd`.
@@ -44,7 +49,7 @@ class Guidance:
         feature_weight: of the features' loss, the mean over the pairs of features.
     """
 
-    loss: str = "kl"
+    loss: str | tuple[str, ...] = "kl"
     temperature: float | Ramp = 4.0
     alpha: float | Ramp = 0.1
     beta: float = 8.0
@@ -125,14 +130,15 @@ class DistillationObjective:
         guidance = self._guidance
         weights = guidance.output_weights or (1 / len(outputs),) * len(outputs)
         parts = []
-        for weight, y, own, other in zip(
-            weights, tf.nest.flatten(labels), outputs, taught, strict=True
+        losses = for_each(guidance.loss, len(outputs))
+        for loss, weight, y, own, other in zip(
+            losses, weights, tf.nest.flatten(labels), outputs, taught, strict=True
         ):
             student = at_least_float32(own)
             temperature = self._now(guidance.temperature, student.dtype)
             teacher = tf.cast(other, student.dtype)
             case = Case(student, teacher, _classes(y, student), temperature, guidance.beta)
-            values = masked(SOFT_LOSSES[guidance.loss](case), own)
+            values = masked(SOFT_LOSSES[loss](case), own)
             parts.append(weight * per_example(values))
         return tf.add_n(parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import tf_keras as keras
@@ -24,23 +25,27 @@ from shrink.stages.distill.teaching import (
     open_teaching,
 )
 
+_ONE_CLASS = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
+
 
 def run(config: DistillConfig, context: StageContext) -> StageResult:
     """Train the student on what its teacher gives."""
     with contextlib.ExitStack() as held:
         teaching = open_teaching(config, context, held)
-        loss = teaching.loss
-        guidance = guidance_of(config, loss, context.name)
+        losses = teaching.losses
+        guidance = guidance_of(config, losses, context.name)
         forget_teacher()
         student = context.load("model")
         check_outputs(teaching.rows.outputs, student, "student")
         task = context.task(student)
         held.enter_context(context.devices.scope())
-        opened = held.enter_context(open_outputs(student, loss))
+        opened = held.enter_context(open_outputs(student, losses))
         learning = _with_features(opened, config, teaching)
         objective = DistillationObjective(
             teaching.teach,
-            SupervisedObjective(loss, from_logits=True, weights=task.loss_weights),
+            SupervisedObjective(
+                losses, from_logits=(True,) * len(losses), weights=task.loss_weights
+            ),
             guidance,
             teaching.decode,
             outputs=len(student.outputs),
@@ -58,31 +63,45 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
     return StageResult(model=student, training=record, notes=notes, details=details or None)
 
 
-def guidance_of(config: DistillConfig, loss: str, stage: str) -> Guidance:
-    """Return how a student is guided, with `auto` resolved for the task's loss.
+def guidance_of(config: DistillConfig, losses: Sequence[str], stage: str) -> Guidance:
+    """Return how a student is guided, with a loss for each output.
+
+    A loss of classes is for the outputs of classes; all others follow their teacher's values.
 
     Raises:
-        StageError: a loss for classes, and the task is another.
+        StageError: a loss for classes, and the task has none.
     """
-    chosen = config.loss
-    if chosen == "auto":
-        chosen = "kl" if loss in CLOSING else "output_mse"
-    problem = _problem(chosen, loss, config)
+    weights = config.output_weights
+    if weights and len(weights) != len(losses):
+        raise StageError(
+            f"distill.output_weights has {len(weights)} numbers for {len(losses)} outputs",
+            subject=stage,
+            hint="give one for each output, in the model's order",
+        )
+    problem = _problem(config, losses)
     if problem is not None:
         raise StageError(
-            f"{problem}, and the task's loss is {loss}",
+            f"{problem}, and the task's loss is {', '.join(dict.fromkeys(losses))}",
             subject=stage,
             hint="leave out distill.loss and distill.cache_dtype",
         )
     return Guidance(
-        loss="bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen,
+        loss=tuple(_soft_loss(config.loss, loss) for loss in losses),
         temperature=config.temperature,
         alpha=config.alpha,
         beta=config.beta,
-        output_weights=tuple(config.output_weights),
+        output_weights=tuple(weights),
         feature_loss=config.feature_loss if config.feature_layers else None,
         feature_weight=config.feature_weight,
     )
+
+
+def _soft_loss(named: str, loss: str) -> str:
+    """Return what an output of this loss on labels is compared by."""
+    if loss not in CLOSING or named == "output_mse":
+        return "output_mse"
+    chosen = "kl" if named == "auto" else named
+    return "bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen
 
 
 def _honest(record: TrainingRecord, guidance: Guidance) -> TrainingRecord:
@@ -94,15 +113,15 @@ def _honest(record: TrainingRecord, guidance: Guidance) -> TrainingRecord:
     return replace(record, exact=False, inexact_because=(*record.inexact_because, why))
 
 
-def _problem(chosen: str, loss: str, config: DistillConfig) -> str | None:
+def _problem(config: DistillConfig, losses: Sequence[str]) -> str | None:
     """Return why this loss or cache cannot be had, None where it can."""
-    if chosen != "output_mse" and loss not in CLOSING:
-        return f"distill.loss {chosen} is for classes"
-    if loss not in CLOSING or loss == "binary_crossentropy":
-        if chosen == "decoupled":
-            return "distill.loss decoupled needs one target class among several"
-        if config.cache_dtype == "topk":
-            return "distill.cache_dtype topk is for one class among several"
+    classes = [loss for loss in losses if loss in CLOSING]
+    if config.loss not in ("auto", "output_mse") and not classes:
+        return f"distill.loss {config.loss} is for classes"
+    if config.loss == "decoupled" and "binary_crossentropy" in classes:
+        return "distill.loss decoupled needs one target class among several"
+    if config.cache_dtype == "topk" and not _ONE_CLASS.issuperset(losses):
+        return "distill.cache_dtype topk is for one class among several"
     return None
 
 

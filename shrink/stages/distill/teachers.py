@@ -26,17 +26,17 @@ CLOSING = {
 
 
 @contextlib.contextmanager
-def open_outputs(model: keras.Model, loss: str) -> Iterator[keras.Model]:
-    """Yield the model with logits for a classifier's task, and as it is for any other.
+def open_outputs(model: keras.Model, losses: Sequence[str]) -> Iterator[keras.Model]:
+    """Yield the model with logits where an output is classes, and the other outputs as they are.
 
     Args:
         model: any functional model.
-        loss: the task's.
+        losses: the task's, of each output.
     """
-    if loss not in CLOSING:
+    if CLOSING.keys().isdisjoint(losses):
         yield model
         return
-    with logits_of(model, CLOSING[loss]) as logits:
+    with logits_of(model, *(CLOSING.get(loss, ()) for loss in losses)) as logits:
         yield logits
 
 

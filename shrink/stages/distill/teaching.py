@@ -44,7 +44,7 @@ class Teaching:
     """What a student's training needs of its teacher.
 
     Attributes:
-        loss: the task's.
+        losses: the task's, of each output.
         rows: the shapes of what the teacher gives.
         dataset: to train on.
         teach: asks the teacher; None where it was asked before and is no longer in memory.
@@ -53,7 +53,7 @@ class Teaching:
         details: for the report, plain data.
     """
 
-    loss: str
+    losses: tuple[str, ...]
     rows: Rows
     dataset: Dataset
     teach: Teach | None = None
@@ -80,9 +80,9 @@ def open_teaching(
     for model in models:
         check_shapes(context.dataset, keras_interface(model), "teacher")
         check_outputs(shapes_of(models[0].outputs), model, "other teacher")
-    loss = context.task(models[0]).loss
+    losses = context.task(models[0]).losses
     with contextlib.ExitStack() as opened, context.devices.scope():
-        asked = [opened.enter_context(open_outputs(model, loss)) for model in models]
+        asked = [opened.enter_context(open_outputs(model, losses)) for model in models]
         features = features_of(asked[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(asked[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
@@ -90,9 +90,9 @@ def open_teaching(
         why = _why_live(config, rows, context)
         if why is not None:
             held.push(opened.pop_all())
-            return Teaching(loss, rows, context.dataset, teach, notes=why)
-        folder = context.teachers / cache_key(_identity(models, config, loss, context))
-        return _cached(folder, loss, rows, teach, context, _questions(config, context))
+            return Teaching(losses, rows, context.dataset, teach, notes=why)
+        folder = context.teachers / cache_key(_identity(models, config, losses, context))
+        return _cached(folder, losses, rows, teach, context, _questions(config, context))
 
 
 def check_outputs(taught: Sequence[Shape], model: keras.Model, role: str) -> None:
@@ -175,7 +175,10 @@ def _questions(config: DistillConfig, context: StageContext) -> Questions:
 
 
 def _identity(
-    models: Sequence[keras.Model], config: DistillConfig, loss: str, context: StageContext
+    models: Sequence[keras.Model],
+    config: DistillConfig,
+    losses: Sequence[str],
+    context: StageContext,
 ) -> dict[str, Any]:
     """Return everything that decides the rows of a cache, as plain data."""
     views: dict[str, Any] = {}
@@ -185,7 +188,7 @@ def _identity(
     return {
         "views": views,
         "teachers": [model_digest(model) for model in models],
-        "loss": loss,
+        "losses": list(losses),
         "features": list(config.feature_layers),
         "cache_dtype": config.cache_dtype,
         "top_k": config.top_k if config.cache_dtype == "topk" else None,
@@ -198,7 +201,7 @@ def _identity(
 
 def _cached(
     folder: Path,
-    loss: str,
+    losses: tuple[str, ...],
     rows: Rows,
     teach: Teach,
     context: StageContext,
@@ -214,7 +217,7 @@ def _cached(
     bring = TaughtExamples if context.data_config.augment is None else TaughtViews
     note = f"the teacher was asked once: {questions.total:,} answers, {size:,} bytes on disk"
     return Teaching(
-        loss,
+        losses,
         rows,
         replace(context.dataset, train=bring(questions.examples, rows, stored)),
         decode=rows.decode,

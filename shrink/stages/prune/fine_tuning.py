@@ -44,8 +44,8 @@ def fine_tuning(
     with context.devices.scope():
         teacher = rebuild(unpruned, unpruned.keep(np.array([])), weights_of(unpruned))
         with (
-            open_outputs(teacher, task.loss) as taught,
-            open_outputs(model, task.loss) as learning,
+            open_outputs(teacher, task.losses) as taught,
+            open_outputs(model, task.losses) as learning,
         ):
             hard = SupervisedObjective(task.loss, True, task.loss_weights)
             guidance = Guidance(temperature=config.temperature, alpha=config.alpha)

@@ -58,6 +58,19 @@ def test_loss_weighs_several_outputs() -> None:
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
+def test_loss_compares_each_output_by_its_own_loss() -> None:
+    values, others = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 3)))
+    hard = SupervisedObjective(
+        ("sparse_categorical_crossentropy", "mean_squared_error"), (True, True)
+    )
+    guidance = Guidance(loss=("kl", "output_mse"), alpha=0.0)
+    objective = DistillationObjective(None, hard, guidance, outputs=2)
+    loss = objective.loss((LABELS, values), [STUDENT, values], Taught((TEACHER, others)))
+    squared = tf.reduce_mean((values - others) ** 2, axis=-1)
+    expected = softened_kl(STUDENT, TEACHER, 4.0) / 2 + squared / 2
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
 def test_loss_adds_features_that_follow_the_outputs() -> None:
     guidance = Guidance(feature_loss="hint", feature_weight=2.0)
     objective = DistillationObjective(None, HARD, guidance)

@@ -86,6 +86,25 @@ def test_run_throws_projections_of_features_away(folder: Path, tmp_path: Path) -
     assert any(note.startswith("control: after 8 updates") for note in result.notes)
 
 
+def test_run_trains_the_control_for_as_many_updates_when_the_student_stops_early(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records: list[Any] = []
+    train = StageContext.train
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        records.append(train(*args, **kwargs))
+        return records[-1]
+
+    monkeypatch.setattr(StageContext, "train", watched)
+    optimizer = {"name": "sgd", "learning_rate": 1e-9}  # no epoch is better than the first
+    training = {"patience": 2, "optimizer": optimizer}
+    distilled(folder, tmp_path, {"epochs": 9, "control": True}, training=training)
+    taught, alone = records
+    assert taught.epochs < 9
+    assert (alone.epochs, alone.updates) == (taught.epochs, taught.updates)
+
+
 def test_run_follows_outputs_when_targets_are_real(folder: Path, tmp_path: Path) -> None:
     result = distilled(
         folder,
@@ -97,6 +116,44 @@ def test_run_follows_outputs_when_targets_are_real(folder: Path, tmp_path: Path)
     )
     history = result.training.history["loss"]
     assert history[-1] < 0.8 * history[0]
+
+
+def of_pictures(
+    folder: Path, work: Path, config: dict[str, Any], named: dict[str, Any] | None = None
+) -> Any:
+    return distilled(
+        folder, work, config, teachers=("sees",), student="small_sees", data="pictures", named=named
+    )
+
+
+@pytest.mark.slow
+def test_run_follows_where_the_teacher_looks(folder: Path, tmp_path: Path) -> None:
+    config = {"feature_layers": {"hidden": "hidden"}, "feature_loss": "attention"}
+    cached = of_pictures(folder, tmp_path, {**config, "teacher_cache": "on"})
+    live = of_pictures(folder, tmp_path, {**config, "teacher_cache": "off"})
+    assert difference(cached, live) <= 1e-6
+    assert difference(cached, of_pictures(folder, tmp_path, {})) > 1e-4
+
+
+@pytest.mark.slow
+def test_run_follows_the_mean_of_several_teachers(folder: Path, tmp_path: Path) -> None:
+    one = distilled(folder, tmp_path, {})
+    same = distilled(folder, tmp_path, {}, teachers=("logits", "softmax", "logits"))
+    assert difference(one, same) <= 1e-6
+    others = distilled(folder, tmp_path, {}, teachers=("logits", "student"))
+    assert difference(one, others) > 1e-4
+
+
+@pytest.mark.slow
+def test_run_gives_the_same_student_from_cached_and_live_answers_to_augmented_pictures(
+    folder: Path, tmp_path: Path
+) -> None:
+    named = {"augment": {"flip": "both", "crop": 1, "mixup": 0.3}}
+    live, cached = (
+        of_pictures(folder, tmp_path, {"teacher_cache": cache}, named) for cache in ("off", "on")
+    )
+    assert cached.details["teacher_cache"]["asked"] is True
+    assert difference(live, cached) <= 1e-6
 
 
 @pytest.mark.slow
@@ -136,9 +193,47 @@ def test_run_refuses_a_student_with_other_outputs(folder: Path, tmp_path: Path) 
 def test_guidance_of_refuses_losses_of_classes_when_targets_are_real() -> None:
     config = DistillConfig.model_validate({"loss": "kl"})
     with pytest.raises(StageError, match="kl is for classes"):
-        guidance_of(config, "mean_squared_error", "distill")
-    assert guidance_of(DistillConfig(), "mean_squared_error", "distill").loss == "output_mse"
-    assert guidance_of(DistillConfig(), "binary_crossentropy", "distill").loss == "bernoulli_kl"
+        guidance_of(config, ["mean_squared_error"], "distill")
+
+
+def test_guidance_of_gives_each_output_a_loss_of_its_kind() -> None:
+    losses = ["mean_squared_error", "binary_crossentropy", "sparse_categorical_crossentropy"]
+    automatic = guidance_of(DistillConfig(), losses, "distill")
+    assert automatic.loss == ("output_mse", "bernoulli_kl", "kl")
+    named = guidance_of(DistillConfig(loss="logit_mse"), losses, "distill")
+    assert named.loss == ("output_mse", "logit_mse", "logit_mse")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"output_weights": [1, 2, 3]}, "3 numbers for 2 outputs"),
+        ({"cache_dtype": "topk"}, "one class among several"),
+    ],
+)
+def test_guidance_of_refuses_what_does_not_suit_the_outputs(
+    settings: dict[str, Any], message: str
+) -> None:
+    losses = ["sparse_categorical_crossentropy", "mean_squared_error"]
+    with pytest.raises(StageError, match=message):
+        guidance_of(DistillConfig.model_validate(settings), losses, "distill")
+
+
+def test_run_guides_outputs_of_different_kinds(folder: Path, tmp_path: Path) -> None:
+    task = {"loss": {"kind": "sparse_categorical_crossentropy", "angle": "mean_squared_error"}}
+    named = {"targets": ["kind", "angle"], "inputs": ["x"]}
+
+    def distill(student: str, cache: str, **settings: Any) -> Any:
+        config = {"teacher_cache": cache, "output_weights": [1, 3], **settings}
+        return distilled(
+            folder, tmp_path, config, teachers=("two",), student=student, data="two", named=named,
+            task=task,
+        )  # fmt: skip
+
+    assert difference(distill("small_two", "on"), distill("small_two", "off")) <= 1e-6
+    # A student that is its teacher has nothing to learn from it.
+    taught = distill("two", "on", alpha=0.0)
+    assert taught.training.history["loss"] == pytest.approx([0, 0], abs=1e-6)
 
 
 def test_ensemble_gives_the_mean_of_logits() -> None:

@@ -28,13 +28,36 @@ def mlp(units: int, ending: str | None, outputs: int = CLASSES) -> keras.Model:
     return keras.Model(inputs, L.Dense(outputs, activation=ending, name="end")(hidden))
 
 
+def two(units: int) -> keras.Model:
+    """Return a network that tells a class and an angle, for six numbers."""
+    inputs = keras.Input((6,), name="x")
+    hidden = L.Dense(units, activation="relu")(inputs)
+    kind = L.Dense(CLASSES, activation="softmax", name="kind")(hidden)
+    return keras.Model(inputs, [kind, L.Dense(1, activation="tanh", name="angle")(hidden)])
+
+
+def of_pictures(units: int) -> keras.Model:
+    """Return a network of one convolution for pictures of 5x5."""
+    inputs = keras.Input((5, 5, 3))
+    x = L.Rescaling(1 / 255)(inputs)
+    hidden = L.Conv2D(units, 3, activation="relu", name="hidden")(x)
+    return keras.Model(inputs, L.Dense(CLASSES)(L.GlobalAveragePooling2D()(hidden)))
+
+
 def write_toys(root: Path) -> None:
     """Write data of classes and of values, and teachers and students for both."""
     random = np.random.default_rng(0)
     x = random.normal(size=(90, 6)).astype(np.float32)
     np.savez(root / "classes.npz", x=x, y=np.arange(90) % CLASSES)
     np.savez(root / "values.npz", x=x, y=x[:, :2] ** 2)
+    np.savez(root / "two.npz", x=x, kind=np.arange(90) % CLASSES, angle=x[:, :1] / 4)
+    pictures = random.integers(0, 256, (90, 5, 5, 3), np.uint8)
+    np.savez(root / "pictures.npz", x=pictures, y=np.arange(90) % CLASSES)
     keras.utils.set_random_seed(1)
+    of_pictures(16).save(root / "sees.keras")
+    of_pictures(4).save(root / "small_sees.keras")
+    two(16).save(root / "two.keras")
+    two(4).save(root / "small_two.keras")
     mlp(16, None).save(root / "logits.keras")
     softmax = mlp(16, "softmax")
     softmax.set_weights(keras.models.load_model(root / "logits.keras").get_weights())
@@ -53,6 +76,8 @@ def distilled(
     student: str = "student",
     data: str = "classes",
     training: dict[str, Any] | None = None,
+    named: dict[str, Any] | None = None,
+    task: dict[str, Any] | None = None,
 ) -> Any:
     """Return the result of the stage; `folder` is that of `write_toys`."""
 
@@ -64,9 +89,9 @@ def distilled(
     sgd = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
     settings = {"global_batch_size": 16, "optimizer": sgd, **(training or {})}
     step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
-    described = {"source": "npz", "path": str(folder / f"{data}.npz")}
+    described = {"source": "npz", "path": str(folder / f"{data}.npz"), **(named or {})}
     job = {
-        "step": step, "data": described, "task": {}, "split_seed": 0,
+        "step": step, "data": described, "task": task or {}, "split_seed": 0,
         "teachers": str(work / "teachers"),
     }  # fmt: skip
     keras.utils.set_random_seed(0)
