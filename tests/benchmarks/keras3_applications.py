@@ -70,6 +70,14 @@ def randomize(model: Any, pictures: Any) -> None:
         layer.momentum = momentum
 
 
+def pictures_of(model: Any, count: int) -> Any:
+    """Return pictures for a model, coarse patterns under noise, float32 (count, ...), 0 to 255."""
+    random, shape = np.random.default_rng(1), (count, *model.input_shape[1:])
+    coarse = random.uniform(0, 255, (count, 4, 4, 3))
+    x = keras.ops.image.resize(coarse.astype("float32"), shape[1:3])
+    return np.clip(np.asarray(x) + random.normal(0, 20, shape), 0, 255).astype("float32")
+
+
 def _kernel(random: np.random.Generator, shape: tuple[int, ...], depthwise: bool) -> Any:
     fan_in = np.prod(shape[:2] if depthwise else shape[:-1])
     return random.normal(0.0, np.sqrt(2.0 / fan_in), shape)
@@ -84,12 +92,8 @@ def logits(model: Any, x: Any) -> Any:
 def write(folder: Path, name: str) -> None:
     """Write the model and what it computes."""
     keras.config.set_dtype_policy("float64")
-    model, random = build(name), np.random.default_rng(1)
-    shape = (_TRAIN + _TEST, *model.input_shape[1:])
-    # Coarse patterns under noise, as pictures have them.
-    coarse = random.uniform(0, 255, (shape[0], 4, 4, 3))
-    x = keras.ops.image.resize(coarse.astype("float32"), shape[1:3])
-    x = np.clip(np.asarray(x) + random.normal(0, 20, shape), 0, 255).astype("float32")
+    model = build(name)
+    x = pictures_of(model, _TRAIN + _TEST)
     randomize(model, x[:_TRAIN])
     y = logits(model, x)
     model.save(folder / "exact.keras")
