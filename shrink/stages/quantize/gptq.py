@@ -55,6 +55,15 @@ def gptq_round(
 
 def _inverse_factor(hessian: np.ndarray) -> np.ndarray:
     """Return the upper Cholesky factor of the damped inverse."""
+    try:
+        return _cholesky_of_inverse(hessian)
+    except np.linalg.LinAlgError:
+        # Moments around a mean that is large beside them have rounding errors of their own size.
+        values, vectors = np.linalg.eigh(hessian)
+        return _cholesky_of_inverse((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _cholesky_of_inverse(hessian: np.ndarray) -> np.ndarray:
     damping = _DAMPING * float(np.mean(np.diag(hessian))) or 1.0
     damped = hessian + damping * np.eye(len(hessian))
     return np.linalg.cholesky(np.linalg.inv(damped)).T

@@ -72,3 +72,14 @@ def test_gptq_round_keeps_pruned_weights_at_zero() -> None:
     np.testing.assert_allclose(np.abs(rounded).max(axis=1) / 7, scales)
     plain = output_error(weights, round_to_nearest(weights, scales, 4), hessian).sum()
     assert output_error(weights, rounded, hessian).sum() < plain
+
+
+def test_gptq_round_survives_moments_that_rounding_made_indefinite() -> None:
+    weights, hessian = problem(6, 20)
+    values, vectors = np.linalg.eigh(hessian)
+    values[:3] = -0.02 * values.mean()  # more than the damping makes up for
+    indefinite = (vectors * values) @ vectors.T
+    semidefinite = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    scales = mse_scales(weights, 4)
+    rounded = gptq_round(weights, indefinite, scales, 4)
+    np.testing.assert_allclose(rounded, gptq_round(weights, semidefinite, scales, 4), atol=1e-9)
