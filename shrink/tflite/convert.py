@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from shrink.errors import ModelError, StageError
 from shrink.tflite import converter_errors
-from shrink.tflite.rewrite import for_conversion
+from shrink.tflite.rewrite import for_conversion, loops
 from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
@@ -102,7 +102,9 @@ def convert(
     if isinstance(model, str | Path):
         serving = serve_saved_model(Path(model))
     else:
-        model, notes = for_conversion(model)
+        model, notes = for_conversion(model, to_integers=precision in _OPERATOR_SETS)
+        if precision in _OPERATOR_SETS:
+            _refuse_loops(model)
         serving = serve_keras(model)
     _refuse_unknown_sides(serving)
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
@@ -177,6 +179,16 @@ def _feed(serving: Serving, sample: Sample, number: int) -> dict[str, Any]:
             )
         feed[spec.name] = array.astype(spec.dtype.as_numpy_dtype)
     return feed
+
+
+def _refuse_loops(model: Any) -> None:
+    if names := loops(model):
+        raise StageError(
+            "the converter's calibration crashes on a loop over steps, and these cannot be written "
+            "one after the other: their number is open, or the layer is convolutional",
+            subject=names[0],
+            hint="use scheme dynamic_wi8_afp32, or build the model for a fixed number of steps",
+        )
 
 
 def _refuse_unknown_sides(serving: Serving) -> None:

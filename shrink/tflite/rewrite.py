@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
+_CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 
-def for_conversion(model: keras.Model) -> tuple[keras.Model, tuple[str, ...]]:
+
+def for_conversion(
+    model: keras.Model, *, to_integers: bool = False
+) -> tuple[keras.Model, tuple[str, ...]]:
     """Return a model that converts well, with the same inputs, weights and outputs.
 
     - An average pooling that covers its whole input becomes a mean over height and width. TFLite's
@@ -15,36 +21,33 @@ def for_conversion(model: keras.Model) -> tuple[keras.Model, tuple[str, ...]]:
       its own, and a mean of many values needs a finer one.
     - Layers of a mixed precision compute in float32, in which their weights are stored: TFLite
       has no kernels for float16 activations.
+    - The steps of a GRU or another loop are written one after the other, to become integers: the
+      converter's calibration crashes on loops. An LSTM is one operator of TFLite.
 
     Args:
         model: it is left untouched; a subclassed model, which cannot be cloned, stays as it is.
+        to_integers: whether activations become integers.
 
     Returns:
         The model, `model` itself where there is nothing to rewrite, and a note per rewrite.
     """
-    notes = [f"{name}: average over the whole input written as a mean" for name in _pools(model)]
+    notes = [
+        f"{name}: average over the whole input written as a mean"
+        for name in _named(model, _covers_its_whole_input)
+    ]
+    unrolled = _named(model, _can_be_unrolled) if to_integers else []
+    notes += [f"{name}: steps written one after the other, for integers" for name in unrolled]
     if _has_mixed_precision(model):
         notes.append("converted to compute in float32, not in the mixed precision of training")
     if not notes:
         return model, ()
     try:
-        rewritten = keras.models.clone_model(model, clone_function=_clone)
+        clone = _clone_without_loops if to_integers else _clone
+        rewritten = keras.models.clone_model(model, clone_function=clone)
     except NotImplementedError as error:  # a custom layer without get_config
         return model, (f"converted as it is, as it cannot be cloned: {error}",)
     rewritten.set_weights(model.get_weights())
     return rewritten, tuple(notes)
-
-
-def _pools(model: keras.Model) -> list[str]:
-    names: list[str] = []
-    if not _has_graph(model):
-        return names
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            names += [f"{layer.name}/{name}" for name in _pools(layer)]
-        elif _covers_its_whole_input(layer):
-            names.append(layer.name)
-    return names
 
 
 def _has_graph(layer: Any) -> bool:
@@ -64,6 +67,68 @@ def _covers(layer: keras.layers.AveragePooling2D, shape: tuple[int | None, ...])
     sides = zip(layer.pool_size, shape[first : first + 2], output[first : first + 2], strict=True)
     # "same" padding adds zeros that the average leaves out, so a larger pool is still the mean.
     return all(side is not None and pool >= side and out == 1 for pool, side, out in sides)
+
+
+def loops(model: keras.Model) -> list[str]:
+    """Return the names of the layers that convert to a loop over steps."""
+    return _named(model, _is_loop)
+
+
+def _named(model: keras.Model, chosen: Callable[[Any], bool]) -> list[str]:
+    if not _has_graph(model):
+        return []
+    names: list[str] = []
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            names += [f"{layer.name}/{name}" for name in _named(layer, chosen)]
+        elif chosen(layer):
+            names.append(layer.name)
+    return names
+
+
+def _is_loop(layer: Any) -> bool:
+    inner = _without_wrapper(layer)
+    if not isinstance(inner, keras.layers.RNN) or inner.unroll:
+        return False
+    masked = any(getattr(tensor, "_keras_mask", None) is not None for tensor in _given(layer))
+    return masked or not _is_one_operator(inner)
+
+
+def _can_be_unrolled(layer: Any) -> bool:
+    known = _is_loop(layer) and all(tensor.shape[1] for tensor in _given(layer))
+    return known and not isinstance(_without_wrapper(layer), _CONVOLUTIONAL)
+
+
+def _without_wrapper(layer: Any) -> Any:
+    return layer.layer if isinstance(layer, keras.layers.Bidirectional) else layer
+
+
+def _given(layer: Any) -> list[Any]:
+    """Return the sequence that each call of a layer is given."""
+    return [tf.nest.flatten(node.input_tensors)[0] for node in layer.inbound_nodes]
+
+
+def _is_one_operator(layer: Any) -> bool:
+    """Whether TFLite has one operator for all steps of a recurrent layer."""
+    kinds = (keras.activations.tanh, keras.activations.sigmoid)
+    return (
+        type(layer) is keras.layers.LSTM
+        and (layer.activation, layer.recurrent_activation) == kinds
+        and layer.use_bias
+        and not layer.recurrent_dropout
+    )
+
+
+def _clone_without_loops(layer: Any) -> Any:
+    if _has_graph(layer):
+        return keras.models.clone_model(layer, clone_function=_clone_without_loops)
+    if not _can_be_unrolled(layer):
+        return _clone(layer)
+    config = _in_float32(layer.get_config())
+    wrapped = [config[key]["config"] for key in ("layer", "backward_layer") if key in config]
+    for each in wrapped or [config]:
+        each["unroll"] = True
+    return layer.__class__.from_config(config)
 
 
 def _clone(layer: Any) -> Any:

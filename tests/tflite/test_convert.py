@@ -90,6 +90,24 @@ def test_convert_notes_the_pool_that_became_a_mean() -> None:
     assert "AVERAGE_POOL_2D" not in names
 
 
+def test_to_static_int8_stays_near_a_gru_whose_loop_would_crash_the_calibration() -> None:
+    inputs = keras.Input((5, 3), name="sequence")
+    model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.GRU(4)(inputs)))
+    x = np.random.default_rng(0).normal(size=(16, 1, 5, 3)).astype(np.float32)
+    content = convert.to_static_int8(model, [[each] for each in x], "float32", "float32")
+    given = np.concatenate([run(content, {"sequence": each})["output_0"] for each in x])
+    wanted = np.concatenate([model(each) for each in x])
+    assert np.sqrt(np.mean((given - wanted) ** 2)) < 0.05 * wanted.std()
+
+
+def test_to_static_int8_names_the_convolutional_loop_that_it_refuses() -> None:
+    inputs = keras.Input((3, 4, 4, 2))
+    outputs = keras.layers.Flatten()(keras.layers.ConvLSTM2D(2, 3, name="films")(inputs))
+    with pytest.raises(StageError, match="loop over steps") as caught:
+        convert.to_static_int8(keras.Model(inputs, outputs), [], "int8", "int8")
+    assert caught.value.subject == "films"
+
+
 def test_convert_names_operator_and_layer_when_tflite_lacks_it() -> None:
     with pytest.raises(StageError, match="Betainc") as caught:
         convert.to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.tflite.rewrite import for_conversion
+from shrink.tflite.rewrite import for_conversion, loops
 
 L = keras.layers
 
@@ -110,3 +111,41 @@ def test_for_conversion_takes_a_model_loaded_from_a_file(tmp_path: Path) -> None
     x = np.random.default_rng(0).normal(size=(3, 8, 8, 3)).astype(np.float32)
     np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
     assert len(notes) == 1
+
+
+def sequences(layer: Any, *, masked: bool = False) -> keras.Model:
+    inputs = L.Input((5, 3))
+    x = L.Masking()(inputs) if masked else inputs
+    return keras.Model(inputs, L.Dense(2)(layer(x)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "masked"),
+    [
+        (L.GRU(4, name="loop"), False),
+        (L.SimpleRNN(4, name="loop"), False),
+        (L.LSTM(4, activation="relu", name="loop"), False),
+        (L.LSTM(4, name="loop"), True),
+        (L.Bidirectional(L.GRU(4), name="loop"), False),
+    ],
+)
+def test_for_conversion_unrolls_loops_that_become_integers(layer: Any, masked: bool) -> None:
+    model = sequences(layer, masked=masked)
+    rewritten, notes = for_conversion(model, to_integers=True)
+    x = np.random.default_rng(0).normal(size=(3, 5, 3)).astype(np.float32)
+    assert [note.split(":")[0] for note in notes] == ["loop"]
+    assert (loops(model), loops(rewritten)) == (["loop"], [])
+    np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_for_conversion_leaves_lstm_which_is_one_operator() -> None:
+    model = sequences(L.LSTM(4))
+    assert for_conversion(model, to_integers=True) == (model, ())
+    assert loops(model) == []
+
+
+def test_for_conversion_leaves_convolutional_loops() -> None:
+    inputs = L.Input((3, 4, 4, 2))
+    model = keras.Model(inputs, L.Flatten()(L.ConvLSTM2D(2, 3, name="loop")(inputs)))
+    assert for_conversion(model, to_integers=True) == (model, ())
+    assert loops(model) == ["loop"]
