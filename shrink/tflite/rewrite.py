@@ -91,7 +91,8 @@ def _is_loop(layer: Any) -> bool:
     if not isinstance(inner, keras.layers.RNN) or inner.unroll:
         return False
     masked = any(getattr(tensor, "_keras_mask", None) is not None for tensor in _given(layer))
-    return masked or not _is_one_operator(inner)
+    begun = any(len(tf.nest.flatten(node.input_tensors)) > 1 for node in layer.inbound_nodes)
+    return masked or begun or not _is_one_operator(inner)
 
 
 def _can_be_unrolled(layer: Any) -> bool:
@@ -116,6 +117,7 @@ def _is_one_operator(layer: Any) -> bool:
         and (layer.activation, layer.recurrent_activation) == kinds
         and layer.use_bias
         and not layer.recurrent_dropout
+        and not layer.return_state
     )
 
 
