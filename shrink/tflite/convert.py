@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from shrink.errors import ModelError, StageError
 from shrink.tflite import converter_errors
-from shrink.tflite.rewrite import for_conversion, loops
+from shrink.tflite.loops import is_loop, names_of
+from shrink.tflite.rewrite import for_conversion
 from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
@@ -182,7 +183,7 @@ def _feed(serving: Serving, sample: Sample, number: int) -> dict[str, Any]:
 
 
 def _refuse_loops(model: Any) -> None:
-    if names := loops(model):
+    if names := names_of(model, is_loop):
         raise StageError(
             "the converter's calibration crashes on a loop over steps, and these cannot be written "
             "one after the other: their number is open, or the layer is convolutional",

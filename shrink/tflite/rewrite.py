@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
-import tensorflow as tf
 import tf_keras as keras
 
-_CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
+from shrink.tflite.loops import can_be_unrolled, has_graph, names_of, unrolled
 
 
 def for_conversion(
@@ -33,26 +32,22 @@ def for_conversion(
     """
     notes = [
         f"{name}: average over the whole input written as a mean"
-        for name in _named(model, _covers_its_whole_input)
+        for name in names_of(model, _covers_its_whole_input)
     ]
-    unrolled = _named(model, _can_be_unrolled) if to_integers else []
-    notes += [f"{name}: steps written one after the other, for integers" for name in unrolled]
+    if to_integers:
+        loops = names_of(model, can_be_unrolled)
+        notes += [f"{name}: steps written one after the other, for integers" for name in loops]
     if _has_mixed_precision(model):
         notes.append("converted to compute in float32, not in the mixed precision of training")
     if not notes:
         return model, ()
     try:
-        clone = _clone_without_loops if to_integers else _clone
+        clone = functools.partial(_clone, to_integers=to_integers)
         rewritten = keras.models.clone_model(model, clone_function=clone)
     except NotImplementedError as error:  # a custom layer without get_config
         return model, (f"converted as it is, as it cannot be cloned: {error}",)
     rewritten.set_weights(model.get_weights())
     return rewritten, tuple(notes)
-
-
-def _has_graph(layer: Any) -> bool:
-    """Tell functional and sequential models from subclassed ones, which cannot be cloned."""
-    return isinstance(layer, keras.Model) and bool(layer._is_graph_network)
 
 
 def _covers_its_whole_input(layer: Any) -> bool:
@@ -69,83 +64,23 @@ def _covers(layer: keras.layers.AveragePooling2D, shape: tuple[int | None, ...])
     return all(side is not None and pool >= side and out == 1 for pool, side, out in sides)
 
 
-def loops(model: keras.Model) -> list[str]:
-    """Return the names of the layers that convert to a loop over steps."""
-    return _named(model, _is_loop)
-
-
-def _named(model: keras.Model, chosen: Callable[[Any], bool]) -> list[str]:
-    if not _has_graph(model):
-        return []
-    names: list[str] = []
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            names += [f"{layer.name}/{name}" for name in _named(layer, chosen)]
-        elif chosen(layer):
-            names.append(layer.name)
-    return names
-
-
-def _is_loop(layer: Any) -> bool:
-    inner = _without_wrapper(layer)
-    if not isinstance(inner, keras.layers.RNN) or inner.unroll:
-        return False
-    masked = any(getattr(tensor, "_keras_mask", None) is not None for tensor in _given(layer))
-    begun = any(len(tf.nest.flatten(node.input_tensors)) > 1 for node in layer.inbound_nodes)
-    return masked or begun or not _is_one_operator(inner)
-
-
-def _can_be_unrolled(layer: Any) -> bool:
-    known = _is_loop(layer) and all(tensor.shape[1] for tensor in _given(layer))
-    return known and not isinstance(_without_wrapper(layer), _CONVOLUTIONAL)
-
-
-def _without_wrapper(layer: Any) -> Any:
-    return layer.layer if isinstance(layer, keras.layers.Bidirectional) else layer
-
-
-def _given(layer: Any) -> list[Any]:
-    """Return the sequence that each call of a layer is given."""
-    return [tf.nest.flatten(node.input_tensors)[0] for node in layer.inbound_nodes]
-
-
-def _is_one_operator(layer: Any) -> bool:
-    """Whether TFLite has one operator for all steps of a recurrent layer."""
-    kinds = (keras.activations.tanh, keras.activations.sigmoid)
-    return (
-        type(layer) is keras.layers.LSTM
-        and (layer.activation, layer.recurrent_activation) == kinds
-        and layer.use_bias
-        and not layer.recurrent_dropout
-        and not layer.return_state
-    )
-
-
-def _clone_without_loops(layer: Any) -> Any:
-    if _has_graph(layer):
-        return keras.models.clone_model(layer, clone_function=_clone_without_loops)
-    if not _can_be_unrolled(layer):
-        return _clone(layer)
-    config = _in_float32(layer.get_config())
-    wrapped = [config[key]["config"] for key in ("layer", "backward_layer") if key in config]
-    for each in wrapped or [config]:
-        each["unroll"] = True
-    return layer.__class__.from_config(config)
-
-
-def _clone(layer: Any) -> Any:
-    if _has_graph(layer):
-        return keras.models.clone_model(layer, clone_function=_clone)
+def _clone(layer: Any, *, to_integers: bool) -> Any:
+    if has_graph(layer):
+        clone = functools.partial(_clone, to_integers=to_integers)
+        return keras.models.clone_model(layer, clone_function=clone)
     if _covers_its_whole_input(layer):
         return keras.layers.GlobalAveragePooling2D(
             data_format=layer.data_format, keepdims=True, name=layer.name
         )
-    return layer.__class__.from_config(_in_float32(layer.get_config()))
+    config = _in_float32(layer.get_config())
+    if to_integers and can_be_unrolled(layer):
+        config = unrolled(config)
+    return layer.__class__.from_config(config)
 
 
 def _has_mixed_precision(model: keras.Model) -> bool:
     parts = (part for part in model.submodules if isinstance(part, keras.layers.Layer))
-    return _has_graph(model) and any(part.compute_dtype != part.variable_dtype for part in parts)
+    return has_graph(model) and any(part.compute_dtype != part.variable_dtype for part in parts)
 
 
 def _in_float32(config: Any) -> Any:

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.tflite.rewrite import for_conversion, loops
+from shrink.tflite.loops import is_loop, names_of
+from shrink.tflite.rewrite import for_conversion
 
 L = keras.layers
 
@@ -134,18 +135,30 @@ def test_for_conversion_unrolls_loops_that_become_integers(layer: Any, masked: b
     rewritten, notes = for_conversion(model, to_integers=True)
     x = np.random.default_rng(0).normal(size=(3, 5, 3)).astype(np.float32)
     assert [note.split(":")[0] for note in notes] == ["loop"]
-    assert (loops(model), loops(rewritten)) == (["loop"], [])
+    assert [names_of(each, is_loop) for each in (model, rewritten)] == [["loop"], []]
     np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
 
 
 def test_for_conversion_leaves_lstm_which_is_one_operator() -> None:
     model = sequences(L.LSTM(4))
     assert for_conversion(model, to_integers=True) == (model, ())
-    assert loops(model) == []
+    assert names_of(model, is_loop) == []
 
 
 def test_for_conversion_leaves_convolutional_loops() -> None:
     inputs = L.Input((3, 4, 4, 2))
     model = keras.Model(inputs, L.Flatten()(L.ConvLSTM2D(2, 3, name="loop")(inputs)))
     assert for_conversion(model, to_integers=True) == (model, ())
-    assert loops(model) == ["loop"]
+    assert names_of(model, is_loop) == ["loop"]
+
+
+def test_for_conversion_unrolls_lstms_with_states_that_are_given_or_returned() -> None:
+    inputs = L.Input((5, 3))
+    _, *states = L.LSTM(4, return_state=True, name="returns")(inputs)
+    outputs = L.Dense(2)(L.LSTM(4, name="is_given")(inputs, initial_state=states))
+    model = keras.Model(inputs, outputs)
+    rewritten, _ = for_conversion(model, to_integers=True)
+    x = np.random.default_rng(0).normal(size=(3, 5, 3)).astype(np.float32)
+    assert names_of(model, is_loop) == ["returns", "is_given"]
+    assert names_of(rewritten, is_loop) == []
+    np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
