@@ -55,7 +55,7 @@ class Task:
         """The loss that every output has.
 
         Raises:
-            StageError: outputs have different losses; a teacher's students cannot.
+            StageError: outputs have different losses.
         """
         if len(set(self.losses)) > 1:
             raise StageError(

@@ -16,7 +16,7 @@ from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.control import compare_with_control
 from shrink.stages.distill.features import check_positions, with_features
 from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.teachers import CLOSING, open_outputs
+from shrink.stages.distill.teachers import CLOSING, open_outputs, soft_loss
 from shrink.stages.distill.teaching import (
     Teaching,
     check_outputs,
@@ -86,7 +86,7 @@ def guidance_of(config: DistillConfig, losses: Sequence[str], stage: str) -> Gui
             hint="leave out distill.loss and distill.cache_dtype",
         )
     return Guidance(
-        loss=tuple(_soft_loss(config.loss, loss) for loss in losses),
+        loss=tuple(soft_loss(config.loss, loss) for loss in losses),
         temperature=config.temperature,
         alpha=config.alpha,
         beta=config.beta,
@@ -94,14 +94,6 @@ def guidance_of(config: DistillConfig, losses: Sequence[str], stage: str) -> Gui
         feature_loss=config.feature_loss if config.feature_layers else None,
         feature_weight=config.feature_weight,
     )
-
-
-def _soft_loss(named: str, loss: str) -> str:
-    """Return what an output of this loss on labels is compared by."""
-    if loss not in CLOSING or named == "output_mse":
-        return "output_mse"
-    chosen = "kl" if named == "auto" else named
-    return "bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen
 
 
 def _honest(record: TrainingRecord, guidance: Guidance) -> TrainingRecord:

@@ -25,6 +25,19 @@ CLOSING = {
 """The activations that turn logits into a classifier's outputs, by the task's loss."""
 
 
+def soft_loss(named: str, loss: str) -> str:
+    """Return the key of `SOFT_LOSSES` by which an output is compared with its teacher's.
+
+    Args:
+        named: what the recipe names, or "auto".
+        loss: the output's loss on labels.
+    """
+    if loss not in CLOSING or named == "output_mse":
+        return "output_mse"
+    chosen = "kl" if named == "auto" else named
+    return "bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen
+
+
 @contextlib.contextmanager
 def open_outputs(model: keras.Model, losses: Sequence[str]) -> Iterator[keras.Model]:
     """Yield the model with logits where an output is classes, and the other outputs as they are.

@@ -71,12 +71,9 @@ def _measure(graph: ChannelGraph, x: Sequence[np.ndarray]) -> dict[str, Activity
     members = [m for group in graph.groups for m in group.members if m.role == "input"]
     names = list(dict.fromkeys(m.layer for m in members if _reads_last_axis(model, m)))
     owners = [(name, tensor) for name in names for tensor in calls(model, name)]
-    zeros = {name: np.zeros(tensor.shape[-1]) for name, tensor in owners}
-    rows, nonzero, magnitude = (
-        dict.fromkeys(names, 0),
-        zeros,
-        {n: z.copy() for n, z in zeros.items()},
-    )
+    rows = dict.fromkeys(names, 0)
+    nonzero = {name: np.zeros(tensor.shape[-1]) for name, tensor in owners}
+    magnitude = {name: np.zeros(tensor.shape[-1]) for name, tensor in owners}
     for values in activations(model, [tensor for _, tensor in owners], x) if owners else ():
         for (name, _), value in zip(owners, values, strict=True):
             flat = np.abs(value.reshape(-1, value.shape[-1]))

@@ -14,7 +14,7 @@ from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext
 from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.teachers import open_outputs, taught_by
+from shrink.stages.distill.teachers import open_outputs, soft_loss, taught_by
 from shrink.stages.prune.config import PruneConfig
 
 
@@ -48,5 +48,9 @@ def fine_tuning(
             open_outputs(model, task.losses) as learning,
         ):
             hard = SupervisedObjective(task.loss, True, task.loss_weights)
-            guidance = Guidance(temperature=config.temperature, alpha=config.alpha)
+            guidance = Guidance(
+                loss=soft_loss("auto", task.loss),
+                temperature=config.temperature,
+                alpha=config.alpha,
+            )
             yield learning, DistillationObjective(taught_by(taught), hard, guidance)

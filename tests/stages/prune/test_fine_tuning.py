@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.graph.groups import find_groups
+from shrink.stages.context import StageContext
+from shrink.stages.distill.losses import softened_bernoulli_kl
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.fine_tuning import fine_tuning
+from tests.graph.equivalence import randomise
+
+L = keras.layers
+
+
+def yes_or_no(width: int) -> keras.Model:
+    inputs = L.Input((6,), name="x")
+    hidden = L.Dense(width, activation="relu", name="hidden")(inputs)
+    model = keras.Model(inputs, L.Dense(1, activation="sigmoid", name="answer")(hidden))
+    randomise(model)
+    return model
+
+
+def test_fine_tuning_follows_answers_of_yes_and_no(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(40, 6)).astype(np.float32)
+    y = random.integers(0, 2, (40, 1))
+    np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    step = {"name": "p", "kind": "prune", "claims": [], "training": {}, "inputs": {}}
+    data = {"source": "npz", "path": str(tmp_path / "data.npz")}
+    task = {"loss": "binary_crossentropy", "metrics": ["binary_accuracy"]}
+    job = {"step": step, "data": data, "task": task, "split_seed": 0}
+    context = StageContext(job, lambda *args, **fields: None, tmp_path)
+    config = PruneConfig.model_validate(
+        {"method": "channels", "ratio": 0.5, "epochs": 1, "teacher": "self", "alpha": 0.0}
+    )
+    teacher, student = yes_or_no(8), yes_or_no(4)
+    logits = [
+        keras.Model(m.inputs, m.get_layer("hidden").output)(x) @ m.layers[-1].kernel
+        + m.layers[-1].bias
+        for m in (student, teacher)
+    ]
+    with fine_tuning(student, find_groups(teacher), config, context) as (learning, objective):
+        loss = objective.loss(tf.constant(y), learning(x), objective.targets(x))
+    own, other = logits
+    wanted = softened_bernoulli_kl(own, other, config.temperature)
+    assert np.min(wanted) >= 0 < np.max(wanted)
+    np.testing.assert_allclose(loss, np.reshape(wanted, -1), rtol=1e-4, atol=1e-6)
