@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,9 +62,9 @@ def open_devices(config: TrainingConfig) -> Devices:
     """Configure the devices that a recipe asks for; call it before anything runs on TensorFlow.
 
     Sets the process's global Keras dtype policy to `config.precision`. Where there is no GPU,
-    replicas are logical CPU devices, which TensorFlow cannot limit in memory. Under a
-    `memory_limit` the CPU's allocator has one large region, and a single replica runs one
-    operation after the other (an operation still uses all cores): every step has the same peak.
+    replicas are logical CPU devices, which TensorFlow cannot limit in memory. The CPU's
+    allocator has one large region, and under a `memory_limit` a single replica runs one operation
+    after the other (an operation still uses all cores): every step has the same peak.
 
     Raises:
         RecipeError: more replicas than GPUs without a `memory_limit` to split the GPUs by.
@@ -102,10 +103,8 @@ def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[st
         # Operations that overtake each other decide whether an activation is freed, or reused in
         # place, before the next is allocated: with two threads peaks differed by a fifth.
         tf.config.threading.set_inter_op_parallelism_threads(1)
-    if memory_limit is not None:
-        _open_region(memory_limit - _SPARE)
-    elif not _cpu_is_limited():
-        _open_region(host_free_bytes())
+    if memory_limit is not None or not _cpu_is_limited():
+        _open_region(math.inf if memory_limit is None else memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
 
 
@@ -115,8 +114,8 @@ def _cpu_is_limited() -> bool:
     return uses_bfc and "TF_CPU_BFC_MEM_LIMIT_IN_MB" in os.environ
 
 
-def _open_region(size: int) -> None:
-    """Make the CPU's allocator ask for one region of so many bytes, or the next power of two.
+def _open_region(most: float) -> None:
+    """Make the CPU's allocator ask for one region: half of what is free, and `most` bytes at most.
 
     Left to itself, it asks for regions of 1, 2, 4, ... MiB as training goes on. A tensor takes a
     whole free chunk of up to twice its size where splitting would leave less than it needs, and
@@ -124,7 +123,7 @@ def _open_region(size: int) -> None:
     had probed smaller sizes and one that had not. The region is not touched, and takes no memory
     before it is used.
     """
-    elements = min(min(size, host_free_bytes() // 2) // _FLOAT64, _MOST_ELEMENTS)
+    elements = int(min(min(most, host_free_bytes() / 2) / _FLOAT64, _MOST_ELEMENTS))
     # Without a region training works all the same.
     with tf.device("CPU:0"), contextlib.suppress(tf.errors.ResourceExhaustedError):
         tf.raw_ops.Empty(shape=[max(1, elements)], dtype=tf.float64, init=False)

@@ -15,7 +15,7 @@ from tests.engine._run import run_in_fresh_process
 
 PLAIN, GLOBAL = 64, 512
 LIMIT = 2 * 1000**3
-"""Under any limit the allocator has one region, and operations run in order."""
+"""Far away: under any limit operations run one after the other."""
 _EXAMPLE_BYTES = 96 * 96 * 3
 _ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
