@@ -31,19 +31,6 @@ _HEADER = (
 )
 
 
-class _Pictures:
-    labels = None
-
-    def __init__(self, arrays: np.ndarray) -> None:
-        self._arrays = arrays
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    def arrays(self, indices: np.ndarray) -> tuple[np.ndarray, None]:
-        return self._arrays[indices], None
-
-
 def main() -> None:
     """Print the table."""
     from tests.benchmarks.keras3_applications import SMALLEST
@@ -94,9 +81,10 @@ def quantized(model: Any, pictures: np.ndarray) -> tuple[float, float, float]:
     from shrink.stages.quantize.schemes import SCHEMES
     from shrink.stages.quantize.source import FloatModel
     from shrink.tflite.interpreter import load
+    from tests.unlabelled import UnlabelledExamples
 
     source, x = FloatModel(model), pictures[_CALIBRATED:]
-    examples: Any = _Pictures(pictures[:_CALIBRATED])
+    examples: Any = UnlabelledExamples(pictures[:_CALIBRATED])
     calibration = CalibrationExamples(examples, _CALIBRATED, 0)
     config = QuantizeConfig.model_validate({"scheme": "static_wi8_ai8"})
     content = SCHEMES[config.scheme](source, calibration, config).content
@@ -114,7 +102,7 @@ def pruned(model: Any, ratio: float, x: np.ndarray) -> tuple[float, int, float]:
     """Return the parameters that are left, the groups, and how far rebuilt is from masked."""
     from shrink.graph.groups import find_groups
     from shrink.graph.rebuild import masked, rebuild, weights_of
-    from shrink.stages.prune.importance import l2, least_important
+    from shrink.stages.prune.importance import Evidence, l2, least_important
     from shrink.stages.prune.verify import check_same
     from tests.graph.equivalence import load
 
@@ -123,7 +111,7 @@ def pruned(model: Any, ratio: float, x: np.ndarray) -> tuple[float, int, float]:
         reasons = {each["reason"] for each in graph.protected}
         raise SystemExit(f"no channels can go: {'; '.join(sorted(reasons))}")
     weights = weights_of(graph)
-    evidence: Any = type("Weights", (), {"weights": weights})
+    evidence = Evidence(weights, dict, dict)
     chosen = [least_important(g, l2(g, evidence), int(ratio * len(g))) for g in graph.groups]
     keep = graph.keep(np.concatenate(chosen))
     smaller = rebuild(graph, keep, weights)

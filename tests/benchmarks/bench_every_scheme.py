@@ -12,7 +12,6 @@ is how near TFLite Micro's outputs are to LiteRT's.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import subprocess
@@ -20,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.benchmarks.bench_tiny_sizes import random_model
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -81,23 +82,16 @@ def _write_model(folder: Path, name: str | Path) -> None:
     import numpy as np
     import tf_keras as keras
 
-    keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     if isinstance(name, Path):
         model = keras.models.load_model(name, compile=False)
     else:
-        model = importlib.import_module(f"models.{name}").build()
-        model.set_weights([_varied(random, weight) for weight in model.get_weights()])
+        model = random_model(name, random)
     x = random.random((_EXAMPLES, *model.input_shape[1:]), dtype=np.float32)
     y = np.asarray(model(x[:_EXAMPLES], training=False))
     model.save(folder / "model.keras")
     cut = _EXAMPLES - 20
     np.savez(folder / "data.npz", x_train=x[:cut], y_train=y[:cut], x_test=x[cut:], y_test=y[cut:])
-
-
-def _varied(random: Any, weight: Any) -> Any:
-    """Return a weight with no two values alike, biases and statistics of batch norm among them."""
-    return weight * random.uniform(0.5, 1.5, weight.shape) + 0.01 * random.random(weight.shape)
 
 
 def _row(model: str, stage: dict[str, Any]) -> str:

@@ -43,42 +43,36 @@ def main() -> None:
 def artifact(module: str) -> bytes:
     """Return the `static_wi8_ai8` artifact of a reference architecture."""
     import numpy as np
-    import tf_keras as keras
 
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.schemes import SCHEMES
     from shrink.stages.quantize.source import FloatModel
 
-    keras.utils.set_random_seed(0)
-    model = importlib.import_module(f"models.{module}").build()
     random = np.random.default_rng(0)
+    model = random_model(module, random)
     x = random.random((100, *model.input_shape[1:]), dtype=np.float32)
-    weights = [w * random.uniform(0.5, 1.5, w.shape) for w in model.get_weights()]
-    model.set_weights([w + 0.01 * random.random(w.shape) for w in weights])
     config = QuantizeConfig(dense_scales="tensor" if module == "autoencoder" else "channel")
     return SCHEMES["static_wi8_ai8"](FloatModel(model), examples(x), config).content
+
+
+def random_model(module: str, random: Any) -> Any:
+    """Return a model of models/ with no two weights alike, biases and batch norm's among them."""
+    import tf_keras as keras
+
+    keras.utils.set_random_seed(0)
+    model = importlib.import_module(f"models.{module}").build()
+    weights = [w * random.uniform(0.5, 1.5, w.shape) for w in model.get_weights()]
+    model.set_weights([w + 0.01 * random.random(w.shape) for w in weights])
+    return model
 
 
 def examples(x: Any) -> Any:
     """Return random examples as a calibration sample."""
     from shrink.stages.quantize.calibration import CalibrationExamples
+    from tests.unlabelled import UnlabelledExamples
 
-    return CalibrationExamples(_Rows(x), len(x), 0)  # type: ignore[arg-type]
-
-
-class _Rows:
-    """As much of a data set as calibration reads."""
-
-    labels = None
-
-    def __init__(self, x: Any) -> None:
-        self._x = x
-
-    def __len__(self) -> int:
-        return len(self._x)
-
-    def arrays(self, indices: Any) -> tuple[Any, None]:
-        return self._x[indices], None
+    rows: Any = UnlabelledExamples(x)
+    return CalibrationExamples(rows, len(x), 0)
 
 
 def floating(content: bytes) -> list[str]:

@@ -20,25 +20,10 @@ from shrink.tflite.interpreter import load
 from tests.graph.equivalence import check, examples
 from tests.model.conftest import write_with_keras3
 from tests.model.test_keras3 import models_of
+from tests.unlabelled import UnlabelledExamples
 
 layers = keras.layers
 EXAMPLES = 16
-
-
-class Rows:
-    """Unlabelled examples of a model's inputs."""
-
-    labels = None
-
-    def __init__(self, arrays: list[np.ndarray]) -> None:
-        self._arrays = arrays
-
-    def __len__(self) -> int:
-        return EXAMPLES
-
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
-        rows = [array[indices] for array in self._arrays]
-        return (tuple(rows) if len(rows) > 1 else rows[0]), None
 
 
 def between_dense_layers(inner: keras.Model) -> keras.Model:
@@ -52,7 +37,7 @@ def between_dense_layers(inner: keras.Model) -> keras.Model:
 def quantization_error(model: keras.Model, scheme: str) -> float:
     """Return the error of the worst output, of its standard deviation."""
     x, source = examples(model, EXAMPLES, seed=3), FloatModel(model)
-    rows: Any = Rows(x)
+    rows: Any = UnlabelledExamples(*x)
     config = QuantizeConfig.model_validate({"scheme": scheme})
     found = SCHEMES[scheme](source, CalibrationExamples(rows, EXAMPLES, 0), config)
     wanted, given = (load(each).predict(x) for each in (source.float32.content, found.content))

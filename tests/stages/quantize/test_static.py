@@ -13,22 +13,11 @@ from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.interpreter import load
 from tests.stages.quantize.test_aware_model import residual
 from tests.stages.quantize.toys import pictures
-
-
-class Rows:
-    """Unlabelled pictures."""
-
-    labels = None
-
-    def __len__(self) -> int:
-        return 60
-
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
-        return pictures(60)[indices], None
+from tests.unlabelled import UnlabelledExamples
 
 
 def quantized(source: FloatModel) -> bytes:
-    rows: Any = Rows()
+    rows: Any = UnlabelledExamples(pictures(60))
     return static.static_int8(source, CalibrationExamples(rows, 60, 0), QuantizeConfig()).content
 
 
