@@ -1,6 +1,7 @@
 """What a teacher costs while a student trains: asked once, on every batch, or as in the tutorial.
 
 Run: python tests/benchmarks/bench_distill.py [--rounds 3] [--examples 4096] [--teacher-width 1.0]
+    [--ways alone cached live tutorial]
 
 Student and teacher are ResNet8s for 32x32 pictures (random ones; time and memory are the same),
 the student of width 0.5. Every way runs in a process of its own, in turns, `--rounds` times:
@@ -14,7 +15,7 @@ Prints medians: seconds per epoch after the first, by the clock and of all cores
 busy machine changes less), what the teacher's forward pass costs of the student's training, the
 first epoch by whose end cached took no longer than another way, the teacher's single pass and the
 building of graphs included, allocator peaks, and the largest difference between the weights of
-cached and live.
+cached and live, as a fraction of the largest weight of their array.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import numpy as np
 
 WAYS = ("alone", "cached", "live", "tutorial")
 _EPOCHS, _BATCH = 3, 64
+Runs = dict[str, list[dict[str, Any]]]
 
 
 class Clock:
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--examples", type=int, default=4096)
     parser.add_argument("--teacher-width", type=float, default=1.0)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -77,9 +80,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         _write(work, arguments)
-        runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        runs: Runs = {way: [] for way in arguments.ways}
         for _ in range(arguments.rounds):
-            for way in WAYS:
+            for way in arguments.ways:
                 runs[way].append(_child(way, work))
         _report(runs, work)
 
@@ -93,40 +96,42 @@ def _child(way: str, work: Path) -> dict[str, Any]:
     return found
 
 
-def _report(runs: dict[str, list[dict[str, Any]]], work: Path) -> None:
-    def median(way: str, name: str) -> float:
-        return statistics.median(run[name] for run in runs[way])
-
-    def ratios(name: str) -> dict[str, Any]:
-        epochs = {way: median(way, name) for way in WAYS}
-        return {
-            name: epochs,
-            "cached_to_alone": epochs["cached"] / epochs["alone"],
-            "teacher_to_student": epochs["live"] / epochs["alone"] - 1,
-            "tutorial_to_cached": epochs["tutorial"] / epochs["cached"],
-        }
-
-    peaks = {way: median(way, "peak_bytes") for way in WAYS if way != "tutorial"}
-    student = {way: np.load(work / f"{way}.npz") for way in ("cached", "live")}
-    apart = max(
-        float(np.abs(student["cached"][n] - student["live"][n]).max())
-        for n in student["live"].files
-    )
-    _print({"by": "the clock", **ratios("epoch_s"), "break_even": _break_even(runs, "until_s")})
-    _print(
-        {"by": "all cores", **ratios("epoch_cpu_s"), "break_even": _break_even(runs, "until_cpu_s")}
-    )
-    _print(
-        {
-            "teacher_pass_s": median("cached", "teacher_s"),
-            "peak_bytes": peaks,
-            "cached_peak_to_alone": peaks["cached"] / peaks["alone"],
-            "weights_cached_to_live": apart,
-        }
-    )
+def _report(runs: Runs, work: Path) -> None:
+    for by, epoch, until in (
+        ("the clock", "epoch_s", "until_s"),
+        ("all cores", "epoch_cpu_s", "until_cpu_s"),
+    ):
+        epochs = _medians(runs, epoch)
+        row: dict[str, Any] = {"by": by, epoch: epochs}
+        if {"alone", "cached"} <= epochs.keys():
+            row["cached_to_alone"] = epochs["cached"] / epochs["alone"]
+        if {"alone", "live"} <= epochs.keys():
+            row["teacher_to_student"] = epochs["live"] / epochs["alone"] - 1
+        if {"cached", "tutorial"} <= epochs.keys():
+            row["tutorial_to_cached"] = epochs["tutorial"] / epochs["cached"]
+        _print({**row, "break_even": _break_even(runs, until)})
+    peaks = _medians(runs, "peak_bytes")
+    _print({"teacher_s": _medians(runs, "teacher_s"), "peak_bytes": peaks})
+    if {"cached", "live"} <= runs.keys():
+        cached, live = (np.load(work / f"{way}.npz") for way in ("cached", "live"))
+        apart = max(_relative(cached[name], live[name]) for name in live.files)
+        _print({"weights_cached_to_live": apart})
 
 
-def _break_even(runs: dict[str, list[dict[str, Any]]], name: str) -> dict[str, int | None]:
+def _medians(runs: Runs, name: str) -> dict[str, float]:
+    """Return a figure's median for each way that has it."""
+    return {
+        way: statistics.median(run[name] for run in found)
+        for way, found in runs.items()
+        if all(run.get(name) is not None for run in found)
+    }
+
+
+def _relative(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one - other).max() / np.abs(other).max())
+
+
+def _break_even(runs: Runs, name: str) -> dict[str, int | None]:
     """Return the first epoch by whose end cached was no slower, None where it always was."""
 
     def ends(way: str) -> list[float]:
@@ -134,9 +139,11 @@ def _break_even(runs: dict[str, list[dict[str, Any]]], name: str) -> dict[str, i
             statistics.median(run[name][epoch] for run in runs[way]) for epoch in range(_EPOCHS)
         ]
 
-    cached = ends("cached")
     found: dict[str, int | None] = {}
-    for way in ("live", "tutorial"):
+    if "cached" not in runs:
+        return found
+    cached = ends("cached")
+    for way in runs.keys() & {"live", "tutorial"}:
         pairs = enumerate(zip(cached, ends(way), strict=True), 1)
         found[way] = next((epoch for epoch, (one, other) in pairs if one <= other), None)
     return found
