@@ -9,6 +9,7 @@ import numpy as np
 from shrink.stages.quantize.absorption import Moments, absorbing_weights, corrected_bias
 from shrink.stages.quantize.calibration import Batches
 from shrink.stages.quantize.clipping import min_max_scales, mse_scales
+from shrink.stages.quantize.descent import descend
 from shrink.stages.quantize.gptq import gptq_round
 from shrink.stages.quantize.operators import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.tflite.edit import exposing, with_constants
@@ -30,9 +31,9 @@ def rounded_model(content: bytes, bits: Mapping[str, int], batches: Batches) -> 
     """Return a float model whose weights lie on the grids of their widths.
 
     Each operator is given weights that absorb the errors of those before it, is rounded one input
-    at a time, and gets the bias that keeps its mean. A quantizer that takes each channel's scale
-    from its largest weight finds these grids again. Operators before the first of 4 bits stay as
-    they are.
+    at a time, then again as long as that helps, and gets the bias that keeps its mean. A quantizer
+    that takes each channel's scale from its largest weight finds these grids again. Operators
+    before the first of 4 bits stay as they are.
 
     Args:
         content: a float .tflite model.
@@ -62,6 +63,7 @@ def round_operator(operator: Weighted, width: int, moments: Moments) -> Constant
         else mse_scales(target, width, np.diag(spread) + 1e-12)
     )
     rounded = gptq_round(target, spread, scales, width, pruned)
+    rounded = descend(target, rounded, spread, scales, width, pruned)
     found = {(operator.index, _WEIGHTS): rounded.reshape(operator.weights.shape)}
     if operator.bias is not None:
         bias = corrected_bias(operator.bias, operator.matrix, rounded, moments)
