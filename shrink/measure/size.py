@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.graph.macs import count_macs
 from shrink.run.files import size_bytes
-from shrink.tflite.flatbuffer import nonzero_parameters, parameters
+from shrink.tflite.flatbuffer import nonzero_parameters, parameters, weights
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
 _MANY_ZEROS = 0.3
@@ -46,19 +46,19 @@ def measure_sizes(artifact: Path, tflite: Path, model: keras.Model | None) -> di
 
 
 def zeros_note(size: Mapping[str, int], tflite: Path) -> list[str]:
-    """Return a sentence on what zeros do not save, where many parameters are zero.
+    """Return a sentence on what zeros do not save, where many parameters are zero and stored.
 
     Args:
         size: what `measure_sizes` returned.
         tflite: the file that it looked at.
     """
     zeros = 1 - size["nonzero_parameters"] / max(size["parameters"], 1)
-    if zeros < _MANY_ZEROS:
+    if zeros < _MANY_ZEROS or any(tensor.sparse for tensor in weights(tflite.read_bytes())):
         return []
     return [
         f"{zeros:.0%} of the parameters are zero, which does not shrink the TFLite file: it holds "
         f"each of them in its {size['tflite_bytes']:,} bytes, of which gzip -9 makes "
-        f"{gzip_bytes(tflite):,}"
+        f"{gzip_bytes(tflite):,}; quantize with `sparse: true` leaves them out where it can"
     ]
 
 

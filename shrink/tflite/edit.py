@@ -25,7 +25,7 @@ def with_constants(
         constants: by index of the operator and place among its inputs, the new values in the
             stored shape; float32, or int32 for a constant of that type.
     """
-    model = _unpacked(content)
+    model = unpacked(content)
     graph = model.subgraphs[0]
     for (operator, place), values in constants.items():
         index = int(graph.operators[operator].inputs[place])
@@ -37,7 +37,7 @@ def with_constants(
             inputs[place] = index
             graph.operators[operator].inputs = inputs
         model.buffers[graph.tensors[index].buffer].data = data
-    return _packed(model)
+    return packed(model)
 
 
 def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
@@ -49,7 +49,7 @@ def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
         content: the .tflite file.
         tensors: indices, each once, of activations (not of constants).
     """
-    model = _unpacked(content)
+    model = unpacked(content)
     graph = model.subgraphs[0]
     needed = set(tensors)
     kept = []
@@ -60,7 +60,7 @@ def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
     graph.operators = kept[::-1]
     graph.outputs = list(tensors)
     model.signatureDefs = []
-    return _packed(model)
+    return packed(model)
 
 
 def without_constant_names(content: bytes) -> bytes:
@@ -72,7 +72,7 @@ def without_constant_names(content: bytes) -> bytes:
     Args:
         content: the .tflite file.
     """
-    model = _unpacked(content)
+    model = unpacked(content)
     for graph in model.subgraphs:
         last = [o for o in graph.operators if set(o.outputs) & set(graph.outputs)]
         kept = {i for operator in last for i in operator.inputs}
@@ -80,7 +80,7 @@ def without_constant_names(content: bytes) -> bytes:
             data = model.buffers[tensor.buffer].data
             if index not in kept and data is not None and len(data):
                 tensor.name = None
-    return _packed(model)
+    return packed(model)
 
 
 def with_metadata(content: bytes, name: str, data: bytes) -> bytes:
@@ -91,19 +91,19 @@ def with_metadata(content: bytes, name: str, data: bytes) -> bytes:
         name: of the entry; one that is there already is replaced.
         data: its content.
     """
-    model = _unpacked(content)
+    model = unpacked(content)
     model.buffers.append(schema.BufferT())
     model.buffers[-1].data = np.frombuffer(data, np.uint8)
     entry = schema.MetadataT()
     entry.name, entry.buffer = name, len(model.buffers) - 1
     others = [one for one in model.metadata or [] if one.name != name.encode()]
     model.metadata = [*others, entry]
-    return _packed(model)
+    return packed(model)
 
 
 def metadata_of(content: bytes, name: str) -> bytes | None:
     """Return the content of a metadata entry, None where there is none of this name."""
-    model = _unpacked(content)
+    model = unpacked(content)
     for entry in model.metadata or []:
         if entry.name == name.encode():
             return bytes(model.buffers[entry.buffer].data)
@@ -130,7 +130,8 @@ def _add_copy(model: Any, graph: Any, index: int) -> int:
     return len(graph.tensors) - 1
 
 
-def _unpacked(content: bytes) -> Any:
+def unpacked(content: bytes) -> Any:
+    """Return the file as the schema's objects, whose attributes can be changed."""
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     for buffer in model.buffers:
         if buffer.offset > 1:  # behind the flatbuffer, as ai-edge-quantizer does from 256 KiB on
@@ -147,7 +148,8 @@ class _AlignedBuilder(flatbuffers.Builder):
         return super().StartVector(elemSize, numElems, 16 if elemSize == 1 else alignment)
 
 
-def _packed(model: Any) -> bytes:
+def packed(model: Any) -> bytes:
+    """Return the file of the schema's objects."""
     builder = _AlignedBuilder(1024)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     return bytes(builder.Output())

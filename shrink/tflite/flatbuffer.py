@@ -28,7 +28,9 @@ __all__ = [
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
 _INTEGERS = {"INT2", "INT4", "INT8", "UINT8", "INT16"}
 _BIASES = {"INT32", "INT64"}
-_BORDERS = {"QUANTIZE", "DEQUANTIZE"}
+_MOST_DENSE = 1 << 28
+_DENSIFY = "DENSIFY"
+_BORDERS = {"QUANTIZE", "DEQUANTIZE", _DENSIFY}
 _NUMPY = {
     "FLOAT32": "<f4",
     "FLOAT16": "<f2",
@@ -77,13 +79,20 @@ def weights(content: bytes) -> list[Tensor]:
 
 
 def operator_weights(graph: Subgraph, operator: Operator) -> list[Tensor]:
-    """Return the constants of one operator that `parameters` counts."""
-    return [tensor for tensor in _inputs(graph, operator) if _is_weight(tensor)]
+    """Return the constants of one operator that `parameters` counts.
+
+    What is stored sparsely is a constant of the operator that reads it, not of DENSIFY.
+    """
+    if operator.name == _DENSIFY:
+        return []
+    stored = {o.outputs[0]: o.inputs[0] for o in graph.operators if o.name == _DENSIFY}
+    read = (graph.tensors[stored.get(i, i)] for i in operator.inputs if i >= 0)
+    return [tensor for tensor in read if _is_weight(tensor)]
 
 
 def nonzero(tensor: Tensor) -> int:
     """Return how many of a constant's values stand for a real number other than 0."""
-    stored = values(tensor)
+    stored = _stored(tensor)
     if stored is None:
         return tensor.elements
     zero = tensor.zero_points[0] if len(tensor.zero_points) == 1 else 0
@@ -123,7 +132,25 @@ def float_operators(content: bytes) -> list[str]:
 
 
 def values(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """Return a constant's stored values, flat; None for a type that numpy does not know."""
+    """Return a constant's values, flat, those that are not stored as 0.
+
+    Returns:
+        None for a type that numpy does not know, for sparse tensors of forms other than rows, and
+        for those of more than 2**28 values.
+    """
+    stored, sparsity = _stored(tensor), tensor.sparsity
+    if stored is None or not tensor.sparse:
+        return stored
+    if sparsity is None or tensor.elements > _MOST_DENSE or len(stored) != len(sparsity.places):
+        return None
+    traversed = [tensor.shape[side] for side in sparsity.order]
+    dense = np.zeros((len(sparsity.starts) - 1, traversed[-1]), stored.dtype)
+    rows = np.repeat(np.arange(len(dense)), np.diff(sparsity.starts))
+    dense[rows, sparsity.places] = stored
+    return dense.reshape(traversed).transpose(np.argsort(sparsity.order)).reshape(-1)
+
+
+def _stored(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     if tensor.dtype == "INT4":
         low, high = tensor.data & 0x0F, tensor.data >> 4
         nibbles = np.stack([low, high], axis=1).reshape(-1)[: tensor.elements].astype(np.int8)

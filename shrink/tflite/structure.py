@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,8 +32,28 @@ def _names(enumeration: Any) -> dict[int, str]:
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
 
 
+_INDEX_VECTORS = {
+    schema.SparseIndexVector.Int32Vector: schema.Int32Vector,
+    schema.SparseIndexVector.Uint16Vector: schema.Uint16Vector,
+    schema.SparseIndexVector.Uint8Vector: schema.Uint8Vector,
+}
 _OPERATOR_NAMES = _names(schema.BuiltinOperator)
 _DTYPE_NAMES = _names(schema.TensorType)
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Where the stored values of a sparse tensor belong, row by row of its last side traversed.
+
+    Attributes:
+        order: of the sides; all but the last are dense.
+        starts: of each row among the values, and the end of the last, (rows + 1,).
+        places: of each value in its row, (values,).
+    """
+
+    order: tuple[int, ...]
+    starts: np.ndarray[Any, Any]
+    places: np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -48,6 +69,7 @@ class Tensor:
         buffer: index of the file's buffer that holds its values.
         data: uint8 array of the stored bytes; empty for anything but a constant.
         sparse: the values are stored compressed, and `shape` is the dense one.
+        sparsity: where they belong; None for other forms, such as blocks.
         variable: keeps its value between invocations.
     """
 
@@ -60,6 +82,7 @@ class Tensor:
     data: np.ndarray[Any, Any]
     sparse: bool
     variable: bool
+    sparsity: Sparsity | None = None
 
     @property
     def constant(self) -> bool:
@@ -189,7 +212,35 @@ class _Reader:
             data=self._data(self._buffers[tensor.Buffer()]),
             sparse=tensor.Sparsity() is not None,
             variable=bool(tensor.IsVariable()),
+            sparsity=self._sparsity(tensor.Sparsity(), shape),
         )
+
+    def _sparsity(self, stored: Any, shape: tuple[int, ...]) -> Sparsity | None:
+        if stored is None:
+            return None
+        order = self._numbers(stored.TraversalOrderLength(), stored.TraversalOrderAsNumpy)
+        levels = self._each(stored.DimMetadataLength(), stored.DimMetadata)
+        formats = [level.Format() for level in levels]
+        dense, compressed = schema.DimensionType.DENSE, schema.DimensionType.SPARSE_CSR
+        if formats != [dense] * (len(shape) - 1) + [compressed]:
+            return None
+        starts = self._union(levels[-1].ArraySegmentsType(), levels[-1].ArraySegments())
+        places = self._union(levels[-1].ArrayIndicesType(), levels[-1].ArrayIndices())
+        if sorted(order) != list(range(len(shape))):
+            raise ValueError("a sparse tensor does not name each of its sides once")
+        rows = math.prod(shape[side] for side in order[:-1])
+        steps = np.diff(starts)
+        if len(starts) != rows + 1 or starts[0] or np.any(steps < 0) or starts[-1] != len(places):
+            raise ValueError("the rows of a sparse tensor do not follow each other")
+        if np.any(places < 0) or np.any(places >= shape[order[-1]]):
+            raise ValueError("a sparse tensor has values beyond its sides")
+        return Sparsity(order, starts, places)
+
+    def _union(self, kind: int, table: Any) -> np.ndarray[Any, Any]:
+        vector = _INDEX_VECTORS[kind]()
+        vector.Init(table.Bytes, table.Pos)
+        numbers = self._numbers(vector.ValuesLength(), vector.ValuesAsNumpy)
+        return np.array(numbers, np.int64)
 
     def _data(self, buffer: Any) -> np.ndarray[Any, Any]:
         if buffer.Offset() > 1:  # a file of more than 2 GB keeps its weights behind the flatbuffer

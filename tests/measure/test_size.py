@@ -9,6 +9,7 @@ import tf_keras as keras
 
 from shrink.measure.size import gzip_bytes, measure_sizes, zeros_note
 from shrink.tflite import convert
+from shrink.tflite.sparse import with_sparse_constants
 
 L = keras.layers
 
@@ -20,6 +21,15 @@ def model() -> keras.Model:
     kernel = np.ones((16, 8), np.float32)
     kernel[:, :3] = 0
     model.get_layer("dense").set_weights([kernel, np.ones(8, np.float32)])
+    return model
+
+
+def mostly_zeros() -> keras.Model:
+    inputs = L.Input((64,))
+    model = keras.Model(inputs, L.Dense(64, name="dense")(inputs))
+    kernel = np.zeros((64, 64), np.float32)
+    kernel[::10] = 1
+    model.get_layer("dense").set_weights([kernel, np.ones(64, np.float32)])
     return model
 
 
@@ -59,11 +69,17 @@ def test_gzip_bytes_of_a_folder_is_that_of_its_files_joined(tmp_path: Path) -> N
 
 def test_zeros_note_says_that_the_file_stays_as_large(tmp_path: Path) -> None:
     file = tmp_path / "model.tflite"
-    file.write_bytes(bytes(5000))
-    size = {"parameters": 1000, "nonzero_parameters": 400, "tflite_bytes": 5000}
-    (note,) = zeros_note(size, file)
-    assert note.startswith("60% of the parameters are zero, which does not shrink the TFLite file")
-    assert f"5,000 bytes, of which gzip -9 makes {gzip_bytes(file):,}" in note
+    file.write_bytes(convert.to_float32(mostly_zeros()))
+    (note,) = zeros_note(measure_sizes(file, file, None), file)
+    assert note.startswith("88% of the parameters are zero, which does not shrink the TFLite file")
+    size = file.stat().st_size
+    assert f"{size:,} bytes, of which gzip -9 makes {gzip_bytes(file):,}" in note
+
+
+def test_zeros_note_says_nothing_of_zeros_that_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "model.tflite"
+    file.write_bytes(with_sparse_constants(convert.to_float32(mostly_zeros())))
+    assert zeros_note(measure_sizes(file, file, None), file) == []
 
 
 def test_zeros_note_says_nothing_of_the_zeros_that_any_model_has(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ class QuantizeConfig(StageConfig):
     """Type of the artifact's outputs: for static_wi8_ai8 int8 by default."""
     target: Literal["litert", "tflm"] = "litert"
     """The runtime that the artifact is for; tflm runs it in TFLite Micro and compares outputs."""
+    sparse: bool = False
+    """Leave the zeros out of kernels where that shrinks the file; LiteRT puts them back."""
     embed_metadata: bool = False
     """Also store labels and normalisation in the file, as the metadata entry `shrink` (JSON)."""
 
@@ -94,6 +96,8 @@ class QuantizeConfig(StageConfig):
     def _check_aware(self) -> QuantizeConfig:
         if self.dense_scales != "channel" and self.scheme != "static_wi8_ai8":
             raise ValueError(f"dense_scales belongs to static_wi8_ai8, not to {self.scheme}")
+        if self.sparse and self.target == "tflm":
+            raise ValueError("sparse needs target litert: TFLite Micro has no DENSIFY")
         if self.aware and self.scheme != "static_wi8_ai8":
             raise ValueError(f"aware belongs to scheme static_wi8_ai8, not to {self.scheme}")
         if self.aware != (self.epochs > 0):

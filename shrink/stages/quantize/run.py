@@ -16,8 +16,10 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.lint import lint_calibration
 from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
 from shrink.stages.quantize.source import FloatModel, read_float_tflite
+from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata
-from shrink.tflite.flatbuffer import quantized_operators
+from shrink.tflite.flatbuffer import quantized_operators, weights
+from shrink.tflite.sparse import with_sparse_constants
 
 METADATA_ENTRY = "shrink"
 """Name of the metadata entry with labels, normalisation, and what inputs and outputs are."""
@@ -31,26 +33,20 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     trained = train_aware(config, context, calibration) if config.aware else None
     source = trained.source if trained else _source(context)
     context.phase("converting")
-    details: dict[str, Any] = {}
-    if config.scheme == "mixed":
-        conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
-    else:
-        conversion = SCHEMES[config.scheme](source, calibration, config)
+    conversion, details = _converted(source, calibration, config, context)
     content = conversion.content
-    if config.scheme in INTEGER_SCHEMES and quantized_operators(content) == 0:
-        raise StageError(
-            f"{config.scheme} quantized no operator of this model",
-            subject=context.name,
-            hint="it has no convolution or dense layer; try static_wi8_ai8",
-        )
+    notes = [*conversion.notes, *_lint(config, calibration, context)]
+    if config.sparse:
+        content, told = _stored_sparsely(content)
+        notes.append(told)
     if config.embed_metadata:
-        told = describe_interface(content, context.dataset, context.data_config)
-        content = with_metadata(content, METADATA_ENTRY, json.dumps(told).encode())
+        interface = describe_interface(content, context.dataset, context.data_config)
+        content = with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
     context.phase("auditing")
     few = next(iter(calibration.batches()))[0]
     candidate = context.work / "audited.tflite"
     details["audit"], found = audit(content, source, few, config.target, candidate)
-    notes = [*conversion.notes, *_lint(config, calibration, context), *found]
+    notes += found
 
     def later() -> dict[str, Any]:
         rows = with_errors(details["audit"]["operators"], content, source, few)
@@ -66,6 +62,37 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         details=details,
         later=later,
     )
+
+
+def _converted(
+    source: FloatModel,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    context: StageContext,
+) -> tuple[Conversion, dict[str, Any]]:
+    """Return the conversion and, of `mixed`, what the report says about it."""
+    details: dict[str, Any] = {}
+    if config.scheme == "mixed":
+        conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
+    else:
+        conversion = SCHEMES[config.scheme](source, calibration, config)
+    if config.scheme in INTEGER_SCHEMES and quantized_operators(conversion.content) == 0:
+        raise StageError(
+            f"{config.scheme} quantized no operator of this model",
+            subject=context.name,
+            hint="it has no convolution or dense layer; try static_wi8_ai8",
+        )
+    return conversion, details
+
+
+def _stored_sparsely(content: bytes) -> tuple[bytes, str]:
+    """Return the smaller of both files, and a sentence on what leaving out zeros saves."""
+    sparse = with_sparse_constants(content)
+    kernels = [tensor for tensor in weights(sparse) if tensor.sparse]
+    if not kernels:
+        return content, "sparse: leaving zeros out of its kernels would not shrink the file"
+    kept = f"zeros are left out of {len(kernels)} kernels"
+    return sparse, f"sparse: {kept}: {len(content):,} bytes became {len(sparse):,}"
 
 
 def _source(context: StageContext) -> FloatModel:

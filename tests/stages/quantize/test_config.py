@@ -21,6 +21,7 @@ from shrink.stages.quantize.config import QuantizeConfig
         ({"scheme": "mixed", "file_bytes": 1000, "input_type": "uint8"}, "int8 or float32"),
         ({"scheme": "float16", "aware": True, "epochs": 2}, "aware belongs to scheme static"),
         ({"scheme": "float16", "dense_scales": "tensor"}, "dense_scales belongs to static"),
+        ({"sparse": True, "target": "tflm"}, "sparse needs target litert"),
         ({"aware": True}, "aware and epochs need each other"),
         ({"epochs": 2}, "aware and epochs need each other"),
         (

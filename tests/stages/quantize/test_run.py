@@ -57,6 +57,32 @@ def quantized(folder: Path, tmp_path: Path, form: str = "keras", **keys: Any) ->
     return run(QuantizeConfig(**keys), context)
 
 
+def test_run_leaves_zeros_out_of_kernels(trained: Path, tmp_path: Path) -> None:
+    model = keras.models.load_model(trained / "model.keras", compile=False)
+    for weight in model.trainable_weights:
+        if len(weight.shape) > 1:
+            values = weight.numpy()
+            weight.assign(values * (np.abs(values) > np.quantile(np.abs(values), 0.8)))
+    model.save(tmp_path / "model.keras")
+    plain, sparse = (
+        quantized(tmp_path, tmp_path, scheme="float16", sparse=sparse) for sparse in (False, True)
+    )
+    assert plain.tflite is not None
+    assert sparse.tflite is not None
+    assert len(sparse.tflite) < 0.6 * len(plain.tflite)
+    sizes = f"{len(plain.tflite):,} bytes became {len(sparse.tflite):,}"
+    assert any(sizes in note for note in sparse.notes)
+    x = np.random.default_rng(0).normal(size=(3, 8, 8, 1)).astype(np.float32)
+    outputs = [load(one).predict(x)[0] for one in (plain.tflite, sparse.tflite)]
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def test_run_says_that_zeros_are_too_few_to_be_left_out(trained: Path, tmp_path: Path) -> None:
+    result = quantized(trained, tmp_path, scheme="float32", sparse=True)
+    assert any("would not shrink the file" in note for note in result.notes)
+    assert result.tflite == quantized(trained, tmp_path, scheme="float32").tflite
+
+
 def accuracy(content: bytes, folder: Path) -> float:
     test = context_for(folder / "none.keras", "keras", folder).dataset.test
     x, y = test.arrays(np.arange(len(test)))

@@ -1,0 +1,183 @@
+"""Constants with many zeros stored by their other values alone, and made dense again by DENSIFY."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.tflite.edit import packed, unpacked
+
+_STORED: dict[int, np.dtype[Any]] = {
+    schema.TensorType.FLOAT32: np.dtype("<f4"),
+    schema.TensorType.FLOAT16: np.dtype("<f2"),
+    schema.TensorType.INT8: np.dtype("i1"),
+}
+# LiteRT 2.3's XNNPACK refuses dense layers of int8 weights that were made dense, and convolutions
+# of them whose activations are float32.
+_READERS = {
+    schema.BuiltinOperator.CONV_2D: 1,
+    schema.BuiltinOperator.DEPTHWISE_CONV_2D: 1,
+    schema.BuiltinOperator.FULLY_CONNECTED: 1,
+    schema.BuiltinOperator.DEQUANTIZE: 0,
+}
+_DENSE_LAYER = schema.BuiltinOperator.FULLY_CONNECTED
+_WIDENS = schema.BuiltinOperator.DEQUANTIZE
+# An operator, a tensor with its name, and the metadata of each side.
+_OVERHEAD_BYTES = 400
+
+
+def with_sparse_constants(content: bytes) -> bytes:
+    """Return the model with each constant stored sparsely that takes fewer bytes so.
+
+    Looked at are the float32, float16 and symmetric int8 weights of convolutions and dense layers.
+    The values other than 0 are kept, with their places in the last side traversed, where the order
+    of sides is the one that takes the fewest bytes (one compressed level of the format of Kjolstad
+    et al. 2017, "The Tensor Algebra Compiler"). The runtime makes them dense again when it loads
+    the model, so that outputs are the same to the bit.
+
+    Args:
+        content: the .tflite file.
+    """
+    model = unpacked(content)
+    graph = model.subgraphs[0]
+    for index in range(len(graph.tensors)):
+        dense = _constant(model, graph, index)
+        if dense is None:
+            continue
+        sparse = min(_encodings(dense), key=lambda encoding: encoding.size_bytes)
+        if sparse.size_bytes + _OVERHEAD_BYTES < dense.nbytes:
+            _make_sparse(model, graph, index, sparse)
+    return packed(model)
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """A tensor's values by rows of its last side traversed.
+
+    Attributes:
+        order: of the sides, the compressed one last.
+        shape: lengths of the sides, in their own order.
+        values: those other than 0, (n,).
+        places: of each value in its row, (n,).
+        starts: of each row among the values, and the end of the last, (rows + 1,).
+    """
+
+    order: tuple[int, ...]
+    shape: tuple[int, ...]
+    values: np.ndarray[Any, Any]
+    places: np.ndarray[Any, Any]
+    starts: np.ndarray[Any, Any]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the values and of what tells their places."""
+        return self.values.nbytes + self.places.nbytes + self.starts.nbytes
+
+
+def _encodings(dense: np.ndarray[Any, Any]) -> list[_Encoding]:
+    sides = range(dense.ndim)
+    return [_encode(dense, (*(s for s in sides if s != last), last)) for last in sides]
+
+
+def _encode(dense: np.ndarray[Any, Any], order: tuple[int, ...]) -> _Encoding:
+    rows = np.ascontiguousarray(dense.transpose(order)).reshape(-1, dense.shape[order[-1]])
+    row, place = np.nonzero(rows)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
+    return _Encoding(order, dense.shape, rows[row, place], _narrow(place), _narrow(starts))
+
+
+def _narrow(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    largest = int(numbers.max(initial=0))
+    for dtype in (np.uint8, np.uint16):
+        if largest <= np.iinfo(dtype).max:
+            return numbers.astype(dtype)
+    return numbers.astype(np.int32)
+
+
+def _constant(model: Any, graph: Any, index: int) -> np.ndarray[Any, Any] | None:
+    """Return a tensor's values where it can be stored sparsely."""
+    tensor = graph.tensors[index]
+    data = model.buffers[tensor.buffer].data
+    holders = sum(t.buffer == tensor.buffer for g in model.subgraphs for t in g.tensors)
+    if tensor.type not in _STORED or data is None or not len(data) or holders > 1:
+        return None
+    scaled = tensor.quantization
+    symmetric = scaled is None or scaled.zeroPoint is None or not np.any(scaled.zeroPoint)
+    readers = [operator for operator in graph.operators if index in operator.inputs]
+    plain = len(tensor.shape) > 1 and tensor.sparsity is None and symmetric
+    if not (plain and readers and all(_reads_sparse(model, graph, o, index) for o in readers)):
+        return None
+    dense = np.frombuffer(data.tobytes(), _STORED[tensor.type]).reshape(tensor.shape)
+    return dense if dense.any() else None  # a tensor of no stored value would be no constant
+
+
+def _reads_sparse(model: Any, graph: Any, operator: Any, index: int) -> bool:
+    """Whether the runtime runs the operator when DENSIFY writes this input of it."""
+    code = model.operatorCodes[operator.opcodeIndex].builtinCode
+    if code not in _READERS or list(operator.inputs).index(index) != _READERS[code]:
+        return False
+    types = [graph.tensors[i].type for i in operator.inputs]
+    if types[_READERS[code]] != schema.TensorType.INT8 or code == _WIDENS:
+        return True
+    return code != _DENSE_LAYER and types[0] == schema.TensorType.INT8
+
+
+def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
+    """Store a tensor sparsely, and give its readers what DENSIFY makes of it."""
+    tensor = graph.tensors[index]
+    other = schema.TensorT()
+    vars(other).update(vars(tensor))
+    other.buffer = 0
+    graph.tensors.append(other)
+    readers = [number for number, o in enumerate(graph.operators) if index in o.inputs]
+    for number in readers:
+        operator = graph.operators[number]
+        operator.inputs = [len(graph.tensors) - 1 if i == index else i for i in operator.inputs]
+    densify = schema.OperatorT()
+    densify.opcodeIndex = _densify_code(model)
+    densify.inputs, densify.outputs = [index], [len(graph.tensors) - 1]
+    graph.operators.insert(min(readers), densify)
+    model.buffers[tensor.buffer].data = np.frombuffer(sparse.values.tobytes(), np.uint8)
+    tensor.sparsity = _parameters(sparse)
+
+
+def _densify_code(model: Any) -> int:
+    code = schema.BuiltinOperator.DENSIFY
+    for number, known in enumerate(model.operatorCodes):
+        if known.builtinCode == code:
+            return number
+    known = schema.OperatorCodeT()
+    known.builtinCode = known.deprecatedBuiltinCode = code
+    known.version = 1
+    model.operatorCodes.append(known)
+    return len(model.operatorCodes) - 1
+
+
+def _parameters(sparse: _Encoding) -> Any:
+    parameters = schema.SparsityParametersT()
+    parameters.traversalOrder = list(sparse.order)
+    parameters.dimMetadata = []
+    for side in sparse.order[:-1]:
+        level = schema.DimensionMetadataT()
+        level.format, level.denseSize = schema.DimensionType.DENSE, sparse.shape[side]
+        parameters.dimMetadata.append(level)
+    level = schema.DimensionMetadataT()
+    level.format = schema.DimensionType.SPARSE_CSR
+    level.arraySegmentsType, level.arraySegments = _vector(sparse.starts)
+    level.arrayIndicesType, level.arrayIndices = _vector(sparse.places)
+    parameters.dimMetadata.append(level)
+    return parameters
+
+
+def _vector(numbers: np.ndarray[Any, Any]) -> tuple[int, Any]:
+    kind, made = {
+        "uint8": (schema.SparseIndexVector.Uint8Vector, schema.Uint8VectorT),
+        "uint16": (schema.SparseIndexVector.Uint16Vector, schema.Uint16VectorT),
+        "int32": (schema.SparseIndexVector.Int32Vector, schema.Int32VectorT),
+    }[numbers.dtype.name]
+    vector = made()
+    vector.values = numbers
+    return kind, vector
