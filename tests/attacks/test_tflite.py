@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 from pathlib import Path
@@ -10,10 +11,15 @@ import pytest
 
 from shrink.errors import ModelError
 from shrink.tflite.convert import convert
+from shrink.tflite.flatbuffer import values, weights
 from shrink.tflite.guard import guard_artifact
 from shrink.tflite.guard_child import check_artifact
+from shrink.tflite.sparse import with_sparse_constants
 from tests.attacks.test_mutants import mutate
+from tests.tflite.test_sparse import mostly_zeros, pictures
 from tests.tflite.toys import small_cnn
+
+SAMPLES = [[picture[None]] for picture in pictures(8)]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +60,16 @@ def test_check_artifact_raises_only_model_errors_for_mutants(
 ) -> None:
     passed = survivors(content, tmp_path / "m.tflite", 200, seed=1)
     assert 10 < len(passed) < 190
+
+
+def test_weights_of_sparse_mutants_raise_only_model_errors(tmp_path: Path) -> None:
+    chance, read_whole = random.Random(3), 0
+    content = with_sparse_constants(convert(mostly_zeros(0.9), "static_int8", SAMPLES).content)
+    for _ in range(200):
+        mutant = mutate(content, chance)
+        with contextlib.suppress(ModelError):
+            read_whole += sum(values(tensor) is not None for tensor in weights(mutant))
+    assert read_whole > 100
 
 
 @pytest.mark.slow
