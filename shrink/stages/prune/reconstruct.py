@@ -3,7 +3,8 @@
 Group by group, from the inputs on: the layers that read a group are given the activations of the
 model as pruned so far, and have to reproduce their outputs in the unpruned model (as in ThiNet,
 Luo et al. 2017, and He et al. 2017, "Channel Pruning for Accelerating Very Deep Neural
-Networks"). Labels are not needed.
+Networks"). Layers after them are solved for, too, at last: they make up for part of what was lost.
+Labels are not needed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Reconstruction:
 def least_squares(
     graph: ChannelGraph, counts: Counts, weights: Weights, x: Sequence[np.ndarray], seed: int
 ) -> Reconstruction:
-    """Remove so many channels of each group, solving for the kernels that read the rest.
+    """Remove so many channels of each group, solving for the kernels from there on.
 
     Args:
         weights: of the unpruned model.
@@ -63,6 +64,7 @@ class _Solver:
         self.x = x
         self.random = np.random.default_rng(seed)
         self.removed = np.array([], np.int64)
+        self.solved: dict[str, int] = {}  # when, by layer
         everything = graph.keep(self.removed)
         self.unpruned = rebuild(graph, everything, weights)
         self.pruned = rebuild(graph, everything, weights)
@@ -74,18 +76,33 @@ class _Solver:
                 continue
             readers = [m for m in group.members if m.role == "input" and self._can_solve(m)]
             if readers:
-                self._prune(group, readers, count)
+                self._solve_for(readers, group, count)
             else:
                 ranked.append(group.name)
                 scores = l2(group, Evidence(self.weights, dict, dict))
                 self._remove(least_important(group, scores, count))
+        self._catch_up()
         return Reconstruction(self.removed, self.weights, tuple(ranked))
+
+    def _catch_up(self) -> None:
+        """Solve, in order, for each layer that was solved for before one ahead of it, or never."""
+        readers: dict[str, tuple[Group, list[Member]]] = {}
+        for group in self.graph.groups:
+            for member in group.members:
+                if member.role == "input" and self._can_solve(member):
+                    readers.setdefault(member.layer, (group, []))[1].append(member)
+        latest = 0
+        for layer in self.pruned.layers:
+            if layer.name in readers and self.solved.get(layer.name, 0) < latest:
+                group, members = readers[layer.name]
+                self._solve_for(members, group, 0)
+            latest = max(latest, self.solved.get(layer.name, 0))
 
     def _can_solve(self, member: Member) -> bool:
         layer = self.pruned.get_layer(member.layer)
         return can_unfold(layer) and layer.weights[member.weight] is layer.kernel
 
-    def _prune(self, group: Group, readers: Sequence[Member], count: int) -> None:
+    def _solve_for(self, readers: Sequence[Member], group: Group, count: int) -> None:
         systems = [_System(self, member, group) for member in readers]
         for batch in self._activations(readers):
             for system, pairs in zip(systems, batch, strict=True):
@@ -94,6 +111,7 @@ class _Solver:
         removed = eliminate([f.problem for f in fits], count)
         for system, solved in zip(systems, fits, strict=True):
             system.store(solved)
+            self.solved[system.member.layer] = 1 + max(self.solved.values(), default=0)
         self._remove(group.channels[removed])
 
     def _remove(self, channels: np.ndarray) -> None:

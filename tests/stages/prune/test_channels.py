@@ -83,6 +83,25 @@ def test_prune_reconstructs_better_than_it_ranks(model_path: Path, tmp_path: Pat
     assert errors["least_squares"] < 0.5 * errors["l2"]
 
 
+def test_prune_solves_for_the_layers_after_those_that_read_the_group(
+    model_path: Path, tmp_path: Path
+) -> None:
+    original = keras.models.load_model(model_path, compile=False)
+    unseen = context(model_path, tmp_path).dataset.test
+    x = np.asarray(unseen.arrays(np.arange(len(unseen)))[0], np.float32)
+    result = prune(
+        model_path, tmp_path, ratios={"inner": 0.5}, importance="least_squares", samples=200
+    )
+    assert result.model is not None
+    features, before = _features(result.model, x), original.get_layer("head").get_weights()
+    wanted = _features(original, x) @ before[0] + before[1]
+    errors = [
+        float(np.mean((features @ kernel + bias - wanted) ** 2))
+        for kernel, bias in (result.model.get_layer("head").get_weights(), before)
+    ]
+    assert errors[0] < 0.9 * errors[1]
+
+
 def _features(model: keras.Model, x: np.ndarray) -> np.ndarray:
     return np.asarray(keras.Model(model.inputs, model.get_layer("head").input)(x))
 
