@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
 from shrink.errors import RecipeError, ResourceError
+from shrink.measure.allocator import cpu_is_limited
 from shrink.measure.host import host_free_bytes
 
 MEBIBYTE = 2**20
@@ -84,7 +84,7 @@ def open_devices(config: TrainingConfig) -> Devices:
     keras.mixed_precision.set_global_policy(config.precision)
     shared = bool(gpus) and replicas > len(gpus)
     in_order = config.memory_limit is not None and not gpus and replicas == 1
-    enforced = _cpu_is_limited() if not gpus else config.memory_limit is not None
+    enforced = cpu_is_limited() if not gpus else config.memory_limit is not None
     return Devices(
         _strategy(names, shared=shared),
         names,
@@ -103,15 +103,9 @@ def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[st
         # Operations that overtake each other decide whether an activation is freed, or reused in
         # place, before the next is allocated: with two threads peaks differed by a fifth.
         tf.config.threading.set_inter_op_parallelism_threads(1)
-    if memory_limit is not None or not _cpu_is_limited():
+    if memory_limit is not None or not cpu_is_limited():
         _open_region(math.inf if memory_limit is None else memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
-
-
-def _cpu_is_limited() -> bool:
-    """Whether TensorFlow was told to limit its CPU allocator, as shrink never does by itself."""
-    uses_bfc = os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true")
-    return uses_bfc and "TF_CPU_BFC_MEM_LIMIT_IN_MB" in os.environ
 
 
 def _open_region(most: float) -> None:

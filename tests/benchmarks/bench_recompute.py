@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from shrink.measure.allocator import CPU_ALLOCATOR
+
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("off", "auto")
 
@@ -65,7 +67,7 @@ def in_fresh_process(setting: str, given: Any, folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, **settings},
+        env={**CPU_ALLOCATOR, **os.environ, **settings},
         capture_output=True,
         text=True,
         check=True,
