@@ -24,6 +24,8 @@ from shrink.stages.prune.lstsq import Fit, Moments, eliminate, fit
 from shrink.stages.prune.patches import can_unfold, unfold
 
 _ROWS = 30_000
+# The moments of more features than these take gigabytes.
+_MOST_FEATURES = 8192
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,18 @@ class _Solver:
 
     def _catch_up(self) -> None:
         """Solve, in order, for each layer that was solved for before one ahead of it, or never."""
-        readers: dict[str, tuple[Group, list[Member]]] = {}
-        for group in self.graph.groups:
-            for member in group.members:
-                if member.role == "input" and self._can_solve(member):
-                    readers.setdefault(member.layer, (group, []))[1].append(member)
+        readers = {
+            member.layer: (member, group)
+            for group in self.graph.groups
+            for member in group.members
+            if member.role == "input" and self._can_solve(member)
+        }
         latest = 0
         for layer in self.pruned.layers:
             if layer.name in readers and self.solved.get(layer.name, 0) < latest:
-                group, members = readers[layer.name]
-                self._solve_for(members, group, 0)
+                member, group = readers[layer.name]
+                if np.prod(layer.kernel.shape[:-1]) <= _MOST_FEATURES:
+                    self._solve_for([member], group, 0)
             latest = max(latest, self.solved.get(layer.name, 0))
 
     def _can_solve(self, member: Member) -> bool:
