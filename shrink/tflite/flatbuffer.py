@@ -28,7 +28,7 @@ __all__ = [
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
 _INTEGERS = {"INT2", "INT4", "INT8", "UINT8", "INT16"}
 _BIASES = {"INT32", "INT64"}
-_MOST_DENSE = 1 << 28
+_MOST_DENSE_BYTES = 1 << 28
 _DENSIFY = "DENSIFY"
 _BORDERS = {"QUANTIZE", "DEQUANTIZE", _DENSIFY}
 _NUMPY = {
@@ -85,9 +85,7 @@ def operator_weights(graph: Subgraph, operator: Operator) -> list[Tensor]:
     """
     if operator.name == _DENSIFY:
         return []
-    stored = {o.outputs[0]: o.inputs[0] for o in graph.operators if o.name == _DENSIFY}
-    read = (graph.tensors[stored.get(i, i)] for i in operator.inputs if i >= 0)
-    return [tensor for tensor in read if _is_weight(tensor)]
+    return [tensor for tensor in _stored_inputs(graph, operator) if _is_weight(tensor)]
 
 
 def nonzero(tensor: Tensor) -> int:
@@ -136,12 +134,13 @@ def values(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
     Returns:
         None for a type that numpy does not know, for sparse tensors of forms other than rows, and
-        for those of more than 2**28 values.
+        for those that take more than 256 MiB.
     """
     stored, sparsity = _stored(tensor), tensor.sparsity
     if stored is None or not tensor.sparse:
         return stored
-    if sparsity is None or tensor.elements > _MOST_DENSE or len(stored) != len(sparsity.places):
+    too_large = tensor.elements * stored.itemsize > _MOST_DENSE_BYTES
+    if sparsity is None or too_large or len(stored) != len(sparsity.places):
         return None
     traversed = [tensor.shape[side] for side in sparsity.order]
     dense = np.zeros((len(sparsity.starts) - 1, traversed[-1]), stored.dtype)
@@ -166,6 +165,12 @@ def _inputs(graph: Subgraph, operator: Operator) -> Iterator[Tensor]:
     return (graph.tensors[index] for index in operator.inputs if index >= 0)
 
 
+def _stored_inputs(graph: Subgraph, operator: Operator) -> Iterator[Tensor]:
+    """Yield the inputs, and in place of what DENSIFY writes what it reads."""
+    stored = {o.outputs[0]: o.inputs[0] for o in graph.operators if o.name == _DENSIFY}
+    return (graph.tensors[stored.get(index, index)] for index in operator.inputs if index >= 0)
+
+
 def _is_weight(tensor: Tensor) -> bool:
     if not tensor.constant or not tensor.shape:
         return False
@@ -181,7 +186,7 @@ def _dequantized_constants(graph: Subgraph) -> set[int]:
         index
         for operator in graph.operators
         if operator.name == "DEQUANTIZE"
-        for tensor in _inputs(graph, operator)
+        for tensor in _stored_inputs(graph, operator)
         if tensor.constant and _is_quantized(tensor, _INTEGERS)
         for index in operator.outputs
     }

@@ -17,16 +17,17 @@ _STORED: dict[int, np.dtype[Any]] = {
 }
 # LiteRT 2.3's XNNPACK refuses dense layers of int8 weights that were made dense, and convolutions
 # of them whose activations are float32.
-_READERS = {
-    schema.BuiltinOperator.CONV_2D: 1,
-    schema.BuiltinOperator.DEPTHWISE_CONV_2D: 1,
-    schema.BuiltinOperator.FULLY_CONNECTED: 1,
-    schema.BuiltinOperator.DEQUANTIZE: 0,
+# Other operators than these were given float16 weights of which nothing was right.
+_LAYERS = {
+    schema.BuiltinOperator.CONV_2D,
+    schema.BuiltinOperator.DEPTHWISE_CONV_2D,
+    schema.BuiltinOperator.FULLY_CONNECTED,
 }
 _DENSE_LAYER = schema.BuiltinOperator.FULLY_CONNECTED
 _WIDENS = schema.BuiltinOperator.DEQUANTIZE
-# An operator, a tensor with its name, and the metadata of each side.
-_OVERHEAD_BYTES = 400
+_WEIGHTS = 1
+# An operator, a tensor with its name, and the metadata of each side; a scale and a zero point.
+_OVERHEAD_BYTES, _SCALE_BYTES = 400, 12
 
 
 def with_sparse_constants(content: bytes) -> bytes:
@@ -48,7 +49,7 @@ def with_sparse_constants(content: bytes) -> bytes:
         if dense is None:
             continue
         sparse = min(_encodings(dense), key=lambda encoding: encoding.size_bytes)
-        if sparse.size_bytes + _OVERHEAD_BYTES < dense.nbytes:
+        if sparse.size_bytes + _overhead_bytes(graph.tensors[index]) < dense.nbytes:
             _make_sparse(model, graph, index, sparse)
     return packed(model)
 
@@ -114,15 +115,31 @@ def _constant(model: Any, graph: Any, index: int) -> np.ndarray[Any, Any] | None
     return dense if dense.any() else None  # a tensor of no stored value would be no constant
 
 
+def _overhead_bytes(tensor: Any) -> int:
+    scales = None if tensor.quantization is None else tensor.quantization.scale
+    return _OVERHEAD_BYTES + _SCALE_BYTES * (0 if scales is None else len(scales))
+
+
 def _reads_sparse(model: Any, graph: Any, operator: Any, index: int) -> bool:
     """Whether the runtime runs the operator when DENSIFY writes this input of it."""
     code = model.operatorCodes[operator.opcodeIndex].builtinCode
-    if code not in _READERS or list(operator.inputs).index(index) != _READERS[code]:
+    if code == _WIDENS:
+        (widened,) = operator.outputs
+        readers = [o for o in graph.operators if widened in o.inputs]
+        return all(_has_weights(model, reader, widened) for reader in readers)
+    if not _has_weights(model, operator, index):
         return False
-    types = [graph.tensors[i].type for i in operator.inputs]
-    if types[_READERS[code]] != schema.TensorType.INT8 or code == _WIDENS:
+    activations, weights = (graph.tensors[i].type for i in operator.inputs[: _WEIGHTS + 1])
+    if weights != schema.TensorType.INT8:
         return True
-    return code != _DENSE_LAYER and types[0] == schema.TensorType.INT8
+    return code != _DENSE_LAYER and activations == schema.TensorType.INT8
+
+
+def _has_weights(model: Any, operator: Any, index: int) -> bool:
+    """Whether a tensor is the weights of a convolution or a dense layer, and nothing else."""
+    code = model.operatorCodes[operator.opcodeIndex].builtinCode
+    places = [place for place, i in enumerate(operator.inputs) if i == index]
+    return code in _LAYERS and places == [_WEIGHTS]
 
 
 def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
@@ -131,6 +148,7 @@ def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
     other = schema.TensorT()
     vars(other).update(vars(tensor))
     other.buffer = 0
+    other.name = (tensor.name or b"") + b";dense"  # quantizers tell tensors apart by their names
     graph.tensors.append(other)
     readers = [number for number, o in enumerate(graph.operators) if index in o.inputs]
     for number in readers:

@@ -37,6 +37,7 @@ _INDEX_VECTORS = {
     schema.SparseIndexVector.Uint16Vector: schema.Uint16Vector,
     schema.SparseIndexVector.Uint8Vector: schema.Uint8Vector,
 }
+_MOST_SIDES = 8
 _OPERATOR_NAMES = _names(schema.BuiltinOperator)
 _DTYPE_NAMES = _names(schema.TensorType)
 
@@ -224,6 +225,8 @@ class _Reader:
         dense, compressed = schema.DimensionType.DENSE, schema.DimensionType.SPARSE_CSR
         if formats != [dense] * (len(shape) - 1) + [compressed]:
             return None
+        if len(shape) > _MOST_SIDES:
+            raise ValueError(f"a sparse tensor has {len(shape)} sides")
         starts = self._union(levels[-1].ArraySegmentsType(), levels[-1].ArraySegments())
         places = self._union(levels[-1].ArrayIndicesType(), levels[-1].ArrayIndices())
         if sorted(order) != list(range(len(shape))):

@@ -85,4 +85,4 @@ def test_every_imported_model_is_quantized_or_says_why_not(tmp_path: Path) -> No
     assert all(hints.values())
     assert set(hints) <= {"conv_lstm2d", "float64_sum", "max_pooling3d"}
     # The position of the largest value jumps where two are nearly equal.
-    assert max(error for name, error in errors.items() if name != "op_arg") < 0.3
+    assert not {name: e for name, e in errors.items() if e >= 0.3 and name != "op_arg"}

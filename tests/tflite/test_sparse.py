@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tf_keras as keras
@@ -10,6 +12,7 @@ from shrink.tflite.flatbuffer import (
     nonzero_parameters,
     operator_weights,
     parameters,
+    quantized_operators,
     read,
     values,
     weights,
@@ -129,6 +132,56 @@ def test_values_of_sparse_tensors_are_those_of_the_dense_file(precision: Precisi
     assert len(found) >= 2
     for tensor in found:
         np.testing.assert_array_equal(values(tensor), dense[tensor.name])
+
+
+def zeroed(model: keras.Model) -> keras.Model:
+    for weight in model.trainable_weights:
+        values = weight.numpy()
+        if values.ndim > 1:
+            weight.assign(values * (np.abs(values) >= np.quantile(np.abs(values), 0.9)))
+    return model
+
+
+def sequence_model() -> keras.Model:
+    inputs = L.Input((6, 32), name="x")
+    return keras.Model(inputs, L.Dense(64)(L.LSTM(64)(inputs)))
+
+
+def volume_model() -> keras.Model:
+    inputs = L.Input((6, 6, 6, 8), name="x")
+    return keras.Model(inputs, L.Dense(8)(L.Flatten()(L.Conv3D(32, 3)(inputs))))
+
+
+def words_model() -> keras.Model:
+    inputs = L.Input((12,), dtype="int32", name="x")
+    return keras.Model(inputs, L.Dense(64)(L.Flatten()(L.Embedding(200, 32)(inputs))))
+
+
+@pytest.mark.parametrize("build", [sequence_model, volume_model, words_model])
+def test_with_sparse_constants_changes_no_output_of_layers_that_read_float16_otherwise(
+    build: Callable[[], keras.Model],
+) -> None:
+    keras.utils.set_random_seed(0)
+    model = zeroed(build())
+    x = np.random.default_rng(0).uniform(0, 100, (3, *model.input_shape[1:])).astype(np.float32)
+    content = convert(model, "float16").content
+    dense, sparse = load(content), load(with_sparse_constants(content))
+    for _ in range(2):  # what is made dense again can be overwritten by the first call
+        np.testing.assert_array_equal(dense.predict(x)[0], sparse.predict(x)[0])
+
+
+def test_with_sparse_constants_leaves_int8_kernels_whose_scales_it_would_store_twice() -> None:
+    inputs = L.Input((6, 6, 512), name="x")
+    model = zeroed(keras.Model(inputs, L.DepthwiseConv2D(3)(L.DepthwiseConv2D(3)(inputs))))
+    samples = [[np.random.default_rng(0).normal(size=(1, 6, 6, 512)).astype(np.float32)]]
+    content = convert(model, "static_int8", samples).content
+    assert len(with_sparse_constants(content)) < len(content) + 256
+
+
+def test_quantized_operators_counts_those_that_read_sparse_integers() -> None:
+    content = edge_quantizer.quantize(converted(mostly_zeros(0.9), "float32"), "weight_only")
+    sparse = with_sparse_constants(content)
+    assert quantized_operators(sparse) == quantized_operators(content) > 0
 
 
 def test_operator_weights_are_those_of_the_layer_that_reads_them() -> None:

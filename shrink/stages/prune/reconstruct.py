@@ -24,6 +24,7 @@ from shrink.stages.prune.lstsq import Fit, Moments, eliminate, fit
 from shrink.stages.prune.patches import can_unfold, unfold
 
 _ROWS = 30_000
+_ROWS_PER_FEATURE = 5
 # The moments of more features than these take gigabytes.
 _MOST_FEATURES = 8192
 
@@ -111,6 +112,8 @@ class _Solver:
         for batch in self._activations(readers):
             for system, pairs in zip(systems, batch, strict=True):
                 system.add(pairs)
+        if not count and not all(system.is_overdetermined() for system in systems):
+            return
         fits = [system.fit() for system in systems]
         removed = eliminate([f.problem for f in fits], count)
         for system, solved in zip(systems, fits, strict=True):
@@ -176,6 +179,10 @@ class _System:
             ):
                 grid = rows_now.reshape(len(rows_now), self.taps, -1)[:, :, self.alive]
                 self.moments.add(grid.reshape(len(grid), -1), rows_before @ flat)
+
+    def is_overdetermined(self) -> bool:
+        """Whether there are so many rows that what they ask for holds for other examples, too."""
+        return self.moments.rows >= _ROWS_PER_FEATURE * len(self.moments.x)
 
     def fit(self) -> Fit:
         kernel = self._kernel()[:, self.alive][:, :, self.outputs]

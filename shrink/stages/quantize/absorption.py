@@ -38,8 +38,10 @@ class Moments:
         self.count += len(reference)
         self.mean += reference.sum(axis=0, dtype=np.float64)
         self.mean_now += now.sum(axis=0, dtype=np.float64)
-        self.second_now += now.T @ now
-        self.cross += reference.T @ now
+        # Around a mean that is large beside them, moments are what is left of large numbers.
+        exact = now.astype(np.float64)
+        self.second_now += exact.T @ exact
+        self.cross += reference.astype(np.float64).T @ exact
 
     def covariance_now(self) -> np.ndarray:
         """Return the covariance of the quantized model's inputs, (n, n)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.stages.quantize.clipping import largest_code
+from shrink.stages.quantize.gptq import damped
 
 _SWEEPS = 20
-_DAMPING = 0.01
 
 
 def descend(
@@ -36,22 +36,21 @@ def descend(
     Returns:
         float64 (channels, n), after 20 sweeps at the latest.
     """
-    damping = _DAMPING * float(np.mean(np.diag(hessian))) or 1.0
-    damped = hessian + damping * np.eye(len(hessian))
+    curvature = damped(hessian)
     codes = np.rint(rounded / scales[:, None])
     top = largest_code(bits)
     fixed = pruned.copy()
     anchor = np.where(np.abs(codes) == top, np.abs(weights), -1.0).argmax(axis=1)
     fixed[np.arange(len(fixed)), anchor] = True
-    gradient = (codes * scales[:, None] - weights) @ damped
+    gradient = (codes * scales[:, None] - weights) @ curvature
     for _ in range(_SWEEPS):
         before = codes.copy()
-        for column in np.argsort(-np.diag(damped), kind="stable"):
-            best = codes[:, column] - gradient[:, column] / damped[column, column] / scales
+        for column in np.argsort(-np.diag(curvature), kind="stable"):
+            best = codes[:, column] - gradient[:, column] / curvature[column, column] / scales
             change = np.clip(np.rint(best), -top, top) - codes[:, column]
             moved = np.flatnonzero((change != 0) & ~fixed[:, column])
             codes[moved, column] += change[moved]
-            gradient[moved] += np.outer(change[moved] * scales[moved], damped[column])
+            gradient[moved] += np.outer(change[moved] * scales[moved], curvature[column])
         if np.array_equal(codes, before):
             break
     return codes * scales[:, None]

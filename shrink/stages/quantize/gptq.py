@@ -36,7 +36,7 @@ def gptq_round(
     """
     order = np.argsort(-np.diag(hessian), kind="stable")
     left = weights[:, order].astype(np.float64)
-    factor = _inverse_factor(hessian[np.ix_(order, order)])
+    factor = np.linalg.cholesky(np.linalg.inv(damped(hessian[np.ix_(order, order)]))).T
     kept = np.ones(left.shape, bool) if pruned is None else ~pruned[:, order]
     anchor = (np.abs(left) * kept).argmax(axis=1)
     signs = np.where(left[np.arange(len(left)), anchor] < 0, -1, 1)
@@ -53,17 +53,18 @@ def gptq_round(
     return result
 
 
-def _inverse_factor(hessian: np.ndarray) -> np.ndarray:
-    """Return the upper Cholesky factor of the damped inverse."""
+def damped(hessian: np.ndarray) -> np.ndarray:
+    """Return second moments with a hundredth of their mean added to each, positive definite."""
+    heavier = _heavier(hessian)
     try:
-        return _cholesky_of_inverse(hessian)
+        np.linalg.cholesky(heavier)
     except np.linalg.LinAlgError:
         # Moments around a mean that is large beside them have rounding errors of their own size.
         values, vectors = np.linalg.eigh(hessian)
-        return _cholesky_of_inverse((vectors * np.maximum(values, 0.0)) @ vectors.T)
+        return _heavier((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    return heavier
 
 
-def _cholesky_of_inverse(hessian: np.ndarray) -> np.ndarray:
+def _heavier(hessian: np.ndarray) -> np.ndarray:
     damping = _DAMPING * float(np.mean(np.diag(hessian))) or 1.0
-    damped = hessian + damping * np.eye(len(hessian))
-    return np.linalg.cholesky(np.linalg.inv(damped)).T
+    return hessian + damping * np.eye(len(hessian))

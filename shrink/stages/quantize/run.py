@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from shrink.errors import StageError
 from shrink.measure.interface import describe_interface
 from shrink.stages.context import StageContext, StageResult
@@ -19,6 +21,7 @@ from shrink.stages.quantize.source import FloatModel, read_float_tflite
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata
 from shrink.tflite.flatbuffer import quantized_operators, weights
+from shrink.tflite.interpreter import load
 from shrink.tflite.sparse import with_sparse_constants
 
 METADATA_ENTRY = "shrink"
@@ -37,7 +40,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     content = conversion.content
     notes = [*conversion.notes, *_lint(config, calibration, context)]
     if config.sparse:
-        content, told = _stored_sparsely(content)
+        content, told = _stored_sparsely(content, next(iter(calibration.batches())))
         notes.append(told)
     if config.embed_metadata:
         interface = describe_interface(content, context.dataset, context.data_config)
@@ -85,12 +88,15 @@ def _converted(
     return conversion, details
 
 
-def _stored_sparsely(content: bytes) -> tuple[bytes, str]:
+def _stored_sparsely(content: bytes, examples: list[np.ndarray]) -> tuple[bytes, str]:
     """Return the smaller of both files, and a sentence on what leaving out zeros saves."""
     sparse = with_sparse_constants(content)
     kernels = [tensor for tensor in weights(sparse) if tensor.sparse]
-    if not kernels:
+    if not kernels or len(sparse) >= len(content):
         return content, "sparse: leaving zeros out of its kernels would not shrink the file"
+    before, after = (load(one).predict(examples) for one in (content, sparse))
+    if not all(np.array_equal(*pair) for pair in zip(before, after, strict=True)):
+        return content, "sparse: not used, as LiteRT gives other outputs without the zeros"
     kept = f"zeros are left out of {len(kernels)} kernels"
     return sparse, f"sparse: {kept}: {len(content):,} bytes became {len(sparse):,}"
 

@@ -9,7 +9,7 @@ import tf_keras as keras
 
 from shrink.errors import ModelError
 from shrink.tflite.convert import Conversion, convert
-from shrink.tflite.flatbuffer import quantized_operators
+from shrink.tflite.flatbuffer import quantized_operators, weights
 
 
 class FloatModel:
@@ -53,5 +53,11 @@ def read_float_tflite(path: Path) -> FloatModel:
             f"this .tflite file is quantized already: {count} of its operators work on integers",
             subject=path,
             hint="give a float .tflite file, or the Keras model that it was made from",
+        )
+    if any(tensor.sparse for tensor in weights(content)):
+        raise ModelError(
+            "this .tflite file leaves out the zeros of its kernels, which are not weights then",
+            subject=path,
+            hint="give the file without `sparse: true`, or the Keras model that it was made from",
         )
     return FloatModel(content=content)

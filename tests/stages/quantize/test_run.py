@@ -21,6 +21,7 @@ from shrink.tflite.convert import convert
 from shrink.tflite.edit import metadata_of
 from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
+from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.structure import read
 
 L = keras.layers
@@ -75,6 +76,16 @@ def test_run_leaves_zeros_out_of_kernels(trained: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(3, 8, 8, 1)).astype(np.float32)
     outputs = [load(one).predict(x)[0] for one in (plain.tflite, sparse.tflite)]
     np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def test_run_refuses_a_tflite_file_without_its_zeros(trained: Path, tmp_path: Path) -> None:
+    model = keras.models.load_model(trained / "model.keras", compile=False)
+    kernel = model.layers[2].kernel
+    kernel.assign(kernel.numpy() * (np.arange(kernel.shape[-1]) % 8 == 0))
+    content = with_sparse_constants(convert(model, "float32").content)
+    (tmp_path / "model.tflite").write_bytes(content)
+    with pytest.raises(ModelError, match="leaves out the zeros"):
+        quantized(tmp_path, tmp_path, "tflite", scheme="dynamic_wi8_afp32")
 
 
 def test_run_says_that_zeros_are_too_few_to_be_left_out(trained: Path, tmp_path: Path) -> None:
