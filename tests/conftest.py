@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shrink.measure.allocator import CPU_ALLOCATOR
-
 # Before any import of TensorFlow: tf-keras is the training substrate, and banners say nothing.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-os.environ.update(CPU_ALLOCATOR)
 
 LONGEST_FIRST = (
     "cli/test_run.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,13 +15,9 @@ import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
 from shrink.errors import RecipeError, ResourceError
-from shrink.measure.allocator import cpu_counts_all, cpu_is_limited
 from shrink.measure.host import host_free_bytes
 
 MEBIBYTE = 2**20
-_MOST_ROOMS, _ROOM_BYTES = 128, 1 << 18
-_walls: list[Any] = []
-"""Tensors that keep the rooms between them apart as long as the process runs."""
 _FLOAT64 = 8
 _MOST_ELEMENTS = 2**31 - 1
 _SPARE = 4 * MEBIBYTE
@@ -87,7 +84,7 @@ def open_devices(config: TrainingConfig) -> Devices:
     keras.mixed_precision.set_global_policy(config.precision)
     shared = bool(gpus) and replicas > len(gpus)
     in_order = config.memory_limit is not None and not gpus and replicas == 1
-    enforced = cpu_is_limited() if not gpus else config.memory_limit is not None
+    enforced = _cpu_is_limited() if not gpus else config.memory_limit is not None
     return Devices(
         _strategy(names, shared=shared),
         names,
@@ -106,9 +103,15 @@ def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[st
         # Operations that overtake each other decide whether an activation is freed, or reused in
         # place, before the next is allocated: with two threads peaks differed by a fifth.
         tf.config.threading.set_inter_op_parallelism_threads(1)
-    if memory_limit is not None or not cpu_is_limited():
+    if memory_limit is not None or not _cpu_is_limited():
         _open_region(math.inf if memory_limit is None else memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
+
+
+def _cpu_is_limited() -> bool:
+    """Whether TensorFlow was told to limit its CPU allocator, as shrink never does by itself."""
+    uses_bfc = os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true")
+    return uses_bfc and "TF_CPU_BFC_MEM_LIMIT_IN_MB" in os.environ
 
 
 def _open_region(most: float) -> None:
@@ -124,20 +127,6 @@ def _open_region(most: float) -> None:
     # Without a region training works all the same.
     with tf.device("CPU:0"), contextlib.suppress(tf.errors.ResourceExhaustedError):
         tf.raw_ops.Empty(shape=[max(1, elements)], dtype=tf.float64, init=False)
-        if cpu_counts_all():
-            _set_rooms_aside(min(_MOST_ROOMS, elements * _FLOAT64 // 16 // _ROOM_BYTES))
-
-
-def _set_rooms_aside(count: int) -> None:
-    """Leave so many free chunks of 256 KiB, which small tensors fill before others.
-
-    Without them these cut up what large tensors need: in 6 processes four convolutions peaked at
-    28.7 to 35.1 MB, and in 10 with them at 28.9 to 31.6. What is not used takes no memory.
-    """
-    rooms = []
-    for _ in range(count):
-        rooms.append(tf.raw_ops.Empty(shape=[_ROOM_BYTES], dtype=tf.int8, init=False))
-        _walls.append(tf.raw_ops.Empty(shape=[1], dtype=tf.int8, init=False))
 
 
 def open_gpus(gpus: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:

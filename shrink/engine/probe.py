@@ -21,7 +21,7 @@ from shrink.engine.planner import DOUBT, MARGIN, Floor
 from shrink.engine.sharding import distribute_batches
 from shrink.engine.trainer import build_trainer
 from shrink.errors import ResourceError
-from shrink.measure.allocator import AllocatorPeak, cpu_counts_all
+from shrink.measure.memory import AllocatorPeak
 
 _STEPS = 3
 _MORE_STEPS = 12
@@ -30,7 +30,7 @@ _TURNS = 2
 _MORE_TURNS = 8
 _ENDLESS = 1 << 40
 _COUNTED_BYTES = 1 << 18
-"""TensorFlow's usual allocator of a CPU does not count tensors smaller than this."""
+"""The allocator of a CPU does not count tensors smaller than this."""
 
 
 class _ProbedTrainer(MicroBatchTrainer):
@@ -254,5 +254,4 @@ def _give_up(step: int) -> Any:
 def counted_bytes(tensors: Sequence[Any], *, on_gpu: bool) -> int:
     """Return the bytes of tensors or variables that the allocator's statistics count."""
     sizes = [tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors]
-    least = 0 if on_gpu or cpu_counts_all() else _COUNTED_BYTES
-    return sum(size for size in sizes if size >= least)
+    return sum(size for size in sizes if on_gpu or size >= _COUNTED_BYTES)

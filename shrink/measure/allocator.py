@@ -5,40 +5,16 @@ TensorFlow is imported on use: the other memory figures are taken without it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-CPU_ALLOCATOR: Mapping[str, str] = {
-    "TF_CPU_ALLOCATOR_USE_BFC": "true",
-    "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(1 << 30),
-}
-"""The environment in which a CPU's allocator counts every tensor, and has no limit to speak of.
-
-TensorFlow's usual one counts none of less than 256 KiB: 11 MB of a recurrent network's 29.
-"""
-
-_USES_BFC, _LIMIT = CPU_ALLOCATOR
 _PROBE_BYTES = 8 << 20
-
-
-def cpu_counts_all() -> bool:
-    """Whether the CPU's allocator was told to count tensors of less than 256 KiB, too."""
-    return os.environ.get(_USES_BFC, "").lower() in ("1", "true")
-
-
-def cpu_is_limited() -> bool:
-    """Whether TensorFlow was told to limit its CPU allocator, as shrink never does by itself."""
-    return (
-        cpu_counts_all() and os.environ.get(_LIMIT, CPU_ALLOCATOR[_LIMIT]) != CPU_ALLOCATOR[_LIMIT]
-    )
 
 
 class AllocatorPeak:
     """Reads the most memory that any one device's allocator held since `reset`.
 
     A device's statistics are believed once an allocation of 8 MiB was seen in them. They count
-    whole chunks, and on a CPU nothing under 256 KiB outside of `CPU_ALLOCATOR`; all logical CPU
-    devices share one allocator.
+    whole chunks, and on a CPU nothing under 256 KiB; all logical CPU devices share one allocator.
 
     Args:
         devices: names of logical devices, such as "CPU:0".

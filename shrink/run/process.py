@@ -16,7 +16,6 @@ from typing import Any
 
 from shrink.engine.heartbeat import Beat, Heartbeat
 from shrink.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
-from shrink.measure.allocator import CPU_ALLOCATOR
 from shrink.run import files
 from shrink.run.host_memory import HostMemory
 from shrink.run.points import reached
@@ -223,7 +222,6 @@ def _environment(work: Path, *, alone: bool) -> dict[str, str]:
     if alone:
         inherited.pop("TF_CONFIG", None)
     return {
-        **CPU_ALLOCATOR,
         **inherited,
         "TF_USE_LEGACY_KERAS": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),

@@ -11,14 +11,13 @@ import argparse
 import sys
 from typing import Any
 
-from shrink.measure.allocator import CPU_ALLOCATOR
 from tests.engine._run import run_in_fresh_process
 
 PLAIN, GLOBAL = 64, 512
 LIMIT = 2 * 1000**3
 """Far away: under any limit operations run one after the other."""
 _EXAMPLE_BYTES = 96 * 96 * 3
-_ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", **CPU_ALLOCATOR}
+_ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def measure(batch_size: int, threads: int, limit: int | None) -> tuple[int, float]:

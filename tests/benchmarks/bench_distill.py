@@ -36,8 +36,6 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np
 
-from shrink.measure.allocator import CPU_ALLOCATOR
-
 WAYS = ("alone", "cached", "live", "tutorial")
 _EPOCHS, _BATCH = 3, 64
 Runs = dict[str, list[dict[str, Any]]]
@@ -92,11 +90,7 @@ def main() -> None:
 def _child(way: str, work: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.benchmarks.bench_distill"]
     done = subprocess.run(
-        [*command, "--way", way, "--work", str(work)],
-        env={**CPU_ALLOCATOR, **os.environ},
-        check=True,
-        capture_output=True,
-        text=True,
+        [*command, "--way", way, "--work", str(work)], check=True, capture_output=True, text=True
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -13,7 +13,6 @@ import sys
 from typing import Any
 
 from shrink.engine.planner import MARGIN
-from shrink.measure.allocator import CPU_ALLOCATOR
 from tests.benchmarks.architectures import ARCHITECTURES
 from tests.benchmarks.planning import predictions, train
 from tests.engine._run import run_in_fork, run_in_fresh_process
@@ -22,7 +21,7 @@ SIZES = (32, 64, 128, 256)
 QUICK = (("conv", "adam"), ("attention", "sgd"), ("autoencoder", "adam"))
 LIMIT = 2 * 1000**3
 """Far away: a limit makes training repeat its peak (see `shrink.engine.devices`)."""
-_ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", **CPU_ALLOCATOR}
+_ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def compare(architecture: str, optimizer: str, sizes: tuple[int, ...]) -> list[float]:

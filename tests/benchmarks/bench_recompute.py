@@ -16,8 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from shrink.measure.allocator import CPU_ALLOCATOR
-
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("off", "auto")
 
@@ -67,7 +65,7 @@ def in_fresh_process(setting: str, given: Any, folder: Path) -> dict[str, Any]:
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={**CPU_ALLOCATOR, **os.environ, **settings},
+        env={**os.environ, **settings},
         capture_output=True,
         text=True,
         check=True,

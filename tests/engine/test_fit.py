@@ -79,10 +79,9 @@ def test_train_reports_the_training_object_and_progress() -> None:
     assert set(report["history"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert [len(values) for values in report["history"].values()] == [2, 2, 2, 2]
     assert report["memory_timeline"]["update"] == [1, 2, 3, 4, 5, 6]
-    assert record.note is None
-    weights = sum(array.nbytes for array in toy_model().get_weights())
-    assert record.training_peak_bytes is not None
-    assert record.training_peak_bytes > 2 * weights  # gradients, too
+    # So small a model is below what the allocator counts: no figure, and a reason.
+    assert record.training_peak_bytes is None
+    assert record.note
     ends = [progress for progress in seen if progress.get("epoch_end")]
     assert [(end["epoch"], end["step"], end["steps"]) for end in ends] == [(1, 3, 3), (2, 3, 3)]
     assert "val_accuracy" in ends[0]["metrics"]
