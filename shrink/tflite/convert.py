@@ -16,6 +16,7 @@ from shrink.errors import ModelError, StageError
 from shrink.tflite import converter_errors
 from shrink.tflite.loops import is_loop, names_of
 from shrink.tflite.rewrite import for_conversion
+from shrink.tflite.scales import with_mended_scales
 from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
@@ -117,7 +118,7 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        return Conversion(_run(converter, precision), notes)
+        return Conversion(with_mended_scales(_run(converter, precision)), notes)
 
 
 def _save(serving: Serving, folder: str) -> None:

@@ -26,6 +26,7 @@ def main(parent: str, path: str, arena_bytes: str, examples: str, outputs: str) 
         arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
     found: dict[str, list[np.ndarray]] = {}
     for row in range(len(arrays[0])):
+        interpreter.reset()  # else the states of LSTMs would last from one example to the next
         for index, array in enumerate(arrays):
             interpreter.set_input(array[row : row + 1], index)
         interpreter.invoke()
