@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from shrink.errors import ModelError, StageError
 from shrink.tflite import converter_errors
+from shrink.tflite.calibrator import forgetting_states
 from shrink.tflite.loops import is_loop, names_of
 from shrink.tflite.rewrite import for_conversion
 from shrink.tflite.scales import with_mended_scales
@@ -118,7 +119,9 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        return Conversion(with_mended_scales(_run(converter, precision)), notes)
+        with forgetting_states():
+            content = _run(converter, precision)
+        return Conversion(with_mended_scales(content), notes)
 
 
 def _save(serving: Serving, folder: str) -> None:

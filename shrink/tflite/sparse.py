@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.structure import Sparsity
 
 _STORED: dict[int, np.dtype[Any]] = {
     schema.TensorType.FLOAT32: np.dtype("<f4"),
@@ -56,26 +58,15 @@ def with_sparse_constants(content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class _Encoding:
-    """A tensor's values by rows of its last side traversed.
+    """A tensor's values other than 0, (n,), and where they belong."""
 
-    Attributes:
-        order: of the sides, the compressed one last.
-        shape: lengths of the sides, in their own order.
-        values: those other than 0, (n,).
-        places: of each value in its row, (n,).
-        starts: of each row among the values, and the end of the last, (rows + 1,).
-    """
-
-    order: tuple[int, ...]
-    shape: tuple[int, ...]
     values: np.ndarray[Any, Any]
-    places: np.ndarray[Any, Any]
-    starts: np.ndarray[Any, Any]
+    sparsity: Sparsity
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the values and of what tells their places."""
-        return self.values.nbytes + self.places.nbytes + self.starts.nbytes
+        return self.values.nbytes + self.sparsity.places.nbytes + self.sparsity.starts.nbytes
 
 
 def _encodings(dense: np.ndarray[Any, Any]) -> list[_Encoding]:
@@ -87,7 +78,7 @@ def _encode(dense: np.ndarray[Any, Any], order: tuple[int, ...]) -> _Encoding:
     rows = np.ascontiguousarray(dense.transpose(order)).reshape(-1, dense.shape[order[-1]])
     row, place = np.nonzero(rows)
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
-    return _Encoding(order, dense.shape, rows[row, place], _narrow(place), _narrow(starts))
+    return _Encoding(rows[row, place], Sparsity(order, _narrow(starts), _narrow(place)))
 
 
 def _narrow(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -159,7 +150,7 @@ def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
     densify.inputs, densify.outputs = [index], [len(graph.tensors) - 1]
     graph.operators.insert(min(readers), densify)
     model.buffers[tensor.buffer].data = np.frombuffer(sparse.values.tobytes(), np.uint8)
-    tensor.sparsity = _parameters(sparse)
+    tensor.sparsity = _parameters(sparse.sparsity, tensor.shape)
 
 
 def _densify_code(model: Any) -> int:
@@ -174,13 +165,13 @@ def _densify_code(model: Any) -> int:
     return len(model.operatorCodes) - 1
 
 
-def _parameters(sparse: _Encoding) -> Any:
+def _parameters(sparse: Sparsity, shape: Sequence[int]) -> Any:
     parameters = schema.SparsityParametersT()
     parameters.traversalOrder = list(sparse.order)
     parameters.dimMetadata = []
     for side in sparse.order[:-1]:
         level = schema.DimensionMetadataT()
-        level.format, level.denseSize = schema.DimensionType.DENSE, sparse.shape[side]
+        level.format, level.denseSize = schema.DimensionType.DENSE, shape[side]
         parameters.dimMetadata.append(level)
     level = schema.DimensionMetadataT()
     level.format = schema.DimensionType.SPARSE_CSR

@@ -63,6 +63,7 @@ def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Pat
     prunable = 0
     for path in models_of(tmp_path):
         keras.backend.clear_session()
+        keras.utils.set_random_seed(0)
         graph = check(between_dense_layers(load_model(path)))
         assert graph.groups or all(each["reason"] for each in graph.protected), path.stem
         prunable += bool(graph.groups)
@@ -77,6 +78,7 @@ def test_every_imported_model_is_quantized_or_says_why_not(tmp_path: Path) -> No
     hints: dict[str, str | None] = {}
     for path in models_of(tmp_path):
         keras.backend.clear_session()
+        keras.utils.set_random_seed(0)
         model = between_dense_layers(load_model(path))
         try:
             errors[path.stem] = quantization_error(model, "static_wi8_ai8")

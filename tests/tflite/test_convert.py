@@ -11,6 +11,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from shrink.errors import ModelError, StageError
 from shrink.tflite import convert
+from shrink.tflite.structure import read
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
 
 L = keras.layers
@@ -190,3 +191,17 @@ def test_to_float32_leaves_no_temporary_folder(
     with pytest.raises(StageError):
         convert.to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_static_int8_calibrates_each_example_from_an_lstms_first_state() -> None:
+    keras.utils.set_random_seed(2)
+    inputs = L.Input((6, 4), name="sequence")
+    model = keras.Model(inputs, L.Dense(3)(L.LSTM(5)(inputs)))
+    examples = list(samples(model, 16))
+    content = convert.convert(model, "static_int8", examples).content
+    expected = np.concatenate([model(x) for (x,) in examples])
+    (graph,) = read(content)
+    output = graph.tensors[graph.operators[-1].inputs[0]]
+    (scale,), (zero_point,) = output.scales, output.zero_points
+    assert scale == pytest.approx((expected.max() - expected.min()) / 255, rel=0.05)
+    assert (-128 - zero_point) * scale == pytest.approx(expected.min(), abs=2 * scale)

@@ -79,7 +79,7 @@ class _Solver:
                 continue
             readers = [m for m in group.members if m.role == "input" and self._can_solve(m)]
             if readers:
-                self._solve_for(readers, group, count)
+                self._prune(readers, group, count)
             else:
                 ranked.append(group.name)
                 scores = l2(group, Evidence(self.weights, dict, dict))
@@ -100,29 +100,46 @@ class _Solver:
             if layer.name in readers and self.solved.get(layer.name, 0) < latest:
                 member, group = readers[layer.name]
                 if np.prod(layer.kernel.shape[:-1]) <= _MOST_FEATURES:
-                    self._solve_for([member], group, 0)
+                    self._solve_again(member, group)
             latest = max(latest, self.solved.get(layer.name, 0))
+
+    def _solve_again(self, member: Member, group: Group) -> None:
+        (system,) = self._systems([member], group)
+        if system.is_overdetermined():
+            self._store(system, system.fit())
+            self._refresh()
 
     def _can_solve(self, member: Member) -> bool:
         layer = self.pruned.get_layer(member.layer)
         return can_unfold(layer) and layer.weights[member.weight] is layer.kernel
 
-    def _solve_for(self, readers: Sequence[Member], group: Group, count: int) -> None:
+    def _prune(self, readers: Sequence[Member], group: Group, count: int) -> None:
+        """Remove the channels of a group that its readers can do without best."""
+        systems = self._systems(readers, group)
+        fits = [system.fit() for system in systems]
+        removed = eliminate([f.problem for f in fits], count)
+        for system, solved in zip(systems, fits, strict=True):
+            self._store(system, solved)
+        self._remove(group.channels[removed])
+
+    def _systems(self, readers: Sequence[Member], group: Group) -> list[_System]:
+        """Return the readers' systems with the activations of all examples."""
         systems = [_System(self, member, group) for member in readers]
         for batch in self._activations(readers):
             for system, pairs in zip(systems, batch, strict=True):
                 system.add(pairs)
-        if not count and not all(system.is_overdetermined() for system in systems):
-            return
-        fits = [system.fit() for system in systems]
-        removed = eliminate([f.problem for f in fits], count)
-        for system, solved in zip(systems, fits, strict=True):
-            system.store(solved)
-            self.solved[system.member.layer] = 1 + max(self.solved.values(), default=0)
-        self._remove(group.channels[removed])
+        return systems
+
+    def _store(self, system: _System, solved: Fit) -> None:
+        system.store(solved)
+        self.solved[system.member.layer] = 1 + max(self.solved.values(), default=0)
 
     def _remove(self, channels: np.ndarray) -> None:
         self.removed = np.append(self.removed, channels)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Give the pruned model the weights as they are now."""
         values = masked(self.graph, self.graph.keep(self.removed), self.weights)
         for name, arrays in values.items():
             if arrays:
