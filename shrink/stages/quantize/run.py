@@ -39,14 +39,15 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     conversion, details = _converted(source, calibration, config, context)
     content = conversion.content
     notes = [*conversion.notes, *_lint(config, calibration, context)]
+    examples = next(iter(calibration.batches()))
     if config.sparse:
-        content, told = _stored_sparsely(content, next(iter(calibration.batches())))
+        content, told = _stored_sparsely(content, examples)
         notes.append(told)
     if config.embed_metadata:
         interface = describe_interface(content, context.dataset, context.data_config)
         content = with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
     context.phase("auditing")
-    few = next(iter(calibration.batches()))[0]
+    few = examples[0]
     candidate = context.work / "audited.tflite"
     details["audit"], found = audit(content, source, few, config.target, candidate)
     notes += found
