@@ -103,6 +103,18 @@ def micro_batches(
     return accumulators
 
 
+def out_of_line(body: Callable[..., Any]) -> Any:
+    """Return the body of a loop as a function that TensorFlow leaves whole.
+
+    Bodies are written out in the graph around the loop, where oneDNN goes through the operations
+    along the loop's cycle, from where a hash of addresses begins. It gives the gradient of a max
+    pooling its own kernel only where it saw the pooling first: else TensorFlow's is used, ten
+    times slower and with other memory, so that a step's peak differed by 12 % between processes.
+    In a function of its own there is no cycle.
+    """
+    return tf.function(body, autograph=False, experimental_attributes={"_noinline": True})
+
+
 class Accumulators:
     """Sums of gradients that keep their place in memory from one micro-batch to the next.
 
@@ -170,8 +182,9 @@ def dense_gradients(tape: Any, loss: Any, variables: Sequence[Any]) -> list[Any]
     are not those of the gradient.
     """
     unconnected = tf.UnconnectedGradients.ZERO
-    with in_order_of_creation():
-        gradients = tape.gradient(loss, variables, unconnected_gradients=unconnected)
+    gradients = in_order_of_creation(
+        lambda: tape.gradient(loss, variables, unconnected_gradients=unconnected)
+    )
     return [
         tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
         for gradient, variable in zip(gradients, variables, strict=True)

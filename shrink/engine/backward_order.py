@@ -9,33 +9,52 @@ first, and how long an activation or a gradient waits for the second. Four convo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
+Results = TypeVar("Results")
 
-@contextmanager
-def in_order_of_creation() -> Iterator[None]:
-    """Have the operations on floats that are created in here run one after the other.
+
+def in_order_of_creation(compute: Callable[[], Results]) -> Results:
+    """Have the operations on floats that a call creates run one after the other.
 
     Operations on different devices stay independent, and so do those without inputs and on
-    integers, such as shapes: TensorFlow computes most of them when it optimizes the graph. In
-    eager execution nothing changes.
+    integers, such as shapes: TensorFlow computes most of them when it optimizes the graph. What
+    no result needs, such as the gradient of a first layer's inputs, waits for nothing and is
+    waited for by nothing, so that TensorFlow leaves it out. In eager execution nothing changes.
+
+    Args:
+        compute: creates operations, and returns a structure of the tensors that are needed.
     """
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
-    yield
+    results = compute()
+    needed = _needed_for(results)
     created: dict[str, list[Any]] = defaultdict(list)
     for operation in graph.get_operations()[before:]:
-        if _computes_floats(operation):
+        if operation in needed and _computes_floats(operation):
             created[operation.device].append(operation)
     # On each device for itself: replicas that synchronise in here have to arrive together.
     for operations in created.values():
         for first, second in pairwise(operations):
             second._add_control_input(first)
+    return results
+
+
+def _needed_for(results: Any) -> set[Any]:
+    """Return the operations that some result depends on; none in eager execution."""
+    tensors = tf.nest.flatten(results, expand_composites=True)
+    waiting = [tensor.op for tensor in tensors if tf.is_symbolic_tensor(tensor)]
+    needed = set(waiting)
+    while waiting:
+        operation = waiting.pop()
+        sources = {*operation.control_inputs, *(tensor.op for tensor in operation.inputs)}
+        waiting += sources - needed
+        needed |= sources
+    return needed
 
 
 def _computes_floats(operation: Any) -> bool:

@@ -17,6 +17,7 @@ from shrink.engine.accumulate import (
     Batch,
     dense_gradients,
     micro_batches,
+    out_of_line,
     sum_over_replicas,
     unpack,
 )
@@ -26,6 +27,8 @@ from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_mas
 from shrink.engine.objective import Objective, at_least_float32
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
+
+_MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D)
 
 
 class AfterUpdate(Protocol):
@@ -190,8 +193,14 @@ class MicroBatchTrainer(keras.Model):
 
         size = self.micro_batch_size_in_graph()
         sums.clear()
-        micro_batches(batch, size, body, [], self.rows_of(batch, size))
+        inner = out_of_line(body) if self._pools_on_cpu() else body
+        micro_batches(batch, size, inner, [], self.rows_of(batch, size))
         return self.update(sums.values())
+
+    def _pools_on_cpu(self) -> bool:
+        alone = self.distribute_strategy.num_replicas_in_sync == 1
+        pools = any(isinstance(layer, _MAX_POOLING) for layer in self.model._flatten_layers())
+        return alone and pools and not tf.config.list_logical_devices("GPU")
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """Measure loss and metrics on one batch, in micro-batches too."""

@@ -27,12 +27,12 @@ def _decay() -> Any:
     return keras.optimizers.schedules.ExponentialDecay(0.01, 2, 0.5)
 
 
-def small_model(outputs: int = 1) -> Any:
+def small_model(outputs: int = 1, *, pooled: bool = False) -> Any:
     """A convolution and a dense layer, both regularised, and one or two heads of 5 logits."""
     layers, decay = keras.layers, keras.regularizers.L2(1e-2)
     inputs = layers.Input((6, 6, 2))
     hidden = layers.Conv2D(4, 3, activation="tanh", kernel_regularizer=decay)(inputs)
-    hidden = layers.Flatten()(hidden)
+    hidden = layers.Flatten()(layers.MaxPooling2D()(hidden) if pooled else hidden)
     heads = [
         layers.Dense(5, kernel_regularizer=decay, activity_regularizer=decay)(hidden)
         for _ in range(outputs)
@@ -118,7 +118,7 @@ def compare(replicas: int, cases: list[dict[str, Any]]) -> list[dict[str, float]
     """Return for each case how far the engine is from one big batch, and from no training.
 
     A case has optimizer, micro_batch_size, and if it wants batch_size, count, outputs, weighted,
-    keras_shares, epochs and floatx.
+    keras_shares, epochs, floatx and pooled.
     """
     devices = open_devices(TrainingConfig(replicas=replicas))
     return [_compare(devices, **case) for case in cases]
@@ -136,16 +136,17 @@ def _compare(
     keras_shares: bool = False,
     epochs: int = 2,
     floatx: str = "float64",
+    pooled: bool = False,
 ) -> dict[str, float]:
     keras.backend.set_floatx(floatx)
     keras.mixed_precision.set_global_policy(floatx)
     keras.utils.set_random_seed(1)
     data = examples(count, outputs=outputs, weighted=weighted)
-    reference = small_model(outputs)
+    reference = small_model(outputs, pooled=pooled)
     start = reference.get_weights()
     train_by_hand(reference, OPTIMIZERS[optimizer](), data, batch_size, epochs)
     model, metrics = train_by_engine(
-        lambda: small_model(outputs),
+        lambda: small_model(outputs, pooled=pooled),
         start,
         optimizer,
         data,
@@ -155,7 +156,7 @@ def _compare(
         epochs=epochs,
         keras_shares=keras_shares,
     )
-    untrained = small_model(outputs)
+    untrained = small_model(outputs, pooled=pooled)
     untrained.set_weights(start)
     return {
         "difference": difference(model, reference),

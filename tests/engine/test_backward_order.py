@@ -15,8 +15,7 @@ def _gradients(weights: list[Any]) -> Any:
         for weight in weights:
             hidden = tf.nn.relu(hidden @ weight)
         loss = tf.reduce_sum(hidden)
-    with in_order_of_creation():
-        return tape.gradient(loss, weights)
+    return in_order_of_creation(lambda: tape.gradient(loss, weights))
 
 
 def test_in_order_of_creation_leaves_one_order_of_the_operations_on_floats() -> None:
@@ -44,13 +43,29 @@ def _all_before(operation: Any) -> set[Any]:
 
 
 def test_in_order_of_creation_keeps_replicas_apart() -> None:
-    with tf.Graph().as_default() as graph, in_order_of_creation():
-        for device in ("CPU:0", "CPU:1", "CPU:0"):
-            with tf.device(device):
-                tf.square(tf.compat.v1.placeholder(tf.float32), name="work")
+    def work_on(device: str) -> Any:
+        with tf.device(device):
+            return tf.square(tf.compat.v1.placeholder(tf.float32), name="work")
+
+    with tf.Graph().as_default() as graph:
+        in_order_of_creation(lambda: [work_on(d) for d in ("CPU:0", "CPU:1", "CPU:0")])
     first, other, last = (each for each in graph.get_operations() if each.type == "Square")
     assert first.control_inputs == other.control_inputs == []
     assert last.control_inputs == [first]
+
+
+def test_in_order_of_creation_has_nothing_wait_for_what_no_result_needs() -> None:
+    with tf.Graph().as_default() as graph:
+        x, kernel = tf.ones((1, 5, 5, 2)), tf.ones((3, 3, 2, 4))
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            y = tf.nn.conv2d(x, kernel, 1, "SAME")
+        gradient = in_order_of_creation(lambda: tape.gradient(y, kernel))
+    types = {each.type for each in _all_before(gradient.op)} | {gradient.op.type}
+    assert "Conv2DBackpropFilter" in types
+    assert "Conv2DBackpropInput" not in types
+    (unused,) = (each for each in graph.get_operations() if each.type == "Conv2DBackpropInput")
+    assert unused.control_inputs == []
 
 
 def test_in_order_of_creation_changes_nothing_in_eager_execution() -> None:

@@ -22,6 +22,7 @@ CASES: dict[int, dict[str, Case]] = {
         "sgd whole": {"optimizer": "sgd", "micro_batch_size": WHOLE},
         "adam 5 two outputs": {"optimizer": "adam", "micro_batch_size": 5, "outputs": 2},
         "adamw 5": {"optimizer": "adamw", "micro_batch_size": 5},
+        "sgd 5 pooled": {"optimizer": "sgd", "micro_batch_size": 5, "pooled": True},
     },
     2: {
         "sgd 5 two outputs": {"optimizer": "sgd", "micro_batch_size": 5, "outputs": 2},

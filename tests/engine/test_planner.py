@@ -17,6 +17,7 @@ from shrink.engine.planner import (
 )
 from shrink.errors import ResourceError
 from tests.cli.shell import read_report, shrink
+from tests.engine._run import run_in_fresh_process
 
 
 class Curve:
@@ -216,3 +217,19 @@ def test_run_ends_with_levers_when_not_even_one_example_fits(recipe: Path) -> No
     failed = _run(recipe, "memory_limit=3MB", expect=5)
     assert failed["error"]["type"] == "ResourceError"
     assert "training.memory_limit" in failed["error"]["hint"]
+
+
+@pytest.mark.slow
+def test_training_with_max_pooling_has_the_same_peak_in_every_process() -> None:
+    step = {"architecture": "conv", "optimizer": "sgd", "batch_size": 512, "micro_batch_size": 32}
+    peaks = [
+        run_in_fresh_process(
+            "tests.benchmarks.planning",
+            "train",
+            environment={"TF_USE_LEGACY_KERAS": "1"},
+            memory_limit=2_000_000_000,
+            **step,
+        )[0]
+        for _ in range(5)
+    ]
+    assert len(set(peaks)) == 1, peaks
