@@ -13,10 +13,10 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 LONGEST_FIRST = (
     "cli/test_run.py",
-    "cli/test_verbs.py",
     "engine/test_microbatch.py",
     "engine/test_planner.py",
     "run/test_kill.py",
+    "cli/test_verbs.py",  # waits for the run that test_run makes, too
     "cli/test_bad_environment.py",
     "engine/test_cross_replica.py",
     "run/test_cluster.py",
