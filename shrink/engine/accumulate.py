@@ -128,18 +128,20 @@ class Accumulators:
 
     def __init__(self, variables: Sequence[Any]) -> None:
         self._sums = [_sum_variable(variable) for variable in variables]
+        self._zero = _sum_variable(tf.constant(0.0))
 
     def clear(self) -> None:
         """Set all sums to 0, in place; call it in a replica, in graph."""
         for one in self._sums:
-            zeros, rank = tf.zeros(one.shape, one.dtype), one.shape.rank
+            # Read from a variable: TensorFlow would keep zeros that are constants.
+            zero, rank = tf.cast(self._zero.read_value(), one.dtype), one.shape.rank
             # An assignment would put another buffer in this one's place.
             tf.raw_ops.ResourceStridedSliceAssign(
                 ref=one.handle,
                 begin=tf.zeros([rank], tf.int32),
                 end=tf.constant(one.shape.as_list(), tf.int32, [rank]),
                 strides=tf.ones([rank], tf.int32),
-                value=zeros,
+                value=tf.fill(one.shape, zero),
             )
 
     def add(self, gradients: Sequence[Any]) -> None:
