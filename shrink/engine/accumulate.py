@@ -131,18 +131,11 @@ class Accumulators:
         self._zero = _sum_variable(tf.constant(0.0))
 
     def clear(self) -> None:
-        """Set all sums to 0, in place; call it in a replica, in graph."""
+        """Set all sums to 0; call it in a replica, in graph."""
         for one in self._sums:
             # Read from a variable: TensorFlow would keep zeros that are constants.
-            zero, rank = tf.cast(self._zero.read_value(), one.dtype), one.shape.rank
-            # An assignment would put another buffer in this one's place.
-            tf.raw_ops.ResourceStridedSliceAssign(
-                ref=one.handle,
-                begin=tf.zeros([rank], tf.int32),
-                end=tf.constant(one.shape.as_list(), tf.int32, [rank]),
-                strides=tf.ones([rank], tf.int32),
-                value=tf.fill(one.shape, zero),
-            )
+            zero = tf.cast(self._zero.read_value(), one.dtype)
+            one.assign(tf.fill(one.shape, zero), read_value=False)
 
     def add(self, gradients: Sequence[Any]) -> None:
         """Add a gradient to each sum; call it in a replica, in graph."""
