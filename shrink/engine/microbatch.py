@@ -21,6 +21,7 @@ from shrink.engine.accumulate import (
     sum_over_replicas,
     unpack,
 )
+from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import synchronising_layers
 from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_masks
@@ -199,7 +200,7 @@ class MicroBatchTrainer(keras.Model):
 
     def _pools_on_cpu(self) -> bool:
         alone = self.distribute_strategy.num_replicas_in_sync == 1
-        pools = any(isinstance(layer, _MAX_POOLING) for layer in self.model._flatten_layers())
+        pools = any(isinstance(layer, _MAX_POOLING) for layer in layers_of(self.model))
         return alone and pools and not tf.config.list_logical_devices("GPU")
 
     def test_step(self, data: Any) -> dict[str, Any]:

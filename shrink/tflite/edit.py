@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -119,15 +120,47 @@ def _shared(model: Any, graph: Any, index: int) -> bool:
 
 
 def _add_copy(model: Any, graph: Any, index: int) -> int:
-    other = schema.TensorT()
-    for name, value in vars(graph.tensors[index]).items():
-        setattr(other, name, value)
+    """Add a constant with a buffer of its own, which has no values yet; return its index."""
+    added = add_tensor_like(graph, index, f";{len(graph.tensors)}")
     model.buffers.append(schema.BufferT())
-    other.buffer = len(model.buffers) - 1
-    # Quantizers tell tensors apart by their names.
-    other.name = other.name + b";" + str(len(graph.tensors)).encode()
-    graph.tensors.append(other)
+    graph.tensors[added].buffer = len(model.buffers) - 1
+    return added
+
+
+def add_tensor_like(graph: Any, index: int, suffix: str) -> int:
+    """Add a copy of a tensor to a subgraph of an unpacked model.
+
+    Args:
+        graph: the subgraph.
+        index: of the tensor to copy; the copy has its buffer, type, shape and quantization.
+        suffix: what the copy's name has more, for quantizers tell tensors apart by their names.
+
+    Returns:
+        The copy's index.
+    """
+    added = copy.copy(graph.tensors[index])
+    added.name = (added.name or b"") + suffix.encode()
+    graph.tensors.append(added)
     return len(graph.tensors) - 1
+
+
+def operator_code(model: Any, builtin: int, version: int) -> int:
+    """Return the index of an operator's code in an unpacked model, added where it has none.
+
+    Args:
+        model: the model.
+        builtin: the operator, of `BuiltinOperator`.
+        version: of the operator that is needed; a lower one that is there is raised.
+    """
+    for index, code in enumerate(model.operatorCodes):
+        if code.builtinCode == builtin:
+            code.version = max(code.version, version)
+            return index
+    added = schema.OperatorCodeT()
+    added.builtinCode = added.deprecatedBuiltinCode = builtin
+    added.version = version
+    model.operatorCodes.append(added)
+    return len(model.operatorCodes) - 1
 
 
 def unpacked(content: bytes) -> Any:

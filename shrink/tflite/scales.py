@@ -16,16 +16,14 @@ reverse.cc.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.edit import add_tensor_like, operator_code, packed, unpacked
 
 _LSTMS = {schema.BuiltinOperator.LSTM, schema.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM}
 _REVERSE = schema.BuiltinOperator.REVERSE_V2
-_QUANTIZE = schema.BuiltinOperator.QUANTIZE
 _PROJECTION, _STATE, _CELL = 16, 18, 19
 _HIDDEN = 4
 _CELL_SCALES = 2.0**-15, 2.0**-9
@@ -70,14 +68,13 @@ def _mend_reverse(model: Any, graph: Any, operator: Any) -> None:
     output = graph.tensors[operator.outputs[0]]
     if _scale(source) == _scale(output):
         return
-    requantized = copy.copy(source)
-    requantized.quantization = output.quantization
-    requantized.name = source.name + b";requantized"
-    graph.tensors.append(requantized)
+    requantized = add_tensor_like(graph, operator.inputs[0], ";requantized")
+    graph.tensors[requantized].quantization = output.quantization
     quantize = schema.OperatorT()
-    quantize.opcodeIndex = _code_of_quantize(model)
-    quantize.inputs, quantize.outputs = [operator.inputs[0]], [len(graph.tensors) - 1]
-    operator.inputs = [len(graph.tensors) - 1, *operator.inputs[1:]]
+    # Version 2: from integers to integers.
+    quantize.opcodeIndex = operator_code(model, schema.BuiltinOperator.QUANTIZE, version=2)
+    quantize.inputs, quantize.outputs = [operator.inputs[0]], [requantized]
+    operator.inputs = [requantized, *operator.inputs[1:]]
     graph.operators.insert(graph.operators.index(operator), quantize)
 
 
@@ -86,16 +83,3 @@ def _scale(tensor: Any) -> tuple[list[float], list[int]] | None:
     if found is None or found.scale is None:
         return None
     return list(found.scale), list(found.zeroPoint)
-
-
-def _code_of_quantize(model: Any) -> int:
-    """Return the index of the operator's code, added where the model has none."""
-    for index, code in enumerate(model.operatorCodes):
-        if code.builtinCode == _QUANTIZE:
-            code.version = max(code.version, 2)  # 2: from integers to integers
-            return index
-    added = schema.OperatorCodeT()
-    added.builtinCode = added.deprecatedBuiltinCode = _QUANTIZE
-    added.version = 2
-    model.operatorCodes.append(added)
-    return len(model.operatorCodes) - 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.edit import add_tensor_like, operator_code, packed, unpacked
 from shrink.tflite.structure import Sparsity
 
 _STORED: dict[int, np.dtype[Any]] = {
@@ -136,33 +136,18 @@ def _has_weights(model: Any, operator: Any, index: int) -> bool:
 def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
     """Store a tensor sparsely, and give its readers what DENSIFY makes of it."""
     tensor = graph.tensors[index]
-    other = schema.TensorT()
-    vars(other).update(vars(tensor))
-    other.buffer = 0
-    other.name = (tensor.name or b"") + b";dense"  # quantizers tell tensors apart by their names
-    graph.tensors.append(other)
+    dense = add_tensor_like(graph, index, ";dense")
+    graph.tensors[dense].buffer = 0
     readers = [number for number, o in enumerate(graph.operators) if index in o.inputs]
     for number in readers:
         operator = graph.operators[number]
-        operator.inputs = [len(graph.tensors) - 1 if i == index else i for i in operator.inputs]
+        operator.inputs = [dense if i == index else i for i in operator.inputs]
     densify = schema.OperatorT()
-    densify.opcodeIndex = _densify_code(model)
-    densify.inputs, densify.outputs = [index], [len(graph.tensors) - 1]
+    densify.opcodeIndex = operator_code(model, schema.BuiltinOperator.DENSIFY, version=1)
+    densify.inputs, densify.outputs = [index], [dense]
     graph.operators.insert(min(readers), densify)
     model.buffers[tensor.buffer].data = np.frombuffer(sparse.values.tobytes(), np.uint8)
     tensor.sparsity = _parameters(sparse.sparsity, tensor.shape)
-
-
-def _densify_code(model: Any) -> int:
-    code = schema.BuiltinOperator.DENSIFY
-    for number, known in enumerate(model.operatorCodes):
-        if known.builtinCode == code:
-            return number
-    known = schema.OperatorCodeT()
-    known.builtinCode = known.deprecatedBuiltinCode = code
-    known.version = 1
-    model.operatorCodes.append(known)
-    return len(model.operatorCodes) - 1
 
 
 def _parameters(sparse: Sparsity, shape: Sequence[int]) -> Any:
