@@ -6,6 +6,7 @@ import statistics
 import time
 from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.data.pipeline import training_batches
@@ -20,7 +21,7 @@ from shrink.engine.probe import MicroBatchProbe, TrainingStep
 from shrink.engine.synthetic import ZeroExamples
 from shrink.engine.trainer import build_trainer
 from shrink.errors import ResourceError
-from shrink.measure.memory import AllocatorPeak
+from shrink.measure.allocator import AllocatorPeak
 from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 
 STEPS = 8
@@ -68,6 +69,7 @@ def train(
     memory_limit: int | None,
     micro_batch_size: int,
     recovers: bool = True,
+    steps: int = STEPS,
 ) -> Any:
     """Return the peak of training in bytes, whether no step ran out of memory, and seconds.
 
@@ -82,12 +84,12 @@ def train(
         devices,
         BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
         trainer_class=MicroBatchTrainer,
-        total_updates=STEPS,
+        total_updates=steps,
     )
 
     def batches_from(step: int) -> Any:
         return training_batches(
-            examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=STEPS
+            examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=steps
         )
 
     if recovers:
@@ -95,10 +97,27 @@ def train(
     memory = AllocatorPeak(devices.device_names)
     memory.reset()
     clock = StepClock()
-    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=STEPS, verbose=0, callbacks=[clock])
+    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[clock])
     recovering = trainer.recovering_step
     undisturbed = recovering is not None and not recovering.events
     return [memory.peak(), undisturbed, statistics.median(clock.step_s[1:]) / batch_size]
+
+
+def fit(architecture: str, optimizer: str, batch_size: int, steps: int) -> Any:
+    """Return peak and seconds as `train` does, of plain Keras `fit` on batches of that size."""
+    model = {**ARCHITECTURES, **LARGE}[architecture]()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.get(optimizer), loss)
+    arrays = [
+        tf.zeros([batch_size, *spec.shape], spec.dtype)
+        for spec in tf.nest.flatten(specs(architecture, model))
+    ]
+    batches = tf.data.Dataset.from_tensors(tuple(arrays)).repeat(steps)
+    memory = AllocatorPeak()
+    memory.reset()
+    clock = StepClock()
+    model.fit(batches, verbose=0, callbacks=[clock])
+    return [memory.peak(), statistics.median(clock.step_s[1:]) / batch_size]
 
 
 def _step(
