@@ -137,10 +137,9 @@ class Accumulators:
             zero = tf.cast(self._zero.read_value(), one.dtype)
             one.assign(tf.fill(one.shape, zero), read_value=False)
 
-    def add(self, gradients: Sequence[Any]) -> None:
-        """Add a gradient to each sum; call it in a replica, in graph."""
-        for one, gradient in zip(self._sums, gradients, strict=True):
-            one.assign_add(gradient, read_value=False)
+    def add(self, place: int, gradient: Any) -> None:
+        """Add the gradient of the variable at a place; call it in a replica, in graph."""
+        self._sums[place].assign_add(gradient, read_value=False)
 
     def values(self) -> list[Any]:
         """Return the sums of this replica."""
@@ -170,17 +169,30 @@ def zeros_of(variables: Sequence[Any]) -> list[Any]:
     return [tf.zeros(variable.shape, variable.dtype) for variable in variables]
 
 
-def dense_gradients(tape: Any, loss: Any, variables: Sequence[Any]) -> list[Any]:
+def dense_gradients(
+    tape: Any,
+    loss: Any,
+    variables: Sequence[Any],
+    use: Callable[[int, Any], None] | None = None,
+) -> Sequence[Any]:
     """Return d loss / d variable in each variable's dtype; zeros where they are unconnected.
 
     Embeddings' sparse gradients become dense: sums and norms of slices with repeated indices
     are not those of the gradient.
+
+    Args:
+        tape: what recorded the loss.
+        loss: a scalar.
+        variables: what to differentiate by.
+        use: see `in_order_of_creation`.
     """
-    unconnected = tf.UnconnectedGradients.ZERO
-    gradients = in_order_of_creation(
-        lambda: tape.gradient(loss, variables, unconnected_gradients=unconnected)
-    )
-    return [
-        tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
-        for gradient, variable in zip(gradients, variables, strict=True)
-    ]
+
+    def compute() -> list[Any]:
+        unconnected = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(loss, variables, unconnected_gradients=unconnected)
+        return [
+            tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+            for gradient, variable in zip(gradients, variables, strict=True)
+        ]
+
+    return in_order_of_creation(compute, use)

@@ -1,4 +1,4 @@
-"""One order of the operations of a backward pass, so that every process has the same peak.
+"""One order of the operations of a step, so that every process has the same peak.
 
 TensorFlow's executor runs what is ready inline where it took less than 8,000 cycles before, and
 else hands it to a queue: how fast the machine was decides which of a layer's two gradients comes
@@ -9,16 +9,15 @@ first, and how long an activation or a gradient waits for the second. Four convo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from itertools import pairwise
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-Results = TypeVar("Results")
 
-
-def in_order_of_creation(compute: Callable[[], Results]) -> Results:
+def in_order_of_creation(
+    compute: Callable[[], Sequence[Any]], use: Callable[[int, Any], None] | None = None
+) -> Sequence[Any]:
     """Have the operations on floats that a call creates run one after the other.
 
     Operations on different devices stay independent, and so do those without inputs and on
@@ -27,21 +26,50 @@ def in_order_of_creation(compute: Callable[[], Results]) -> Results:
     waited for by nothing, so that TensorFlow leaves it out. In eager execution nothing changes.
 
     Args:
-        compute: creates operations, and returns a structure of the tensors that are needed.
+        compute: creates operations, and returns the tensors that are needed.
+        use: called with the place of each tensor among them and the tensor, creates what is done
+            with it, which runs as soon as the tensor is there: it need not wait for the others.
     """
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     results = compute()
+    computing = graph.get_operations()[before:]
+    uses: dict[Any, list[Any]] = defaultdict(list)
+    if use is not None:
+        for place, result in enumerate(results):
+            before = len(graph.get_operations())
+            use(place, result)
+            if tf.is_symbolic_tensor(result):
+                uses[result.op] += filter(_reads_floats, graph.get_operations()[before:])
     needed = _needed_for(results)
-    created: dict[str, list[Any]] = defaultdict(list)
-    for operation in graph.get_operations()[before:]:
-        if operation in needed and _computes_floats(operation):
-            created[operation.device].append(operation)
-    # On each device for itself: replicas that synchronise in here have to arrive together.
-    for operations in created.values():
-        for first, second in pairwise(operations):
-            second._add_control_input(first)
+    ordered = [operation for operation in computing if operation in needed]
+    _chain([(operation, uses[operation]) for operation in ordered if _computes_floats(operation)])
     return results
+
+
+def one_by_one(update: Callable[[], Any]) -> None:
+    """Have the operations on floats that a call creates run in the order of creation.
+
+    An optimizer's temporaries are then those of one variable, and not of all of them.
+
+    Args:
+        update: changes variables, whatever it returns; in eager execution it is just called.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    update()
+    _chain([(each, ()) for each in graph.get_operations()[before:] if _reads_floats(each)])
+
+
+def _chain(operations: Iterable[tuple[Any, Iterable[Any]]]) -> None:
+    """Have each operation wait for the last one on its device, and for what follows on that."""
+    last: dict[str, Any] = {}
+    for operation, uses in operations:
+        # On each device for itself: replicas that synchronise in here have to arrive together.
+        for each in (operation, *uses):
+            if operation.device in last:
+                each._add_control_input(last[operation.device])
+            last[operation.device] = each
 
 
 def _needed_for(results: Any) -> set[Any]:
@@ -55,6 +83,10 @@ def _needed_for(results: Any) -> set[Any]:
         waiting += sources - needed
         needed |= sources
     return needed
+
+
+def _reads_floats(operation: Any) -> bool:
+    return any(source.dtype.is_floating for source in operation.inputs)
 
 
 def _computes_floats(operation: Any) -> bool:

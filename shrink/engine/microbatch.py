@@ -6,7 +6,7 @@ the gradient is that of the mean loss over the global batch (see `shrink.engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -21,6 +21,7 @@ from shrink.engine.accumulate import (
     sum_over_replicas,
     unpack,
 )
+from shrink.engine.backward_order import one_by_one
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import synchronising_layers
@@ -189,7 +190,7 @@ class MicroBatchTrainer(keras.Model):
             return self.update(self.gradients(batch, totals))
 
         def body(part: Batch, nothing: list[Any]) -> list[Any]:
-            sums.add(self.gradients(part, totals))
+            self.gradients(part, totals, sums.add)
             return nothing
 
         size = self.micro_batch_size_in_graph()
@@ -247,8 +248,17 @@ class MicroBatchTrainer(keras.Model):
         rows, *valid = sum_over_replicas([batch.rows, *counts])
         return Totals(rows, tuple(valid))
 
-    def gradients(self, part: Batch, totals: Totals) -> list[Any]:
-        """Return this micro-batch's part of the gradient, scaled where the optimizer scales."""
+    def gradients(
+        self, part: Batch, totals: Totals, use: Callable[[int, Any], None] | None = None
+    ) -> Sequence[Any]:
+        """Return this micro-batch's part of the gradient, scaled where the optimizer scales.
+
+        Args:
+            part: the micro-batch.
+            totals: what the global batch holds.
+            use: called with each variable's place and its part of the gradient, which need not
+                be kept until the others are there.
+        """
         variables = self.model.trainable_variables
         targets, x = self._targets(part.x)
         if self.seeds is not None:
@@ -265,7 +275,7 @@ class MicroBatchTrainer(keras.Model):
             if _scales_loss(self.optimizer):
                 loss = self.optimizer.get_scaled_loss(loss)
         self._follow(part, outputs, losses, regularisation)
-        return dense_gradients(tape, loss, variables)
+        return dense_gradients(tape, loss, variables, use)
 
     def _targets(self, x: Any) -> tuple[Any, Any]:
         """Return the objective's targets, and inputs that are there once the targets are."""
@@ -286,12 +296,12 @@ class MicroBatchTrainer(keras.Model):
         for mean in self._metric_means:
             mean.update_state(self.objective.metric(mean.name, part.y, outputs), part.valid)
 
-    def update(self, gradients: list[Any]) -> dict[str, Any]:
+    def update(self, gradients: Sequence[Any]) -> dict[str, Any]:
         """Apply the sum of all replicas' gradients, and return the metrics."""
         self._apply(sum_over_replicas(gradients))
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def _apply(self, gradients: list[Any]) -> None:
+    def _apply(self, gradients: Sequence[Any]) -> None:
         """Change the weights, wholly or not at all."""
         variables = self.model.trainable_variables
         # Nothing of the optimizer may start before every gradient is there: a step that runs
@@ -302,9 +312,9 @@ class MicroBatchTrainer(keras.Model):
             gradients = [tf.identity(gradient) for gradient in gradients]
             if _scales_loss(self.optimizer):
                 gradients = self.optimizer.get_unscaled_gradients(gradients)
-            self.optimizer.apply_gradients(
-                zip(gradients, variables, strict=True), skip_gradients_aggregation=True
-            )
+            pairs = zip(gradients, variables, strict=True)
+            apply = self.optimizer.apply_gradients
+            one_by_one(lambda: apply(pairs, skip_gradients_aggregation=True))
         if self.after_update:
             tf.distribute.get_replica_context().merge_call(self._call_hooks)
 

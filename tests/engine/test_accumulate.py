@@ -20,7 +20,8 @@ def test_accumulators_begin_at_zero_whatever_they_held_before() -> None:
     def step(factor: Any) -> list[Any]:
         sums.clear()
         for _ in range(2):
-            sums.add([tf.cast(factor, variable.dtype) * variable for variable in variables])
+            for place, variable in enumerate(variables):
+                sums.add(place, tf.cast(factor, variable.dtype) * variable)
         return sums.values()
 
     step(tf.constant(np.nan))
@@ -42,7 +43,7 @@ def test_accumulators_are_added_to_where_they_are() -> None:
 
     @tf.function
     def add(value: Any) -> None:
-        sums.add([tf.fill([size_bytes // 4], value)])
+        sums.add(0, tf.fill([size_bytes // 4], value))
 
     clear()
     add(tf.constant(1.0))
