@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.backward_order import in_order_of_creation
+from shrink.engine.backward_order import in_order_of_creation, one_by_one
 
 
 class Batch(NamedTuple):
@@ -132,6 +132,9 @@ class Accumulators:
 
     def clear(self) -> None:
         """Set all sums to 0; call it in a replica, in graph."""
+        one_by_one(self._clear)
+
+    def _clear(self) -> None:
         for one in self._sums:
             # Read from a variable: TensorFlow would keep zeros that are constants.
             zero = tf.cast(self._zero.read_value(), one.dtype)
