@@ -7,6 +7,7 @@ the gradient is that of the mean loss over the global batch (see `shrink.engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -29,6 +30,7 @@ from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_mas
 from shrink.engine.objective import Objective, at_least_float32
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
+from shrink.engine.recurrence import steps_in_order
 
 _MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D)
 
@@ -65,6 +67,8 @@ class MicroBatchTrainer(keras.Model):
             others that train with it would wait for it forever.
         first_place: the epoch and the step in it at which `fit` begins.
         seeds: counts the forward passes that draw random numbers, if there are any.
+        in_order: whether operations run one after the other, and so do the steps of recurrent
+            layers; set it before the first update.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class MicroBatchTrainer(keras.Model):
         self.recovers_alone = True
         self.first_place = (0, 0)
         self.seeds: RandomSeeds | None = None
+        self.in_order = False
         self.recovering_step: RecoveringStep | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
@@ -147,7 +152,8 @@ class MicroBatchTrainer(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Run the model on inputs as the data set stores them, cast to the model's dtypes."""
-        return self.model(cast_inputs(self.model, inputs), training=training)
+        with steps_in_order() if self.in_order else nullcontext():
+            return self.model(cast_inputs(self.model, inputs), training=training)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Return the function of an iterator that makes one update, past running out of memory."""

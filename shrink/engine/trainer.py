@@ -53,6 +53,7 @@ def build_trainer(
         )
         optimizer = build_optimizer(config.optimizer, total_updates=total_updates)
         trainer.compile(optimizer=optimizer)
+        trainer.in_order = devices.in_order
         # Slots exist before the first step, which would else be the one with the highest peak.
         optimizer.build(model.trainable_variables)
         objective.begin(optimizer.iterations, total_updates)
