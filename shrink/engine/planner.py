@@ -22,8 +22,6 @@ and under what is only predicted."""
 DOUBT = 0.25
 """Predictions are wrong by less than this part."""
 
-_BEND = 1.4
-
 
 @dataclass(frozen=True)
 class Floor:
@@ -74,11 +72,12 @@ class Plan:
 
 
 def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) -> int | None:
-    """Return the peak to expect at a size, in bytes, from the last two probes up to half of it.
+    """Return the peak to expect at a size, in bytes, from the probes up to half of it.
 
-    The line through them is kept where its constant lies within `floor`; else the constant is
-    moved there, and the two slopes that this leaves are averaged. Only where they rise by more
-    than `_BEND` the larger is taken: the curve bends there, all else is the allocator's rounding.
+    The line through the last two is kept where its constant lies within `floor`; else the constant
+    is moved there. Of the two slopes that this leaves the last is taken where they rise, for more
+    tensors are counted the larger they are, and the mean where they fall. A peak that is followed
+    by a lower one tells how far apart two peaks of one size may be; so much is added.
 
     Args:
         probed: measured peaks, in bytes, by size.
@@ -89,26 +88,39 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
         The peak; None without a probe of at most half of `size`.
     """
     floor = floor or Floor()
-    sizes = sorted(s for s in probed if 2 * s <= size)[-2:]
-    if not sizes:
+    known = sorted(s for s in probed if 2 * s <= size)
+    if not known:
         return None
-    last, held = sizes[-1], _constant(probed, sizes, floor)
+    last, held = known[-1], _constant(probed, known, floor)
+    # Behind a flat the curve bends: the flat tells nothing of the line.
+    sizes = known[-1:] if _flat(probed, known[-3:-1]) else known[-2:]
     slopes = [max(0.0, probed[s] - held) / s for s in sizes]
-    bends = slopes[-1] > _BEND * slopes[0]
-    slope = slopes[-1] if bends else sum(slopes) / len(slopes)
-    return round(max(probed[last], held + slope * size))
+    slope = max(slopes[-1], sum(slopes) / len(slopes))
+    return round(max(probed[last], held + slope * size) + _largest_fall(probed, known))
 
 
-def _constant(probed: Mapping[int, int], sizes: list[int], floor: Floor) -> float:
-    """Return the constant of the line through the probes, moved to within the floor."""
-    smallest, last = probed[min(probed)], sizes[-1]
-    if len(sizes) == 1:
+def _flat(probed: Mapping[int, int], sizes: list[int]) -> bool:
+    return len(sizes) > 1 and len({probed[size] for size in sizes}) == 1
+
+
+def _largest_fall(probed: Mapping[int, int], sizes: list[int]) -> int:
+    falls = (probed[a] - min(probed[b] for b in sizes if b >= a) for a in sizes)
+    return max(falls)
+
+
+def _constant(probed: Mapping[int, int], known: list[int], floor: Floor) -> float:
+    """Return the constant of the line through the last probes, moved to within the floor."""
+    smallest, last = probed[min(probed)], known[-1]
+    if len(known) == 1:
         return min(max(floor.low, smallest - floor.slack), smallest)
-    slope = max(0.0, (probed[last] - probed[sizes[0]]) / (last - sizes[0]))
+    before = known[-2]
+    slope = max(0.0, (probed[last] - probed[before]) / (last - before))
     if slope == 0.0:
         return probed[last]
     low = max(floor.low, smallest - floor.slack - slope)
     high = max(low, min(floor.high, smallest))
+    if _flat(probed, known[-3:-1]):
+        return low
     return min(max(probed[last] - slope * last, low), high)
 
 

@@ -71,6 +71,22 @@ def test_predict_keeps_the_constant_above_what_is_held_when_probes_rise_too_stee
     assert predict({2: 100, 4: 300}, 8, Floor(low=50)) == 50 + 250 / 4 * 8
 
 
+def test_predict_adds_the_largest_fall_from_one_probe_to_later_ones() -> None:
+    assert predict({1: 100, 2: 110, 4: 120}, 8) == 140
+    assert predict({1: 130, 2: 110, 4: 120}, 8) == 140 + 20
+    assert predict({1: 100, 2: 110, 4: 120, 8: 90}, 8) == 140
+
+
+def test_predict_puts_the_bend_at_the_last_probe_behind_a_flat() -> None:
+    # Held are at least 60: between 2 and 4 the line may have risen by 15 for each example.
+    assert predict({1: 100, 2: 100, 4: 120}, 8, Floor(low=60)) == 60 + 15 * 8
+
+
+def test_predict_takes_the_last_slope_when_probes_rise() -> None:
+    # Through the last two: a constant of -20. Above none: 30 each, then 35.
+    assert predict({2: 60, 4: 140}, 8, Floor(low=0)) == 35 * 8
+
+
 def test_predict_takes_the_mean_slope_when_probes_flatten_out() -> None:
     # Through the last two: a constant of 80. Above 20 that are held: 40 each, then 25.
     assert predict({2: 100, 4: 120}, 8, Floor(high=20)) == 20 + (40 + 25) / 2 * 8
