@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shrink.engine.backward_order import in_order_of_creation
+from shrink.engine.backward_order import in_order_of_creation, one_by_one
 
 
 def _gradients(weights: list[Any]) -> Any:
@@ -60,7 +60,7 @@ def test_in_order_of_creation_has_nothing_wait_for_what_no_result_needs() -> Non
         with tf.GradientTape() as tape:
             tape.watch(kernel)
             y = tf.nn.conv2d(x, kernel, 1, "SAME")
-        gradient = in_order_of_creation(lambda: tape.gradient(y, kernel))
+        (gradient,) = in_order_of_creation(lambda: tape.gradient(y, [kernel]))
     types = {each.type for each in _all_before(gradient.op)} | {gradient.op.type}
     assert "Conv2DBackpropFilter" in types
     assert "Conv2DBackpropInput" not in types
@@ -73,3 +73,41 @@ def test_in_order_of_creation_changes_nothing_in_eager_execution() -> None:
     compiled = tf.function(lambda: _gradients(weights))()
     for eager, in_graph in zip(_gradients(weights), compiled, strict=True):
         assert eager.numpy().tolist() == in_graph.numpy().tolist()
+
+
+def test_in_order_of_creation_uses_each_result_before_the_next_is_computed() -> None:
+    used: list[Any] = []
+
+    def use(place: int, gradient: Any) -> None:
+        used.append(tf.negative(gradient, name=f"use_{place}"))
+
+    with tf.Graph().as_default():
+        weights = [tf.ones((3, 3)) for _ in range(3)]
+        with tf.GradientTape() as tape:
+            hidden = tf.ones((4, 3))
+            tape.watch(weights)
+            for weight in weights:
+                hidden = tf.nn.relu(hidden @ weight)
+            loss = tf.reduce_sum(hidden)
+        gradients = in_order_of_creation(lambda: tape.gradient(loss, weights), use)
+    # The last layer's gradient comes first: it is used before the others begin.
+    for place in (0, 1):
+        assert used[place + 1].op in _all_before(gradients[place].op)
+    assert gradients[0].op not in _all_before(used[1].op)
+
+
+def test_one_by_one_leaves_one_order_of_updates_and_their_results() -> None:
+    variables = [tf.Variable([1.0, 2.0]) for _ in range(3)]
+
+    @tf.function
+    def update(factor: Any) -> None:
+        one_by_one(lambda: [v.assign_add(v * factor, read_value=False) for v in variables])
+
+    concrete = update.get_concrete_function(tf.constant(2.0))
+    changes = [o for o in concrete.graph.get_operations() if o.type == "AssignAddVariableOp"]
+    products = [o for o in concrete.graph.get_operations() if o.type == "Mul"]
+    assert len(changes) == len(products) == 3
+    for change, product in zip(changes, products[1:], strict=False):
+        assert change in _all_before(product)
+    update(tf.constant(2.0))
+    assert [v.numpy().tolist() for v in variables] == [[3.0, 6.0]] * 3
