@@ -77,7 +77,8 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
     The line through the last two is kept where its constant lies within `floor`; else the constant
     is moved there. Of the two slopes that this leaves the last is taken where they rise, for more
     tensors are counted the larger they are, and the mean where they fall. A peak that is followed
-    by a lower one tells how far apart two peaks of one size may be; so much is added.
+    by a lower one tells how far apart two peaks of one size may be, by where weights and sums lie:
+    so much is added, and at most what is held of these. More is the allocator's, near its limit.
 
     Args:
         probed: measured peaks, in bytes, by size.
@@ -96,7 +97,8 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
     sizes = known[-1:] if _flat(probed, known[-3:-1]) else known[-2:]
     slopes = [max(0.0, probed[s] - held) / s for s in sizes]
     slope = max(slopes[-1], sum(slopes) / len(slopes))
-    return round(max(probed[last], held + slope * size) + _largest_fall(probed, known))
+    fall = min(_largest_fall(probed, known), floor.low)
+    return round(max(probed[last], held + slope * size) + fall)
 
 
 def _flat(probed: Mapping[int, int], sizes: list[int]) -> bool:

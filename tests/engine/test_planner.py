@@ -72,9 +72,10 @@ def test_predict_keeps_the_constant_above_what_is_held_when_probes_rise_too_stee
 
 
 def test_predict_adds_the_largest_fall_from_one_probe_to_later_ones() -> None:
-    assert predict({1: 100, 2: 110, 4: 120}, 8) == 140
-    assert predict({1: 130, 2: 110, 4: 120}, 8) == 140 + 20
-    assert predict({1: 100, 2: 110, 4: 120, 8: 90}, 8) == 140
+    assert predict({1: 100, 2: 110, 4: 120}, 8, Floor(low=50)) == 140
+    assert predict({1: 130, 2: 110, 4: 120}, 8, Floor(low=50)) == 140 + 20
+    assert predict({1: 130, 2: 110, 4: 120}, 8, Floor(low=15)) == 140 + 15
+    assert predict({1: 100, 2: 110, 4: 120, 8: 90}, 8, Floor(low=50)) == 140
 
 
 def test_predict_puts_the_bend_at_the_last_probe_behind_a_flat() -> None:
