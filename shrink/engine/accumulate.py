@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.backward_order import in_order_of_creation, one_by_one
+from shrink.engine.operation_order import in_order_of_creation, one_by_one
 
 
 class Batch(NamedTuple):
@@ -136,7 +136,8 @@ class Accumulators:
 
     def _clear(self) -> None:
         for one in self._sums:
-            # Read from a variable: TensorFlow would keep zeros that are constants.
+            # Read from a variable: TensorFlow would keep zeros that are constants. Assigned whole:
+            # after a sliced or scattered change it copies a variable at every addition.
             zero = tf.cast(self._zero.read_value(), one.dtype)
             one.assign(tf.fill(one.shape, zero), read_value=False)
 

@@ -22,12 +22,12 @@ from shrink.engine.accumulate import (
     sum_over_replicas,
     unpack,
 )
-from shrink.engine.backward_order import one_by_one
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import synchronising_layers
 from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_masks
 from shrink.engine.objective import Objective, at_least_float32
+from shrink.engine.operation_order import one_by_one
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
 from shrink.engine.recurrence import steps_in_order

@@ -8,6 +8,7 @@ first, and how long an activation or a gradient waits for the second. Four convo
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -30,20 +31,17 @@ def in_order_of_creation(
         use: called with the place of each tensor among them and the tensor, creates what is done
             with it, which runs as soon as the tensor is there: it need not wait for the others.
     """
-    graph = tf.compat.v1.get_default_graph()
-    before = len(graph.get_operations())
-    results = compute()
-    computing = graph.get_operations()[before:]
+    results, computing = _created_by(compute)
     uses: dict[Any, list[Any]] = defaultdict(list)
     if use is not None:
         for place, result in enumerate(results):
-            before = len(graph.get_operations())
-            use(place, result)
+            _, using = _created_by(functools.partial(use, place, result))
             if tf.is_symbolic_tensor(result):
-                uses[result.op] += filter(_reads_floats, graph.get_operations()[before:])
+                uses[result.op] += filter(_reads_floats, using)
     needed = _needed_for(results)
-    ordered = [operation for operation in computing if operation in needed]
-    _chain([(operation, uses[operation]) for operation in ordered if _computes_floats(operation)])
+    ordered = [each for each in computing if each in needed and _computes_floats(each)]
+    # What is done with a result counts to the device that computed it.
+    _chain((one.device, each) for one in ordered for each in (one, *uses[one]))
     return results
 
 
@@ -55,27 +53,31 @@ def one_by_one(update: Callable[[], Any]) -> None:
     Args:
         update: changes variables, whatever it returns; in eager execution it is just called.
     """
+    _, updating = _created_by(update)
+    _chain((each.device, each) for each in updating if _reads_floats(each))
+
+
+def _created_by(call: Callable[[], Any]) -> tuple[Any, list[Any]]:
+    """Return what a call returns, and the operations it creates; none in eager execution."""
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
-    update()
-    _chain([(each, ()) for each in graph.get_operations()[before:] if _reads_floats(each)])
+    result = call()
+    return result, graph.get_operations()[before:]
 
 
-def _chain(operations: Iterable[tuple[Any, Iterable[Any]]]) -> None:
-    """Have each operation wait for the last one on its device, and for what follows on that."""
+def _chain(operations: Iterable[tuple[str, Any]]) -> None:
+    """Have each operation wait for the one before it of the same device."""
     last: dict[str, Any] = {}
-    for operation, uses in operations:
+    for device, operation in operations:
         # On each device for itself: replicas that synchronise in here have to arrive together.
-        for each in (operation, *uses):
-            if operation.device in last:
-                each._add_control_input(last[operation.device])
-            last[operation.device] = each
+        if device in last:
+            operation._add_control_input(last[device])
+        last[device] = operation
 
 
-def _needed_for(results: Any) -> set[Any]:
+def _needed_for(results: Sequence[Any]) -> set[Any]:
     """Return the operations that some result depends on; none in eager execution."""
-    tensors = tf.nest.flatten(results, expand_composites=True)
-    waiting = [tensor.op for tensor in tensors if tf.is_symbolic_tensor(tensor)]
+    waiting = [tensor.op for tensor in results if tf.is_symbolic_tensor(tensor)]
     needed = set(waiting)
     while waiting:
         operation = waiting.pop()

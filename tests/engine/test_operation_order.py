@@ -1,21 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
 
-from shrink.engine.backward_order import in_order_of_creation, one_by_one
+from shrink.engine.operation_order import in_order_of_creation, one_by_one
 
 
-def _gradients(weights: list[Any]) -> Any:
+def _gradients(weights: list[Any], use: Callable[[int, Any], None] | None = None) -> Any:
     with tf.GradientTape() as tape:
         hidden = tf.ones((4, 3))
         tape.watch(weights)
         for weight in weights:
             hidden = tf.nn.relu(hidden @ weight)
         loss = tf.reduce_sum(hidden)
-    return in_order_of_creation(lambda: tape.gradient(loss, weights))
+    return in_order_of_creation(lambda: tape.gradient(loss, weights), use)
 
 
 def test_in_order_of_creation_leaves_one_order_of_the_operations_on_floats() -> None:
@@ -82,14 +83,7 @@ def test_in_order_of_creation_uses_each_result_before_the_next_is_computed() -> 
         used.append(tf.negative(gradient, name=f"use_{place}"))
 
     with tf.Graph().as_default():
-        weights = [tf.ones((3, 3)) for _ in range(3)]
-        with tf.GradientTape() as tape:
-            hidden = tf.ones((4, 3))
-            tape.watch(weights)
-            for weight in weights:
-                hidden = tf.nn.relu(hidden @ weight)
-            loss = tf.reduce_sum(hidden)
-        gradients = in_order_of_creation(lambda: tape.gradient(loss, weights), use)
+        gradients = _gradients([tf.ones((3, 3)) for _ in range(3)], use)
     # The last layer's gradient comes first: it is used before the others begin.
     for place in (0, 1):
         assert used[place + 1].op in _all_before(gradients[place].op)
