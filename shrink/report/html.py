@@ -35,6 +35,7 @@ from shrink.report.memory import memory_groups
 from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.timeline import timeline_plots
 from shrink.report.tradeoff import tradeoff_plot
+from shrink.report_warning import warnings_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -71,6 +72,7 @@ def render_html(report: Report) -> str:
         report=report,
         name=str(report["recipe"].get("name", "")),
         verdict=verdict(report),
+        warnings=warnings_of(report),
         headlines=headlines(report),
         errors=errors_of(report),
         gates=gate_lines(report),

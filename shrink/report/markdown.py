@@ -26,6 +26,7 @@ from shrink.report.content import (
 )
 from shrink.report.figures import metric_figure
 from shrink.report.headline import headlines
+from shrink.report_warning import warnings_of
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _LIST_MARK = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")
@@ -36,6 +37,7 @@ _ZERO_WIDTH_SPACE = "\u200b"
 def render_markdown(report: Report) -> str:
     """Return a report as Markdown; every text that comes from outside is escaped."""
     parts = [f"# {escape(str(report['recipe'].get('name', '')))}: {escape(verdict(report))}"]
+    parts += _section("Warnings", [escape(w.text()) for w in warnings_of(report)])
     parts += [escape(h.sentence) for h in headlines(report) if h.sentence]
     if report["stages"]:
         parts += [_stage_table(report), escape(caption(report))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shrink.report.config import Gate
@@ -13,6 +14,7 @@ from shrink.report.gates import all_passed, check_gates
 from shrink.report.intervals import mean_interval
 from shrink.report.outcome import StageOutcome
 from shrink.report.shape import SCHEMA_VERSION
+from shrink.report_warning import ReportWarning, distinct
 
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
 
@@ -30,6 +32,7 @@ def build_report(
     resolved_recipe: str | None = None,
     command: str | None = None,
     trust_model: bool = False,
+    warnings: Sequence[ReportWarning] = (),
 ) -> dict[str, Any]:
     """Return the report as plain data that strict JSON can hold.
 
@@ -50,6 +53,7 @@ def build_report(
         resolved_recipe: the resolved recipe as YAML.
         command: the command line that ran it.
         trust_model: whether model files were loaded whatever they hold (`--trust-model`).
+        warnings: about the run as a whole; those of the stages are in their results.
     """
     stages = [_stage(outcome) for outcome in outcomes]
     by_name = {stage["name"]: stage for stage in stages}
@@ -72,7 +76,17 @@ def build_report(
         "environment": _plain(environment),
         "stages": stages,
         "gates": results,
+        "warnings": [w.to_dict() for w in distinct([*warnings, *_stage_warnings(outcomes)])],
     }
+
+
+def _stage_warnings(outcomes: Sequence[StageOutcome]) -> list[ReportWarning]:
+    """Return what the workers warned of, each with the name that its stage has in this run."""
+    return [
+        replace(ReportWarning.of(value), stage=outcome.name)
+        for outcome in outcomes
+        for value in outcome.result.get("warnings") or ()
+    ]
 
 
 def _stage(outcome: StageOutcome) -> dict[str, Any]:

@@ -40,8 +40,16 @@ _STAGE: Mapping[str, Any] = {
 }
 _GATE: Mapping[str, Any] = {"name": str, "limit": (int, float), "value": _NUMBER, "passed": bool}
 
+_WARNING: Mapping[str, Any] = {
+    "stage": _TEXT_OR_NULL,
+    "code": str,
+    "message": str,
+    "hint": _TEXT_OR_NULL,
+}
+
 _OPTIONAL: Mapping[str, Any] = {
     "finals": list,
+    "warnings": list,
     "details": _GROUP,
     "command": _TEXT_OR_NULL,
     "resolved_recipe": _TEXT_OR_NULL,
@@ -72,6 +80,8 @@ def _problems(report: Any) -> Iterator[str]:
     for index, stage in enumerate(report["stages"]):
         yield from _wrong_keys(stage, _STAGE, f"stages[{index}].")
         yield from _wrong_figures(stage, f"stages[{index}].")
+    for index, warning in enumerate(report.get("warnings", [])):
+        yield from _wrong_keys(warning, _WARNING, f"warnings[{index}].")
     for index, gate in enumerate(report["gates"]):
         yield from _wrong_keys(gate, _GATE, f"gates[{index}].")
         if gate.get("level", "fail") not in ("fail", "warn"):

@@ -69,6 +69,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "training": outcome.training.to_dict() if outcome.training else None,
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
+        "warnings": [warning.to_dict() for warning in context.warnings],
         "details": _details(context, outcome, tflite),
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json"},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},

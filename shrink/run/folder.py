@@ -20,6 +20,7 @@ from shrink.report.config import Gate
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
+from shrink.report_warning import ReportWarning
 from shrink.run import files
 from shrink.run.keys import versions
 from shrink.run.points import reached
@@ -68,6 +69,7 @@ class RunFolder:
         outcomes: Sequence[StageOutcome],
         finals: Sequence[str],
         described: Mapping[str, Any],
+        warnings: Sequence[ReportWarning] = (),
     ) -> dict[str, Any]:
         """Write the recipe, what each step depends on, and the report; return the report."""
         resolved = resolved_recipe_text(self._plan)
@@ -83,6 +85,7 @@ class RunFolder:
             resolved_recipe=resolved,
             command=command_line(),
             trust_model=self._trust_model,
+            warnings=warnings,
         )
         contents = {
             RESOLVED_NAME: resolved,

@@ -18,6 +18,7 @@ from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
+from shrink.report_warning import ReportWarning
 from shrink.run.folder import RunFolder
 from shrink.run.keys import step_keys
 from shrink.run.planning import with_plan
@@ -81,6 +82,7 @@ class Runner:
         attempt: runs a job in a worker process, once.
         workers: machines that train together.
         exit_code: of the last run.
+        warnings: about the run as a whole, for the report.
     """
 
     def __init__(self, plan: Plan, options: RunOptions, store: Store, console: Console) -> None:
@@ -91,6 +93,7 @@ class Runner:
         self.attempt: Attempt = attempt
         self.workers = 1
         self.exit_code = 0
+        self.warnings: list[ReportWarning] = []
         self.steps = selected_steps(plan, options.last)
         check_step_names(plan, options)
 
@@ -219,7 +222,7 @@ class Runner:
 
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
-        report = folder.write(state.outcomes, finals, described)
+        report = folder.write(state.outcomes, finals, described, self.warnings)
         if state.error is not None:
             self.exit_code = state.error.exit_code
         else:

@@ -9,6 +9,7 @@ from shrink.console import Console
 from shrink.errors import ShrinkError
 from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan
+from shrink.report_warning import warnings_of
 from shrink.run.cluster import membership
 from shrink.run.follow import follow, leading
 from shrink.run.guards import guard_reference
@@ -67,6 +68,8 @@ def guard_models(plan: Plan, trust: Trust) -> None:
 
 def show_result(result: RunResult, options: RunOptions, console: Console) -> None:
     """Print the report, and the error that ended the run, if there was one."""
+    for warning in warnings_of(result.report):
+        console.warn(warning.text())
     if console.as_json:
         console.document(result.report)
     elif console.quiet:

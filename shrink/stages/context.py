@@ -27,6 +27,7 @@ from shrink.model.load import import_note, load_source
 from shrink.model.trust import Trust
 from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
+from shrink.report_warning import ReportWarning
 from shrink.stages.cluster.sharing import keep_shared
 from shrink.stages.prune.masks import frozen_masks
 from shrink.stages.task import Task, keras_interface, resolve_task
@@ -76,6 +77,7 @@ class StageContext:
         teachers: the folder of what teachers gave, shared by all runs.
         sensitivities: the folder of what pruning groups costs, shared by all runs.
         import_notes: by role, how near a model of Keras 3 came to what it was; else empty.
+        warnings: what the report says on top.
 
     Args:
         job: the worker's job, plain data.
@@ -112,6 +114,7 @@ class StageContext:
         self._earlier: Mapping[str, Any] = job.get("recovery", {})
         self._trainings = 0
         self.import_notes: dict[str, str] = {}
+        self.warnings: list[ReportWarning] = []
 
     @functools.cached_property
     def dataset(self) -> Dataset:
@@ -216,6 +219,10 @@ class StageContext:
         with self.devices.scope():
             kept = [keep(model) for claim, keep in keepers.items() if claim in self.claims]
         return (*after_update, *kept)
+
+    def warn(self, code: str, message: str, hint: str | None = None) -> None:
+        """Say on top of the report that something is likely wrong; see `ReportWarning`."""
+        self.warnings.append(ReportWarning(code, message, hint, self.name))
 
     def phase(self, name: str) -> None:
         """Tell the user what happens now, in a word or two."""

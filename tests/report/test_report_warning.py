@@ -1,0 +1,63 @@
+"""Warnings: from a worker's result or the runner into every rendering."""
+
+from __future__ import annotations
+
+from shrink.report.html import render_html
+from shrink.report.markdown import render_markdown
+from shrink.report.model import build_report
+from shrink.report.outcome import StageOutcome
+from shrink.report.shape import shape_problem
+from shrink.report_warning import ReportWarning, warnings_of
+
+GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check data.normalize")
+
+
+def _report() -> dict[str, object]:
+    told = GUESSING.to_dict()
+    outcome = StageOutcome("baseline", "baseline", "skipped", result={"warnings": [told, told]})
+    return build_report(
+        recipe_name="toy",
+        recipe_sha256="0",
+        baseline="baseline",
+        environment={},
+        outcomes=[outcome],
+        gates={},
+        finals=["baseline"],
+        warnings=[ReportWarning("seen-before", "the test examples may have been trained on")],
+    )
+
+
+def test_build_report_gathers_warnings_of_the_run_and_of_its_stages_once_each() -> None:
+    assert _report()["warnings"] == [
+        {
+            "code": "seen-before",
+            "message": "the test examples may have been trained on",
+            "hint": None,
+            "stage": None,
+        },
+        {
+            "code": "baseline-at-chance",
+            "message": "no better than guessing",
+            "hint": "check data.normalize",
+            "stage": "baseline",
+        },
+    ]
+
+
+def test_renderings_show_warnings_with_stage_and_hint() -> None:
+    report = _report()
+    for text in (render_html(report), render_markdown(report)):
+        assert "no better than guessing" in text
+        assert "check data.normalize" in text
+        assert "the test examples may have been trained on" in text
+
+
+def test_warnings_of_is_empty_for_a_report_of_before() -> None:
+    report = _report()
+    del report["warnings"]
+    assert warnings_of(report) == []
+    assert shape_problem(report) is None
+
+
+def test_shape_problem_names_a_warning_that_is_none() -> None:
+    assert shape_problem({**_report(), "warnings": ["boo"]}) == "warnings[0] is not a mapping"
