@@ -10,6 +10,8 @@ import pytest
 # Before any import of TensorFlow: tf-keras is the training substrate, and banners say nothing.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+# As workers have it: without, TensorFlow's CPU allocator counts only where there is AVX-512.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 LONGEST_FIRST = (
     "cli/test_run.py",

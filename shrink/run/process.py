@@ -224,6 +224,9 @@ def _environment(work: Path, *, alone: bool) -> dict[str, str]:
     return {
         **inherited,
         "TF_USE_LEGACY_KERAS": "1",
+        # Its allocator keeps the statistics that a CPU's training peak is read from. TensorFlow
+        # turns it on by itself only where the processor has AVX-512.
+        "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1"),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
