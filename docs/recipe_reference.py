@@ -29,12 +29,19 @@ _GATES = """\
 - `level`: `fail` (the default) ends the run with exit code 1, `warn` only says so;
 - `confidence` (drops and rises): a miss counts only if the whole interval at this confidence,
   paired over the same test examples, lies beyond the limit;
+- `ratio` in place of a limit: a share of **the baseline's own figure** in the same run, the most
+  that the figure may be of it (of an accuracy, the least). `tflite_bytes: {ratio: 0.5}` allows at
+  most half of the baseline's bytes; not for drops, rises and `duration_s`;
 - `against`: a saved `report.json` or run folder. The limit is then on **how much worse** the
   figure is than there, in its own unit, and 0 by default. Higher is worse for sizes, memory, times
   and losses, lower is worse for accuracies. `ratio: 0.05` in place of `limit` allows 5 % of the
-  saved value. Point values are compared, as two runs share no scores.
+  saved value. Point values are compared, as two runs share no scores;
+- `missing` (with `against`): `fail` (the default) ends the command with exit code 3 where there is
+  no saved report, before anything is computed; `pass` lets a first run through. Such a gate is
+  reported as not checked, and so is one on a stage that the saved report does not have.
 
-A figure that is unknown misses its gate.
+A figure that is unknown misses its gate. Where the run itself did not reach a gate's stage, as
+after Ctrl-C or with `--until`, the gate is not checked.
 """
 
 

@@ -33,6 +33,7 @@ def report(
     from shrink.report.read import read_report
     from shrink.report.rendered import render
     from shrink.report.terminal import render_report
+    from shrink.report_warning import warnings_of
     from shrink.run import files
     from shrink.run.trackers import Trackers
 
@@ -42,6 +43,8 @@ def report(
     found = read_report(run)
     folder = run if run.is_dir() else run.parent
     files.write_together(folder, render(found))
+    for warning in warnings_of(found):
+        console.warn(warning.text())
     if json_:
         console.document(found)
     elif not quiet:

@@ -50,7 +50,8 @@ def run(
         typer.Option(
             "--until",
             metavar="STAGE",
-            help="Stop after this stage. Gates look at what ran; one on a later stage only warns.",
+            help="Stop after this stage. Gates on later stages, which those on the result are, "
+            "are not checked.",
             show_default=False,
         ),
     ] = None,

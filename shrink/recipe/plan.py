@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
-from shrink.errors import ModelError, Position, RecipeError
+from shrink.errors import InputError, ModelError, Position, RecipeError
 from shrink.recipe.load import LoadedRecipe
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.reference import (
+    REPORT_NAME,
     ModelReference,
     exists,
     expand_user,
@@ -24,6 +25,7 @@ from shrink.recipe.reference import (
 from shrink.recipe.schema import Recipe
 from shrink.recipe.suggest import hint_for
 from shrink.recipe.validation import errors_of
+from shrink.report.config import Gate
 from shrink.stages.base import Form, StageConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
 
@@ -159,12 +161,30 @@ def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
     They are read before the run, not after it: training for hours to compare with nothing helps
     nobody, and a run may overwrite the very report that it is compared with.
     """
-    paths = {name: gate.against for name, gate in recipe.gates.items() if gate.against}
-    if not paths:
+    if not any(gate.against for gate in recipe.gates.values()):
         return {}
     from shrink.report.read import read_report  # most recipes have no such gate
 
-    return {name: read_report(Path(path)) for name, path in paths.items()}
+    found = {}
+    for name, gate in recipe.gates.items():
+        if gate.against and _is_saved(name, gate, Path(gate.against)):
+            found[name] = read_report(Path(gate.against))
+    return found
+
+
+def _is_saved(name: str, gate: Gate, path: Path) -> bool:
+    """Whether there is a report to read; raise `InputError` where the gate needs one."""
+    file = path / REPORT_NAME if path.is_dir() else path
+    if exists(file):
+        return True
+    if gate.missing == "pass":
+        return False
+    raise InputError(
+        f"gate {name}: there is no report to compare with",
+        subject=path,
+        hint="name the report.json or the folder of a finished run; for a first run, before there "
+        f"is one, write {name}: {{against: {path.name}, missing: pass}}",
+    )
 
 
 def _called(reference: ModelReference) -> str:

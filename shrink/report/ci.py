@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from shrink.errors import RecipeError, ShrinkError
-from shrink.report.content import Report, artifact_paths, gate_lines
+from shrink.report.content import Report, artifact_paths
+from shrink.report.gate_lines import gate_lines
 from shrink.report.markdown import render_markdown
+from shrink.report_warning import warnings_of
 
 SUMMARY_BYTES = 1024 * 1024
 """GitHub refuses the whole summary of a step that is larger."""
+SUMMARY_COLUMNS = 10
+"""About as many as fit beside each other on GitHub's page."""
 _CUT = "\n\n*This summary was cut; report.md holds all of it.*\n"
 _Escapes = dict[str, str | int | None]
 _DATA: _Escapes = {"%": "%25", "\r": "%0D", "\n": "%0A"}
@@ -45,8 +50,11 @@ def publish(report: Report, run_folder: Path, environment: Environment = os.envi
 
 
 def summary(report: Report, room: int) -> str:
-    """Return the report as Markdown in at most `room` bytes, cut between lines."""
-    text = render_markdown(report)
+    """Return the report as Markdown in at most `room` bytes, cut between lines.
+
+    Its table has the columns that matter most; report.md has all.
+    """
+    text = render_markdown(report, most_columns=SUMMARY_COLUMNS)
     if len(text.encode()) <= room:
         return text
     kept = text.encode()[: max(room - len(_CUT.encode()), 0)].decode(errors="ignore")
@@ -80,11 +88,15 @@ def error_annotations(error: ShrinkError, environment: Environment = os.environ)
 
 
 def gate_annotations(report: Report, environment: Environment = os.environ) -> list[str]:
-    """Return a line per missed gate: an error, or a warning where the gate only warns."""
+    """Return a line per missed gate, an error or a warning by its level, and per warning."""
     if not wanted(environment):
         return []
     levels = {"FAIL": "error", "WARN": "warning"}
     found = []
+    for warning in warnings_of(report):
+        told = replace(warning, hint=None).text()
+        hint = f"\nhint: {warning.hint}" if warning.hint else ""
+        found.append(_annotation("warning", {"title": f"shrink {warning.code}"}, told + hint))
     for line in gate_lines(report):
         if line.mark in levels:
             reason = f": {line.reason}" if line.reason else ""

@@ -15,6 +15,9 @@ from shrink.report.targets import TARGETS, Target
 class Gate(Config):
     """One limit; the point value decides unless a confidence is given.
 
+    A `ratio` is a share of what the figure is compared with. Alone, that is the baseline of the
+    same run: `ratio: 0.5` allows at most half of its bytes, and for an accuracy at least half.
+
     With `against`, the limit is not on the figure but on how much worse it is than in a saved
     report: higher for sizes, memory, times and losses, lower for accuracies. Two runs share no
     scores, so only point values are compared.
@@ -25,8 +28,12 @@ class Gate(Config):
     that the figure may be worse than there, in its own unit; 0 by default."""
     against: Annotated[str, Field(min_length=1)] | None = None
     """A saved `report.json`, or the folder of a finished run; relative to the recipe."""
+    missing: Literal["pass", "fail"] | None = None
+    """With `against`: what becomes of the gate while there is nothing saved to compare with, as on
+    a first run; `fail` by default, which ends the command before anything is computed."""
     ratio: Annotated[float, Field(ge=0)] | None = None
-    """With `against`, in place of a limit: the same as a share of the saved value, such as 0.05."""
+    """In place of a limit: the most that the figure may be as a share of the baseline's, such as
+    0.5; with `against`, the most that it may be worse, as a share of the saved value."""
     stage: str | None = None
     """The stage to look at, in place of the final stage of each branch."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] | None = None
@@ -74,9 +81,10 @@ def _parse_gate(name: Any, value: Any) -> Gate:
         value = value.model_dump()
     settings = dict(value) if isinstance(value, Mapping) else {"limit": value}
     compared = settings.get("against") is not None
-    _check_keys(name, settings, compared)
     target = TARGETS[name]
-    if not compared or settings.setdefault("limit", 0) != 0:
+    _check_keys(name, target, settings)
+    relative = compared or settings.get("ratio") is not None
+    if not relative or settings.setdefault("limit", 0) != 0:
         settings["limit"] = _parse_limit(name, target, settings["limit"], compared)
     if settings.get("confidence") is not None and target.kind not in ("drop", "rise"):
         raise ValueError(f"{name}: a confidence goes with a drop or a rise, such as accuracy_drop")
@@ -86,20 +94,38 @@ def _parse_gate(name: Any, value: Any) -> Gate:
         raise ValueError("; ".join(_complaints(name, error))) from error
 
 
-def _check_keys(name: str, settings: Mapping[str, Any], compared: bool) -> None:
+def _check_keys(name: str, target: Target, settings: Mapping[str, Any]) -> None:
     """Refuse keys that do not go together; what they hold is looked at later."""
-    if not compared and "limit" not in settings:
+    compared, ratio = settings.get("against") is not None, settings.get("ratio")
+    if not compared and ratio is None and "limit" not in settings:
         raise ValueError(f"{name}: the key 'limit' is missing")
-    if not compared and settings.get("ratio") is not None:
-        raise ValueError(f"{name}: a ratio goes with against, the report that it is a share of")
-    if settings.get("ratio") is not None and settings.get("limit"):
+    if ratio is not None and settings.get("limit"):
         raise ValueError(f"{name}: give a limit or a ratio, not both")
+    if not compared and ratio is not None:
+        _check_share(name, target, ratio)
+    if not compared and settings.get("missing") is not None:
+        raise ValueError(f"{name}: missing goes with against, the report that may not be there")
     if compared and settings.get("confidence") is not None:
         raise ValueError(f"{name}: a confidence does not go with against: two runs share no scores")
 
 
+def _check_share(name: str, target: Target, ratio: Any) -> None:
+    """Refuse a share of the baseline's figure where it has none, or of nothing."""
+    if target.kind in ("drop", "rise"):
+        raise ValueError(
+            f"{name}: is a difference to the baseline already, so it takes a limit; "
+            f"a ratio goes with {target.figure.name}"
+        )
+    if target.kind == "duration":
+        raise ValueError(f"{name}: takes a limit; a ratio of it goes with against only")
+    if isinstance(ratio, int | float) and ratio <= 0:
+        raise ValueError(f"{name}.ratio: must be above 0, not {ratio!r}")
+
+
 def _parse_limit(name: str, target: Target, limit: Any, compared: bool) -> int | float:
     unit = target.figure.unit
+    if unit in ("bytes", "count") and isinstance(limit, float) and 0 < limit < 1:
+        raise ValueError(f"{name}: {_meant_as_share(name, limit, unit, compared)}")
     if unit == "bytes":
         try:
             return parse_bytes(limit)
@@ -114,6 +140,12 @@ def _parse_limit(name: str, target: Target, limit: Any, compared: bool) -> int |
     if (compared or target.kind in ("figure", "duration")) and limit < 0:
         raise ValueError(f"{name}: the limit must not be below 0")
     return limit
+
+
+def _meant_as_share(name: str, limit: float, unit: str, compared: bool) -> str:
+    what = "bytes" if unit == "bytes" else "a count"
+    of = "the saved value" if compared else "the baseline's"
+    return f"the limit is {what}, not a share; for {limit:g} of {of} write {{ratio: {limit:g}}}"
 
 
 def _not_a_number(limit: Any, unit: str) -> str:
@@ -147,11 +179,16 @@ def _gate_schema(target: Target) -> dict[str, Any]:
     confident = {"confidence": settings["confidence"]} if target.kind in ("drop", "rise") else {}
     plain = {"limit": limit, **common, **confident}
     least = {**limit, "minimum": 0} if "anyOf" not in limit else {"anyOf": [*limit["anyOf"], _ZERO]}
-    saved = {"against": {"description": _AGAINST, "type": "string", "minLength": 1}, **common}
+    against = {"description": _AGAINST, "type": "string", "minLength": 1}
+    missing = {"description": _MISSING, "enum": ["pass", "fail"]}
+    saved = {"against": against, "missing": missing, **common}
+    share = {"type": "number", "exclusiveMinimum": 0, "description": _OF_BASELINE}
+    relative = [_closed({**common, "ratio": share}, "ratio")] if target.kind == "figure" else []
     return {
         "anyOf": [
             limit,
             _closed(plain, "limit"),
+            *relative,
             _closed({**saved, "limit": least}, "against"),
             _closed({**saved, "ratio": {**_RATIO, "description": _SHARE}}, "against", "ratio"),
         ]
@@ -160,6 +197,9 @@ def _gate_schema(target: Target) -> dict[str, Any]:
 
 _ZERO = {"const": 0}
 _RATIO = {"type": "number", "minimum": 0}
+_MISSING = "What becomes of the gate while there is nothing saved to compare with; fail by default."
+_OF_BASELINE = "The most that the figure may be as a share of the baseline's, such as 0.5; for an "
+_OF_BASELINE += "accuracy the least."
 _AGAINST = "A saved report.json or run folder, relative to the recipe; limits then hold for how "
 _AGAINST += "much worse the figure may be than there."
 _SHARE = "How much worse the figure may be, as a share of the saved value, such as 0.05."
@@ -187,6 +227,8 @@ def _limit_schema(target: Target) -> dict[str, Any]:
     lowest = 0 if target.kind in ("figure", "duration") else -1
     if unit == "fraction":
         return {"type": "number", "minimum": lowest, "maximum": 1}
+    if unit == "count":
+        return {"anyOf": [_ZERO, {"type": "number", "minimum": 1}]}
     return {"type": "number", "minimum": 0} if lowest == 0 else {"type": "number"}
 
 

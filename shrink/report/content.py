@@ -1,4 +1,4 @@
-"""What a rendered report says, whatever the medium: columns, gates, notes, errors."""
+"""What a rendered report says, whatever the medium: columns, notes, errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 from shrink.report.figures import (
     LOSS,
-    Unit,
     figure_of,
     format_ratio,
     format_value,
     metric_figure,
 )
-from shrink.report.targets import TARGETS
 
 Stage = Mapping[str, Any]
 Report = Mapping[str, Any]
@@ -30,17 +28,6 @@ class Column:
 
     head: str
     cell: Cell
-
-
-@dataclass(frozen=True)
-class GateLine:
-    """One gate as people read it: `PASS`, `FAIL` or `WARN`, and what was compared."""
-
-    mark: str
-    name: str
-    comparison: str
-    stage: str
-    reason: str
 
 
 def main_metric(report: Report) -> str | None:
@@ -69,6 +56,8 @@ def columns(report: Report) -> list[Column]:
         figure_column("training", "training_peak_bytes"),
         figure_column("arena", "arena_bytes"),
         figure_column("p50", "p50_ms"),
+        figure_column("MACs", "macs"),
+        figure_column("parameters", "parameters"),
         figure_column("gzip", "gzip_bytes"),
         figure_column("inference", "inference_peak_bytes"),
         Column("time", _duration_cell),
@@ -130,12 +119,6 @@ def caption(report: Report) -> str:
     return f"{metric}{on}; {change} [95 % interval] and ratio against {base}"
 
 
-def gate_lines(report: Report) -> list[GateLine]:
-    """Return the gates, those that were missed first."""
-    lines = [_gate_line(gate) for gate in report["gates"]]
-    return sorted(lines, key=lambda line: ("FAIL", "WARN", "PASS").index(line.mark))
-
-
 _TRUSTED = "--trust-model: the model files were loaded without a look at the code they may hold"
 
 
@@ -191,17 +174,6 @@ def artifact_paths(report: Report, run_folder: Path | None = None) -> list[str]:
     return [str(run_folder / artifacts[n]) if run_folder else str(artifacts[n]) for n in names]
 
 
-def verdict(report: Report) -> str:
-    """Return the run's outcome in a few words."""
-    failed = [stage["name"] for stage in report["stages"] if stage["status"] == "failed"]
-    if failed:
-        return f"FAILED: {', '.join(failed)} did not finish"
-    missed = sum(not g["passed"] and g.get("level", "fail") == "fail" for g in report["gates"])
-    if missed:
-        return f"FAILED: {missed} of {len(report['gates'])} gates missed"
-    return "PASSED" if report["passed"] else "FAILED"
-
-
 def _metric_cell(metric: str) -> Cell:
     figure = metric_figure(metric)
 
@@ -225,56 +197,6 @@ def _tflite_ratio(stage: Stage) -> str:
 def _duration_cell(stage: Stage) -> str:
     seconds = stage["duration_s"]
     return NULL if seconds is None else format_value(seconds, "s")
-
-
-def _gate_line(gate: Mapping[str, Any]) -> GateLine:
-    target = TARGETS.get(gate["name"])
-    unit: Unit = target.figure.unit if target else "none"
-    # Limits on fractions are written as fractions in a recipe, so they are shown as such.
-    unit = "none" if unit == "fraction" else unit
-    level = gate.get("level", "fail").upper()
-    return GateLine(
-        mark="PASS" if gate["passed"] else level,
-        name=gate["name"],
-        comparison=_comparison(gate, unit, bool(target and target.is_minimum)),
-        stage=str(gate.get("stage") or "all stages"),
-        reason=str(gate.get("reason") or ""),
-    )
-
-
-def _comparison(gate: Mapping[str, Any], unit: Unit, is_minimum: bool) -> str:
-    if gate.get("against") is not None:
-        return _comparison_with_saved(gate, unit)
-    value, limit = gate["value"], gate["limit"]
-    texts = [NULL if number is None else format_value(number, unit) for number in (value, limit)]
-    if texts[0] == texts[1] and value != limit:
-        texts = [f"{value:,}", f"{limit:,}"]
-    if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
-        # The sign is the true one, so that a missed gate does not read as a false statement.
-        kept, missed = (">=", "<") if is_minimum else ("<=", ">")
-        sign = missed if value is not None and not gate["passed"] else kept
-        return f"{texts[0]} {sign} {texts[1]}"
-    # The interval decided, so a sign between value and limit could read as a false statement.
-    verb = "reaches" if gate["passed"] else "lies beyond"
-    interval = f"[{gate['low']:.3g}, {gate['high']:.3g}]"
-    return f"{texts[0]}, {100 * gate['confidence']:g} % {interval} {verb} {texts[1]}"
-
-
-def _comparison_with_saved(gate: Mapping[str, Any], unit: Unit) -> str:
-    """Return what a figure was in the saved report, what it is, and how much worse it may be."""
-    measured, saved, worse_by = gate.get("current"), gate.get("saved"), gate["value"]
-    texts = [NULL if number is None else format_value(number, unit) for number in (saved, measured)]
-    told = f"{texts[0]} in {gate['against']}, now {texts[1]}"
-    if worse_by is None:
-        return told
-    if worse_by <= 0:
-        return f"{told}: {'as good' if worse_by == 0 else 'better'}"
-    sign = "<=" if gate["passed"] else ">"
-    return f"{told}: worse by {format_value(worse_by, unit)} {sign} {_number(gate['limit'], unit)}"
-
-
-def _number(value: float, unit: Unit) -> str:
-    return "0" if value == 0 else format_value(value, unit)
 
 
 def _skip_parts(item: Any) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -9,11 +10,13 @@ from typing import Literal
 from shrink.recipe.metrics import METRICS
 
 Group = Literal["size", "memory", "latency", "metrics"]
-Unit = Literal["bytes", "count", "ms", "s", "fraction", "none"]
+Unit = Literal["bytes", "count", "ms", "s", "fraction", "points", "none"]
 
 LOSS = "loss"
 _PREFIXES = ("", "K", "M", "G", "T", "P")
 _SECONDS_PER_MINUTE = 60
+_SHOWN_AS_MICROSECONDS = 0.0995
+"""Milliseconds below which two decimals hold fewer than two digits."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Figure:
     Args:
         name: the key in the report.
         group: the report's section that holds it.
-        unit: bytes, count, ms, s, fraction (0 to 1), or none.
+        unit: bytes, count, ms, s, fraction (0 to 1), or none; points, which are percentage points,
+            is the unit of differences of fractions.
         larger_is_better: true for accuracies.
     """
 
@@ -100,20 +104,54 @@ def format_value(value: float, unit: Unit) -> str:
     if unit == "count":
         return _scaled(value, "").strip()
     if unit == "ms":
-        return f"{_three_digits(value)} ms"
+        return _milliseconds(value)
     if unit == "s":
         return _duration(value)
     if unit == "fraction":
         return f"{100 * value:.2f} %"
+    if unit == "points":
+        return _points(f"{100 * value:.{_decimals(100 * value)}f}")
     return f"{value:.4g}"
 
 
-def format_change(value: float, unit: Unit) -> str:
-    """Return a signed difference for people; of fractions in percentage points, without unit."""
+def exact_value(value: float, unit: Unit) -> str:
+    """Return a number for people with every digit that counts, to tell it from another one."""
+    if unit in ("bytes", "count"):
+        return f"{value:,} B" if unit == "bytes" else f"{value:,}"
     if unit == "fraction":
-        return f"{100 * value:+.2f}"
+        return f"{100 * value:.10g} %"
+    if unit == "points":
+        return _points(f"{100 * value:.10g}")
+    return f"{value:.10g}" if unit == "none" else f"{value:.10g} {unit}"
+
+
+def format_change(value: float, unit: Unit) -> str:
+    """Return a signed difference for people; of fractions in percentage points, without unit.
+
+    What is not 0 is not printed as 0: a difference has as many decimals as it needs.
+    """
+    if unit == "fraction":
+        points = 100 * value + 0.0
+        return f"{points:+.{_decimals(points)}f}"
     sign = "-" if value < 0 else "+"
     return sign + format_value(abs(value), unit)
+
+
+def _points(number: str) -> str:
+    return f"{number} point" if number == "1" else f"{number} points"
+
+
+def _decimals(value: float) -> int:
+    """Return two decimals, or as many more as the first digit of a small number needs."""
+    size = abs(value)
+    return 2 if size >= 0.005 or size < 1e-9 else -math.floor(math.log10(size))
+
+
+def _milliseconds(value: float) -> str:
+    """Return a time in ms, or in µs where ms would have no digits left."""
+    if value == 0 or abs(value) >= _SHOWN_AS_MICROSECONDS:
+        return f"{_three_digits(value)} ms"
+    return f"{_three_digits(1000 * value)} µs"
 
 
 def format_ratio(ratio: float | None) -> str:
@@ -134,6 +172,8 @@ def _scaled(value: float, symbol: str) -> str:
 
 def _three_digits(value: float) -> str:
     size = abs(value)
+    if 0 < size < 0.005:
+        return f"{value:.1g}"
     decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value:.{decimals}f}"
 

@@ -18,6 +18,7 @@ _LARGEST_OF_ALL = (
     "training_peak_predicted_bytes",
     "training_host_peak_bytes",
 )
+_UNFINISHED = "the run did not finish, so there may be more to come"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ class _Finding:
     beyond: bool | None = None
     """With a confidence: whether the whole interval lies beyond the limit."""
     limits: tuple[float, float] | None = None
+    reference: float | None = None
+    """With a ratio: the baseline's own figure, which the value is a share of."""
+    judged: bool = True
+    """False where there is nothing to decide on: the stage never ended, or was left out."""
+    left_out: bool = False
+    """Whether the recipe has this stage, and the run was to stop before it."""
 
 
 def check_gates(
@@ -40,6 +47,7 @@ def check_gates(
     finals: Sequence[str],
     scores: Mapping[str, Scores],
     saved: Mapping[str, Mapping[str, Any]] | None = None,
+    planned_finals: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return one result per gate and stage that it looks at.
 
@@ -48,8 +56,12 @@ def check_gates(
     its gate. The value that decides is the point value; with a confidence, a drop or rise misses
     only if its whole interval lies beyond the limit.
 
-    A gate with `against` looks at the same places, here and in the saved report; its value is how
-    much worse the figure is than there, and its limit the most that it may be.
+    A gate with a `ratio` looks at the same places; its value is the figure's share of the
+    baseline's own. One with `against` looks there too, here and in the saved report; its value is
+    how much worse the figure is than there, and its limit the most that it may be.
+
+    Nothing is decided where a stage did not end, where `--until` left it out, or where there is
+    nothing saved yet and the gate says that this passes.
 
     Args:
         stages: the report's stages.
@@ -57,24 +69,32 @@ def check_gates(
         baseline: name of the stage that drops and rises start from.
         finals: names of the last stage of each branch.
         scores: per-example scores by stage, then by metric.
-        saved: the reports that gates with `against` compare with, by the gate's name.
+        saved: the reports that gates with `against` compare with, by the gate's name; one that is
+            not there yet is left out.
+        planned_finals: the same as `finals` of the whole recipe, where the run was to stop before
+            its end.
 
     Returns:
         Mappings with name, limit, value, passed, stage, level; `reason` where a value alone does
         not explain the outcome; `confidence`, `low` and `high` where an interval decided;
-        `against`, `current` and `saved` of a gate against a saved report.
+        `relative_to`, `current` and `reference` of a share of the baseline's figure; `against`,
+        `current` and `saved` of a gate against a saved report; `judged`, false, where nothing was
+        decided.
     """
     by_name = {stage["name"]: stage for stage in stages}
+    looked_at = finals if planned_finals is None else planned_finals
     results: list[dict[str, Any]] = []
     for name, gate in gates.items():
         target = TARGETS[name]
-        checker = _Checker(by_name, baseline, finals, scores, target, gate)
+        checker = _Checker(by_name, baseline, looked_at, scores, target, gate)
         if gate.against is None:
-            results.extend(_result(name, gate, target, found) for found in checker.findings())
+            found = checker.shares() if gate.ratio is not None else checker.findings()
+            results.extend(_result(name, gate, checker, finding) for finding in found)
         else:
-            other = _saved_checker(checker, (saved or {})[name])
-            found = compare(target, gate, checker.values(), other.values())
-            results.extend(_compared_result(name, gate, comparison) for comparison in found)
+            report = (saved or {}).get(name)
+            then = _saved_checker(checker, report).values() if report is not None else None
+            compared = compare(target, gate, checker.values(), then)
+            results.extend(_compared_result(name, gate, comparison) for comparison in compared)
     return results
 
 
@@ -115,14 +135,26 @@ class _Checker:
         """Return the plain figures behind it: of a drop or a rise, the metric itself."""
         kind: Kind = "duration" if self.target.kind == "duration" else "figure"
         plain = replace(self, target=Target(kind, self.target.figure))
-        return [Value(found.stage, found.value, found.reason) for found in plain.findings()]
+        return [
+            Value(found.stage, found.value, found.reason, found.judged, found.left_out)
+            for found in plain.findings()
+        ]
+
+    def shares(self) -> list[_Finding]:
+        """Return what the gate has to look at, with the baseline's own figure."""
+        base = self.stages.get(self.baseline)
+        if base is None or base["status"] in ("failed", "skipped"):
+            return [replace(found, value=None, judged=False) for found in self.findings()]
+        reference = self._plain(self.baseline, base)
+        return [_share(found, reference) for found in self.findings()]
 
     def _at(self, name: str) -> _Finding:
         stage = self.stages.get(name)
         if stage is None:
-            return _Finding(None, name, "this stage is not part of the run")
+            why = "this stage is not part of the run"
+            return _Finding(None, name, why, judged=False, left_out=True)
         if stage["status"] in ("failed", "skipped"):
-            return _Finding(None, name, f"the stage {_ending(stage)}")
+            return _Finding(None, name, f"the stage {_ending(stage)}", judged=False)
         if self.target.kind in ("drop", "rise"):
             return self._change(name, stage)
         return self._plain(name, stage)
@@ -169,59 +201,91 @@ class _Checker:
         figure = self.target.figure.name
         best = _Finding(None, None, f"no stage has {figure}")
         for name, stage in self.stages.items():
+            if self.gate.ratio is not None and self.gate.against is None and name == self.baseline:
+                continue  # a share of itself is 1, whatever the others take
             value = (stage["memory"] or {}).get(figure)
             if value is None and stage["training"] is not None:
                 # It trained, so there is a peak that nobody knows; the others prove nothing.
                 return _Finding(None, name, _why_null(stage, figure))
             if value is not None and (best.value is None or value > best.value):
                 best = _Finding(value, name)
-        return best
+        return self._so_far(best)
 
     def _total_duration(self) -> _Finding:
         durations = [stage["duration_s"] for stage in self.stages.values()]
         known = [duration for duration in durations if duration is not None]
         if not known:
             return _Finding(None, None, "no stage has a duration")
-        return _Finding(round(sum(known), 6), None)
+        return self._so_far(_Finding(round(sum(known), 6), None))
+
+    def _so_far(self, found: _Finding) -> _Finding:
+        """Return a figure of the whole run; of a run that did not end, only a miss is certain."""
+        ended = all(stage["status"] not in ("failed", "skipped") for stage in self.stages.values())
+        limited = self.gate.against is None and self.gate.ratio is None
+        missed = limited and found.value is not None and found.value > self.gate.limit
+        return found if ended or missed else replace(found, reason=_UNFINISHED, judged=False)
 
 
-def _result(name: str, gate: Gate, target: Target, found: _Finding) -> dict[str, Any]:
+def _share(found: _Finding, reference: _Finding) -> _Finding:
+    """Return the figure with the one that it is a share of, or why there is no share."""
     if found.value is None:
-        passed = False
-    elif found.beyond is not None:
-        passed = not found.beyond
-    elif target.is_minimum:
-        passed = found.value >= gate.limit
-    else:
-        passed = found.value <= gate.limit
-    result = {
+        return found
+    if reference.value is None:
+        why = f"the baseline {reference.stage} has none to compare with: {reference.reason}"
+        return replace(found, value=None, reason=why)
+    if reference.value == 0:
+        why = f"the baseline {reference.stage} has 0, of which there is no share"
+        return replace(found, value=None, reason=why)
+    return replace(found, reference=reference.value)
+
+
+def _result(name: str, gate: Gate, checker: _Checker, found: _Finding) -> dict[str, Any]:
+    limit = gate.limit if gate.ratio is None else gate.ratio
+    value = found.value
+    if value is not None and found.reference is not None:
+        value = value / found.reference
+    result: dict[str, Any] = {
         "name": name,
-        "limit": gate.limit,
-        "value": found.value,
-        "passed": passed,
+        "limit": limit,
+        "value": value,
+        "passed": found.judged and _keeps(value, limit, found.beyond, checker.target),
         "stage": found.stage,
-        "level": gate.level,
+        "level": "warn" if found.left_out else gate.level,
     }
     if found.reason is not None:
         result["reason"] = found.reason
     if found.limits is not None:
         result |= {"confidence": gate.confidence, "low": found.limits[0], "high": found.limits[1]}
-    return result
+    if gate.ratio is not None:
+        result |= {"relative_to": checker.baseline, "current": found.value}
+        result["reference"] = found.reference
+    return result if found.judged else result | {"judged": False}
+
+
+def _keeps(value: float | None, limit: float, beyond: bool | None, target: Target) -> bool:
+    if value is None:
+        return False
+    if beyond is not None:
+        return not beyond
+    return value >= limit if target.is_minimum else value <= limit
 
 
 def _compared_result(name: str, gate: Gate, found: Comparison) -> dict[str, Any]:
+    kept = found.worse_by is not None and found.worse_by <= found.allowed
     result = {
         "name": name,
         "limit": found.allowed,
         "value": found.worse_by,
-        "passed": found.worse_by is not None and found.worse_by <= found.allowed,
+        "passed": kept if found.judged else found.excused,
         "stage": found.stage,
-        "level": gate.level,
+        "level": "warn" if found.left_out else gate.level,
         "against": Path(str(gate.against)).name,
         "current": found.measured,
         "saved": found.saved,
     }
-    return result if found.reason is None else result | {"reason": found.reason}
+    if found.reason is not None:
+        result["reason"] = found.reason
+    return result if found.judged else result | {"judged": False}
 
 
 def _ending(stage: Mapping[str, Any]) -> str:

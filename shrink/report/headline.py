@@ -14,6 +14,7 @@ from shrink.report.figures import (
     format_value,
     metric_figure,
 )
+from shrink.report.gate_lines import subject
 
 _MOST_RESULTS = 4
 _TILES = (
@@ -65,10 +66,10 @@ def _smaller(report: Report, stage: Stage, base: Stage) -> str:
         return ""
     texts = [format_value(size, "bytes") for size in (after, before)]
     if after == before:
-        return f"{stage['name']} is as large as {base['name']}: {texts[0]}."
+        return f"Stage {stage['name']} is as large as {base['name']}: {texts[0]}."
     factor, word = (before / after, "smaller") if after < before else (after / before, "larger")
     return (
-        f"{stage['name']} is {factor:.3g} times {word} than {base['name']}: "
+        f"Stage {stage['name']} is {factor:.3g} times {word} than {base['name']}: "
         f"{texts[0]} instead of {texts[1]}."
     )
 
@@ -83,10 +84,10 @@ def _cost(report: Report, stage: Stage, metric: str) -> str:
     change = format_change(delta["value"], figure.unit)
     low, high = delta.get("low"), delta.get("high")
     if low is None or high is None:
-        return f"{metric} changed by {change}{unit}; there is no interval."
+        return f"{subject(metric)} changed by {change}{unit}; there is no interval."
     text = "is unchanged" if delta["value"] == 0 else f"changed by {change}{unit}"
     limits = f"{format_change(low, figure.unit)} to {format_change(high, figure.unit)}"
-    told = f"{metric} {text} (95 % interval of the difference {limits})"
+    told = f"{subject(metric)} {text} (95 % interval of the difference {limits})"
     if low <= 0 <= high:
         return f"{told}: with these test examples, no proven change."
     better = (low > 0) == figure.larger_is_better

@@ -16,13 +16,12 @@ from shrink.report.content import (
     caption,
     columns,
     errors_of,
-    gate_lines,
     grouped_notes,
     grouped_skips,
-    verdict,
 )
 from shrink.report.control import control_tables
 from shrink.report.curves import loss_plots
+from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import headlines
 from shrink.report.layers import (
     audit_sentences,
@@ -35,6 +34,7 @@ from shrink.report.memory import memory_groups
 from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.timeline import timeline_plots
 from shrink.report.tradeoff import tradeoff_plot
+from shrink.report.verdict import tone, verdict
 from shrink.report_warning import warnings_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def render_html(report: Report) -> str:
         report=report,
         name=str(report["recipe"].get("name", "")),
         verdict=verdict(report),
+        tone=tone(report),
+        missed=missed_sentences(report),
         warnings=warnings_of(report),
         headlines=headlines(report),
         errors=errors_of(report),

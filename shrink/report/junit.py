@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from shrink.report.content import GateLine, Report, errors_of, gate_lines
+from shrink.report.content import Report, errors_of
+from shrink.report.gate_lines import GateLine, gate_lines
+from shrink.report.verdict import verdict
+from shrink.report_warning import warnings_of
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even as an entity (Char, production 2)."""
@@ -22,21 +25,27 @@ def render_junit(report: Report) -> str:
     """Return a report as JUnit XML.
 
     A failed stage is an `error`, a missed gate a `failure`. A stage that never started is
-    `skipped`, and so is a missed gate that only warns: the format has no warnings, and that is
-    the one mark that CI shows without failing the build.
+    `skipped`, and so is a gate that was not checked, or that only warns: the format has no
+    warnings, and that is the one mark that CI shows without failing the build. How the run ended
+    and what the report warns of is the output of the suite of stages.
     """
     root = ElementTree.Element("testsuites")
     name = str(report["recipe"].get("name", ""))
     suites = ((f"{name}.stages", _stage_cases(report)), (f"{name}.gates", _gate_cases(report)))
+    told = [f"{name}: {verdict(report)}", *(f"warning: {w.text()}" for w in warnings_of(report))]
     for number, (suite, cases) in enumerate(suites):
-        root.append(_suite(number, suite, cases, _started(report)))
+        root.append(_suite(number, suite, cases, _started(report), told if number == 0 else []))
     ElementTree.indent(root)
     body = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
 def _suite(
-    number: int, name: str, cases: Sequence[ElementTree.Element], timestamp: str
+    number: int,
+    name: str,
+    cases: Sequence[ElementTree.Element],
+    timestamp: str,
+    output: Sequence[str],
 ) -> ElementTree.Element:
     seconds = sum(float(case.attrib["time"]) for case in cases)
     suite = _element(
@@ -56,7 +65,7 @@ def _suite(
     for case in cases:
         case.set("classname", suite.attrib["name"])
         suite.append(case)
-    suite.extend([_element("system-out"), _element("system-err")])
+    suite.extend([_element("system-out", "\n".join(output) or None), _element("system-err")])
     return suite
 
 
@@ -71,7 +80,7 @@ def _stage_cases(report: Report) -> list[ElementTree.Element]:
             text = f"{message}\nhint: {hint}" if hint else message
             case.append(_element("error", text, message=message, type=str(kind)))
         elif stage["status"] == "skipped":
-            case.append(_element("skipped", message="an earlier stage failed"))
+            case.append(_element("skipped", message="an earlier stage did not finish"))
         cases.append(case)
     return cases
 
@@ -88,6 +97,8 @@ def _gate_case(line: GateLine) -> ElementTree.Element:
         case[0].set("type", "missed gate")
     elif line.mark == "WARN":
         case.append(_element("skipped", message=f"warning: {text}"))
+    elif line.mark == "SKIP":
+        case.append(_element("skipped", message=f"not checked: {line.reason or text}"))
     return case
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shrink.report.content import (
+    NULL,
     Column,
     Report,
     artifact_paths,
@@ -16,16 +17,16 @@ from shrink.report.content import (
     columns,
     errors_of,
     figure_column,
-    gate_lines,
     grouped_notes,
     grouped_skips,
     main_metric,
     metric_head,
     metrics_of,
-    verdict,
 )
 from shrink.report.figures import metric_figure
+from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import headlines
+from shrink.report.verdict import verdict
 from shrink.report_warning import warnings_of
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
@@ -34,13 +35,19 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _ZERO_WIDTH_SPACE = "\u200b"
 
 
-def render_markdown(report: Report) -> str:
-    """Return a report as Markdown; every text that comes from outside is escaped."""
+def render_markdown(report: Report, most_columns: int | None = None) -> str:
+    """Return a report as Markdown; every text that comes from outside is escaped.
+
+    Args:
+        report: the report.
+        most_columns: of the table of stages, the most important; all without it.
+    """
     parts = [f"# {escape(str(report['recipe'].get('name', '')))}: {escape(verdict(report))}"]
+    parts += map(escape, missed_sentences(report))
     parts += _section("Warnings", [escape(w.text()) for w in warnings_of(report)])
     parts += [escape(h.sentence) for h in headlines(report) if h.sentence]
     if report["stages"]:
-        parts += [_stage_table(report), escape(caption(report))]
+        parts += [_stage_table(report, most_columns), escape(caption(report))]
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])
     if report["gates"]:
         parts += ["## Gates", _gate_table(report)]
@@ -71,10 +78,15 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _stage_table(report: Report) -> str:
-    found = [*columns(report), *more_columns(report)]
-    rows = [[column.cell(stage) for column in found] for stage in report["stages"]]
-    return table([column.head for column in found], rows)
+def _stage_table(report: Report, most_columns: int | None) -> str:
+    """Return the table of stages, without columns that hold no value."""
+    cells = [
+        [column.head, *map(column.cell, report["stages"])]
+        for column in [*columns(report), *more_columns(report)]
+    ]
+    filled = [column for column in cells if set(column[1:]) != {NULL}][:most_columns]
+    heads, *rows = zip(*filled, strict=True)
+    return table(heads, rows)
 
 
 def more_columns(report: Report) -> list[Column]:
@@ -88,9 +100,7 @@ def more_columns(report: Report) -> list[Column]:
     return [
         *found,
         figure_column("file", "file_bytes"),
-        figure_column("parameters", "parameters"),
         figure_column("nonzero", "nonzero_parameters"),
-        figure_column("MACs", "macs"),
         figure_column("predicted training", "training_peak_predicted_bytes"),
         figure_column("training host", "training_host_peak_bytes"),
         figure_column("p90", "p90_ms"),
@@ -98,11 +108,12 @@ def more_columns(report: Report) -> list[Column]:
 
 
 def _gate_table(report: Report) -> str:
+    lines = gate_lines(report)
+    count = 5 if any(line.reason for line in lines) else 4
     rows = [
-        (line.mark, line.name, line.comparison, line.stage, line.reason)
-        for line in gate_lines(report)
+        (line.mark, line.name, line.comparison, line.stage, line.reason)[:count] for line in lines
     ]
-    return table(("result", "gate", "value and limit", "stage", "reason"), rows)
+    return table(("result", "gate", "value and limit", "stage", "reason")[:count], rows)
 
 
 def _section(title: str, items: Iterable[str]) -> list[str]:

@@ -29,6 +29,7 @@ def build_report(
     gates: Mapping[str, Gate],
     finals: Sequence[str],
     saved: Mapping[str, Mapping[str, Any]] | None = None,
+    planned_finals: Sequence[str] | None = None,
     resolved_recipe: str | None = None,
     command: str | None = None,
     trust_model: bool = False,
@@ -50,6 +51,7 @@ def build_report(
         gates: the recipe's gates.
         finals: names of the last stage of each branch, of the artifacts that are the result.
         saved: the reports that gates with `against` compare with, by the gate's name.
+        planned_finals: the last stages of the whole recipe, where the run was to stop before them.
         resolved_recipe: the resolved recipe as YAML.
         command: the command line that ran it.
         trust_model: whether model files were loaded whatever they hold (`--trust-model`).
@@ -62,7 +64,13 @@ def build_report(
         for key, other in (("delta", baseline), ("delta_previous", outcome.previous)):
             stage[key] = _delta(stage, outcome, by_name.get(other or ""), scores)
     results = check_gates(
-        stages, gates, baseline=baseline, finals=finals, scores=scores, saved=saved
+        stages,
+        gates,
+        baseline=baseline,
+        finals=finals,
+        scores=scores,
+        saved=saved,
+        planned_finals=planned_finals,
     )
     return {
         "schema_version": SCHEMA_VERSION,

@@ -62,6 +62,9 @@ _OPTIONAL: Mapping[str, Any] = {
     "against": _TEXT_OR_NULL,
     "current": _NUMBER,
     "saved": _NUMBER,
+    "relative_to": _TEXT_OR_NULL,
+    "reference": _NUMBER,
+    "judged": bool,
     "high": _NUMBER,
 }
 """Keys that only some reports, stages or gates have."""

@@ -8,50 +8,64 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shrink.report.content import (
-    GateLine,
     Report,
     artifact_paths,
     cached_lines,
     caption,
     columns,
     errors_of,
-    gate_lines,
     grouped_notes,
     grouped_skips,
-    verdict,
 )
+from shrink.report.gate_lines import GateLine, gate_lines, missed_sentences
+from shrink.report.verdict import Tone, tone, verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _LONGEST_NAME = 20
-_STYLES = {"PASS": "green", "FAIL": "bold red", "WARN": "yellow"}
+_STYLES = {"PASS": "green", "FAIL": "bold red", "WARN": "yellow", "SKIP": "dim"}
+_TONES: dict[Tone, str] = {
+    "good": "bold green",
+    "bad": "bold red",
+    "careful": "bold yellow",
+    "neutral": "bold",
+}
 _WIDEST = 200
 
 
-def render_report(report: Report, console: Console, run_folder: Path | None = None) -> None:
+def render_report(
+    report: Report,
+    console: Console,
+    run_folder: Path | None = None,
+    *,
+    with_errors: bool = True,
+) -> None:
     """Print a report: the table of stages, gates, notes, and last the artifact's path.
+
+    Warnings are not printed: they are for stderr, as is the error that ends a command.
 
     Args:
         report: as `build_report` or `read_report` returns it.
         console: a rich console; its width and encoding are kept to.
         run_folder: put before the artifact's path.
+        with_errors: whether to print why stages failed.
     """
     printer = Printer(console)
-    outcome = verdict(report)
-    printer.wrapped(f"{report['recipe'].get('name', '')}: {outcome}", "", _verdict_style(outcome))
+    name = report["recipe"].get("name", "")
+    printer.wrapped(f"{name}: {verdict(report)}", "", _TONES[tone(report)])
+    for sentence in missed_sentences(report):
+        printer.wrapped(sentence, "")
     printer.line("")
     if report["stages"]:
         _render_table(report, printer)
-    for stage, message, hint in errors_of(report):
+    for stage, message, hint in errors_of(report) if with_errors else ():
         printer.section("error", [f"{stage}: {message}", *([f"hint: {hint}"] if hint else [])])
     _render_gates(gate_lines(report), printer)
     printer.section("skipped", [f"{names}: {text}" for names, text in grouped_skips(report)])
     printer.section("notes", [f"{names}: {text}" for names, text in grouped_notes(report)])
     printer.section("cached", cached_lines(report))
-    for path in artifact_paths(report, run_folder):
-        # Never wrapped: a path is copied.
-        printer.line(path, "bold")
+    _render_places(report, run_folder, printer)
 
 
 class Printer:
@@ -114,6 +128,10 @@ def printable(text: str, encoding: str) -> str:
     Layer names and messages come from files; none may move a terminal's cursor or end a run.
     """
     clean = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    try:
+        "µ".encode(encoding)
+    except UnicodeEncodeError:
+        clean = clean.replace("µ", "u")
     return clean.encode(encoding, "replace").decode(encoding)
 
 
@@ -132,8 +150,18 @@ def _render_table(report: Report, printer: Printer) -> None:
     printer.wrapped(caption(report), "", "dim")
     if shown < len(found):
         missing = ", ".join(column.head for column in found[shown:])
-        printer.wrapped(f"more in report.md: {missing}", "", "dim")
+        printer.wrapped(f"more in report.html: {missing}", "", "dim")
     printer.line("")
+
+
+def _render_places(report: Report, run_folder: Path | None, printer: Printer) -> None:
+    """Print where the page is, and last the result; both are copied, and so never wrapped."""
+    if run_folder is not None:
+        printer.line(f"report: {run_folder / 'report.html'}", "dim")
+    unfinished = any(stage["status"] in ("failed", "skipped") for stage in report["stages"])
+    for path in artifact_paths(report, run_folder):
+        # Half a run has no result: its last artifact is only what the next try continues from.
+        printer.line(f"so far: {path}" if unfinished else path, "" if unfinished else "bold")
 
 
 def _shortened(name: str) -> str:
@@ -143,6 +171,10 @@ def _shortened(name: str) -> str:
 def _render_gates(lines: Sequence[GateLine], printer: Printer) -> None:
     if not lines:
         return
+    if all(line.mark == "SKIP" for line in lines) and len({line.reason for line in lines}) == 1:
+        count = f"{len(lines)} gates" if len(lines) > 1 else "1 gate"
+        printer.section("gates", [f"{count} not checked: {lines[0].reason}"])
+        return
     printer.line("gates", "bold")
     longest = max(len(line.name) for line in lines)
     for line in lines:
@@ -150,7 +182,3 @@ def _render_gates(lines: Sequence[GateLine], printer: Printer) -> None:
         text = f"{line.mark}  {line.name:<{longest}}  {line.comparison}  {line.stage}{reason}"
         printer.wrapped(text, style=_STYLES[line.mark])
     printer.line("")
-
-
-def _verdict_style(outcome: str) -> str:
-    return "bold green" if outcome == "PASSED" else "bold red"

@@ -16,7 +16,6 @@ from shrink.measure.host import machine
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
-from shrink.report.config import Gate
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
@@ -79,8 +78,9 @@ class RunFolder:
             baseline=self._plan.baseline.name,
             environment=environment(outcomes),
             outcomes=outcomes,
-            gates=_gates_of(self._plan, outcomes),
+            gates=self._plan.recipe.gates,
             finals=finals,
+            planned_finals=self._plan.finals,
             saved=self._plan.saved,
             resolved_recipe=resolved,
             command=command_line(),
@@ -141,17 +141,6 @@ def _check_folder(path: Path) -> None:
             subject=path,
             hint="choose another folder with --output",
         )
-
-
-def _gates_of(plan: Plan, outcomes: Sequence[StageOutcome]) -> dict[str, Gate]:
-    """Return the gates; one on a stage that `--until` left out is reported and fails nothing."""
-    names = {outcome.name for outcome in outcomes}
-    return {
-        name: gate
-        if gate.stage is None or gate.stage in names
-        else gate.model_copy(update={"level": "warn"})
-        for name, gate in plan.recipe.gates.items()
-    }
 
 
 def environment(outcomes: Sequence[StageOutcome]) -> dict[str, Any]:

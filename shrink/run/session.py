@@ -77,7 +77,12 @@ def show_result(result: RunResult, options: RunOptions, console: Console) -> Non
     else:
         from shrink.report.terminal import render_report
 
-        render_report(result.report, console.rich(), run_folder=options.output)
+        render_report(
+            result.report,
+            console.rich(),
+            run_folder=options.output,
+            with_errors=result.error is None,
+        )
     if result.error is not None:
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)

@@ -61,8 +61,10 @@ def test_until_reports_and_judges_what_ran(finished: FinishedRun, tmp_path: Path
     assert report["finals"] == ["distill"]
     assert report["passed"] is True
     gates = {gate["name"]: gate for gate in report["gates"]}
-    assert gates["tflite_bytes"]["stage"] == "distill"
-    assert gates["tflite_bytes"]["value"] == stage(report, "distill")["size"]["tflite_bytes"]
+    peaks = [entry["memory"]["training_peak_bytes"] for entry in report["stages"]]
+    assert gates["training_peak_bytes"]["value"] == max(peaks)
+    assert (gates["tflite_bytes"]["stage"], gates["tflite_bytes"]["value"]) == ("quantize", None)
+    assert (gates["tflite_bytes"]["judged"], gates["tflite_bytes"]["level"]) == (False, "warn")
     names = sorted(path.name for path in (folder / "artifacts").iterdir())
     assert names == ["00-train.keras", "01-distill.keras", "metadata.json"]
 
@@ -89,7 +91,7 @@ def test_until_only_warns_of_a_gate_on_a_later_stage(finished: FinishedRun, tmp_
 
 
 def test_until_exits_1_when_what_ran_misses_a_gate(finished: FinishedRun, tmp_path: Path) -> None:
-    limit = ("--set", "gates.tflite_bytes=1KB")
+    limit = ("--set", "gates.tflite_bytes={limit: 1KB, stage: train}")
     run(finished, tmp_path / "out", "--until", "train", *limit, expect=1)
     assert read_report(tmp_path / "out")["passed"] is False
 

@@ -12,11 +12,12 @@ from shrink.errors import InputError, RecipeError
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
-from shrink.report.content import gate_lines
+from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.gates import check_gates
 from shrink.report.outcome import StageOutcome
 from shrink.report.shape import shape_problem
-from tests.report.toys import outcome, report
+from shrink.report.verdict import verdict
+from tests.report.toys import outcome, report, with_result
 
 
 def run(accuracy: int, tflite_bytes: int, name: str = "quantize") -> list[StageOutcome]:
@@ -135,8 +136,11 @@ def test_gate_lines_tell_both_figures(size: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        ({"limit": 1, "ratio": 0.1}, "goes with against"),
-        ({"ratio": 0.1}, "'limit' is missing"),
+        ({"limit": 1, "ratio": 0.1}, "not both"),
+        ({"ratio": 0}, "must be above 0"),
+        ({"missing": "pass"}, "'limit' is missing"),
+        ({"limit": 1, "missing": "pass"}, "missing goes with against"),
+        ({"against": "m", "missing": "skip"}, "'pass' or 'fail'"),
         ({"against": "m", "limit": 1, "ratio": 0.1}, "not both"),
         ({"against": "m", "limit": -1}, "above 0"),
         ({"against": "m", "ratio": -1}, "greater than or equal to 0"),
@@ -171,6 +175,79 @@ def test_build_plan_reads_the_report_beside_the_recipe(tmp_path: Path) -> None:
     assert build_plan(loaded).saved["tflite_bytes"] == saved
 
 
+def test_build_plan_lets_a_first_run_pass_only_where_the_gate_says_so(tmp_path: Path) -> None:
+    against = "{accuracy: {against: main.json, missing: %s}}"
+    assert build_plan(load_recipe(recipe(tmp_path, against % "pass"))).saved == {}
+    with pytest.raises(InputError, match="no report to compare with") as caught:
+        build_plan(load_recipe(recipe(tmp_path, against % "fail")))
+    assert "missing: pass" in str(caught.value.hint)
+    (tmp_path / "main.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match="is not JSON"):
+        build_plan(load_recipe(recipe(tmp_path, against % "pass")))
+
+
+def test_check_gates_decides_nothing_while_there_is_nothing_to_compare_with() -> None:
+    gates = {"tflite_bytes": {"against": "ci/main.json", "missing": "pass"}}
+    built = report(run(96, 10_000), gates)
+    (result,) = built["gates"]
+    assert (result["passed"], result["judged"], result["value"]) == (True, False, None)
+    assert result["reason"] == "nothing to compare with: main.json is not there yet"
+    assert built["passed"] is True
+    assert verdict(built) == "FINISHED, 1 of 1 gate not checked"
+    (line,) = gate_lines(built)
+    assert line.mark == "SKIP"
+    assert shape_problem(built) is None
+
+
+def test_check_gates_misses_an_unknown_figure_even_on_a_first_run() -> None:
+    stages = run(96, 10_000)
+    stages[-1] = with_result(stages[-1], memory={})
+    built = report(stages, {"arena_bytes": {"against": "m", "missing": "pass"}})
+    assert built["gates"][0]["passed"] is False
+    assert built["passed"] is False
+
+
+def test_check_gates_excuses_a_branch_that_the_saved_report_lacks() -> None:
+    gate = {"tflite_bytes": {"against": "m", "missing": "pass"}}
+    now = [*run(96, 10), outcome("new", 96, 5, "train")]
+    found = check(gate, now, run(96, 10), ("quantize", "new"), ("quantize", "train"))
+    assert [(r["stage"], r["passed"], r.get("judged", True)) for r in found] == [
+        ("quantize", True, True),
+        ("new", True, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("saved", "now", "words"),
+    [
+        (0.0201, 0.0213, "20.1 µs in m, now 21.3 µs: worse by 1.20 µs > 0"),
+        (0.25004, 0.25001, "0.25004 ms in m, now 0.25001 ms: better"),
+        (1.0, 1.000001, "1 ms in m, now 1.000001 ms: worse by 0.001 µs > 0"),
+    ],
+)
+def test_gate_lines_tell_small_differences_apart(saved: float, now: float, words: str) -> None:
+    def timed(value: float) -> list[StageOutcome]:
+        return [with_result(one, latency={"p50_ms": value}) for one in run(96, 10)]
+
+    built = report(timed(now))
+    built["gates"] = check({"p50_ms": {"against": "m"}}, timed(now), timed(saved))
+    (line,) = gate_lines(built)
+    assert line.comparison == words
+
+
+def test_gate_lines_speak_of_points_where_tables_do() -> None:
+    gates = {"accuracy": {"against": "main.json", "limit": 0.005}}
+    built = report(run(88, 10))
+    built["gates"] = check(gates, run(88, 10), run(97, 10))
+    (line,) = gate_lines(built)
+    words = "97.00 % in main.json, now 88.00 %: worse by 9.00 points > 0.5 points"
+    assert line.comparison == words
+    assert missed_sentences(built) == [
+        "Accuracy of quantize is 9.00 points below main.json, with 0.5 points allowed: "
+        "gate accuracy missed."
+    ]
+
+
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"schema_version": 99}'])
 def test_build_plan_refuses_a_report_that_is_missing_or_damaged(
     tmp_path: Path, content: str | None
@@ -182,7 +259,7 @@ def test_build_plan_refuses_a_report_that_is_missing_or_damaged(
 
 
 def test_load_recipe_says_where_a_gate_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="goes with against") as caught:
+    with pytest.raises(RecipeError, match="not both") as caught:
         load_recipe(recipe(tmp_path, "{loss: {limit: 1, ratio: 0.5}}"))
     assert caught.value.position is not None
     assert caught.value.position.line == 5

@@ -17,7 +17,6 @@ from shrink.report.ci import (
     summary,
 )
 from shrink.report.flat import flat_metrics
-from shrink.report.markdown import render_markdown
 from tests.report.toys import outcome, outcomes, report, with_result
 
 ACTIONS = {"GITHUB_ACTIONS": "true"}
@@ -30,7 +29,7 @@ def test_publish_appends_to_what_other_steps_wrote(tmp_path: Path) -> None:
     built = report()
     assert publish(built, Path("out"), {k: str(v) for k, v in places.items()}) == []
     summary_text, output_text = (place.read_text("utf-8") for place in places.values())
-    assert summary_text == "before\n" + render_markdown(built)
+    assert summary_text == "before\n" + summary(built, SUMMARY_BYTES)
     assert output_text == "before\n" + output_lines(built, Path("out"))
 
 
@@ -38,6 +37,21 @@ def test_publish_writes_nothing_unasked(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     assert publish(report(), Path("out"), {"GITHUB_STEP_SUMMARY": ""}) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_summary_has_the_ten_columns_that_matter_most_and_none_without_a_value() -> None:
+    head = next(line for line in summary(report(), SUMMARY_BYTES).splitlines() if "stage" in line)
+    assert head.count("|") - head.count("\\|") - 1 == 10
+    blind = [
+        with_result(one, memory=dict.fromkeys(one.result["memory"]), latency={})
+        for one in outcomes()
+    ]
+    head = next(
+        line for line in summary(report(blind), SUMMARY_BYTES).splitlines() if "stage" in line
+    )
+    assert "arena" not in head
+    assert "p50" not in head
+    assert "parameters" in head
 
 
 def test_publish_warns_where_it_cannot_write(tmp_path: Path) -> None:
@@ -54,7 +68,7 @@ def test_publish_keeps_the_summary_below_the_limit_of_a_step(tmp_path: Path) -> 
     assert text.endswith(b"report.md holds all of it.*\n")
 
 
-@pytest.mark.parametrize("room", [-5, 0, 10, 60, 200, 900])
+@pytest.mark.parametrize("room", [-5, 0, 10, 60, 200, 600])
 def test_summary_fits_and_ends_with_a_whole_line(room: int) -> None:
     base = with_result(outcomes()[0], notes=["ü" * 100] * 20)
     text = summary(report([base]), room)
@@ -113,6 +127,12 @@ def test_gate_annotations_tell_missed_gates_by_level() -> None:
         "::error title=gate tflite_bytes missed::quantize: 14.0 KB > 10 B",
         "::warning title=gate loss missed::quantize: 0.1 > 0.01",
     ]
+
+
+def test_gate_annotations_tell_what_the_report_warns_of() -> None:
+    warning = {"code": "few-test-examples", "message": "only 3", "hint": "more", "stage": "train"}
+    (line,) = gate_annotations(report() | {"warnings": [warning]}, ACTIONS)
+    assert line == "::warning title=shrink few-test-examples::train: only 3%0Ahint: more"
 
 
 def test_flat_metrics_names_every_figure_and_leaves_nulls_out() -> None:

@@ -60,6 +60,12 @@ def test_parse_gates_reads_its_own_dump() -> None:
         ({"accuracy_drop": {"limit": 0.1, "levle": "warn"}}, "did you mean level"),
         ({"accuracy_drop": {"limit": 0.1, "level": "error"}}, "'fail' or 'warn'"),
         ({"tflite_bytes": {"limit": 1, "confidence": 0.9}}, "goes with a drop or a rise"),
+        ({"macs": 0.5}, r"a count, not a share; for 0.5 of the baseline's write {ratio: 0.5}"),
+        ({"parameters": {"limit": 0.5}}, r"write {ratio: 0.5}"),
+        ({"tflite_bytes": 0.5}, r"bytes, not a share; .* write {ratio: 0.5}"),
+        ({"macs": {"against": "m", "limit": 0.1}}, r"0.1 of the saved value write {ratio: 0.1}"),
+        ({"accuracy_drop": {"ratio": 0.5}}, "takes a limit; a ratio goes with accuracy"),
+        ({"duration_s": {"ratio": 0.5}}, "goes with against only"),
         ([], "mapping"),
     ],
 )
@@ -83,6 +89,9 @@ def test_targets_have_minima_for_accuracies_only() -> None:
         {"tflite_bytes": "40KB", "accuracy_drop": 0.02, "duration_s": 60},
         {"accuracy_drop": {"limit": 0.02, "confidence": 0.95, "level": "warn"}},
         {"arena_bytes": {"limit": "64KiB", "stage": "quantize"}},
+        {"tflite_bytes": {"ratio": 0.5}, "macs": {"ratio": 0.5, "level": "warn"}},
+        {"macs": 0},
+        {"parameters": {"against": "m", "ratio": 0.5, "missing": "pass"}},
     ],
 )
 def test_gates_json_schema_accepts_what_parse_gates_accepts(section: dict[str, Any]) -> None:
@@ -99,6 +108,10 @@ def test_gates_json_schema_accepts_what_parse_gates_accepts(section: dict[str, A
         {"tflite_bytes": "40XB"},
         {"tflite_bytes": {"limit": 1, "confidence": 0.9}},
         {"accuracy_drop": {"confidence": 0.9}},
+        {"macs": 0.5},
+        {"accuracy_drop": {"ratio": 0.5}},
+        {"macs": {"ratio": 0}},
+        {"macs": {"limit": 5, "missing": "pass"}},
     ],
 )
 def test_gates_json_schema_refuses_what_parse_gates_refuses(section: dict[str, Any]) -> None:

@@ -31,6 +31,13 @@ from shrink.report.figures import (
         (12_500_000, "count", "12.5 M"),
         (0.3, "ms", "0.30 ms"),
         (123.4, "ms", "123 ms"),
+        (0.1, "ms", "0.10 ms"),
+        (0.0213, "ms", "21.3 µs"),
+        (0.000004, "ms", "0.004 µs"),
+        (0.0, "ms", "0.00 ms"),
+        (0.0944, "points", "9.44 points"),
+        (-0.002778, "points", "-0.28 points"),
+        (0.00002, "points", "0.002 points"),
         (12.34, "s", "12.3 s"),
         (59.99, "s", "60.0 s"),
         (200, "s", "3 min 20 s"),
@@ -47,6 +54,19 @@ def test_format_change_carries_a_sign_and_prints_fractions_in_points() -> None:
     assert format_change(-1000, "bytes") == "-1.00 KB"
     assert format_change(0.0, "count") == "+0"
     assert format_change(-0.003, "fraction") == "-0.30"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (-0.001, "ms", "-1.00 µs"),
+        (-0.00002, "fraction", "-0.002"),
+        (0.0, "fraction", "+0.00"),
+        (-0.0, "ms", "+0.00 ms"),
+    ],
+)
+def test_format_change_prints_no_difference_as_none(value: float, unit: str, text: str) -> None:
+    assert format_change(value, unit) == text  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+from shrink.report.config import parse_gates
+from shrink.report.gate_lines import gate_lines, missed_sentences
+from shrink.report.markdown import render_markdown
+from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
+from shrink.report.verdict import verdict
 from tests.report.toys import outcome, outcomes, report, with_result
 
 
@@ -172,3 +177,125 @@ def test_check_gates_finds_no_stage_when_the_run_is_empty() -> None:
     built = report([], {"tflite_bytes": 1, "duration_s": 1, "training_peak_bytes": 1}, finals=())
     assert [g["passed"] for g in built["gates"]] == [False] * 3
     assert all("reason" in g for g in built["gates"])
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio", "share", "passed"),
+    [
+        # Against train's 100,000 bytes, 98 % and 50,000 MACs.
+        ("tflite_bytes", 0.14, 0.14, True),
+        ("tflite_bytes", 0.1, 0.14, False),
+        ("macs", 0.5, 1.0, False),
+        ("loss", 1, 1.0, True),
+        ("accuracy", 0.97, 0.96 / 0.98, True),
+        ("accuracy", 0.99, 0.96 / 0.98, False),
+    ],
+)
+def test_check_gates_compares_a_ratio_with_the_baseline_of_the_run(
+    name: str, ratio: float, share: float, passed: bool
+) -> None:
+    result = gate(name, {"ratio": ratio})
+    assert result["value"] == pytest.approx(share)
+    assert (result["limit"], result["passed"], result["relative_to"]) == (ratio, passed, "train")
+    assert result["current"] / result["reference"] == result["value"]
+
+
+def test_check_gates_misses_a_ratio_of_what_the_baseline_does_not_have() -> None:
+    train, prune, quantize = outcomes()
+    blind = with_result(train, memory={**train.result["memory"], "arena_bytes": None})
+    result = gate("arena_bytes", {"ratio": 0.5}, [blind, prune, quantize])
+    assert (result["value"], result["passed"]) == (None, False)
+    assert result["reason"].startswith("the baseline train has none to compare with: arena_bytes")
+    empty = with_result(train, size={**train.result["size"], "macs": 0})
+    result = gate("macs", {"ratio": 0.5}, [empty, prune, quantize])
+    assert (result["value"], result["passed"]) == (None, False)
+    assert "has 0" in result["reason"]
+
+
+def test_check_gates_compares_training_peaks_with_the_baselines_own() -> None:
+    train, prune, quantize = outcomes()
+    memory = {**prune.result["memory"], "training_peak_bytes": 10_000_000}
+    result = gate(
+        "training_peak_bytes", {"ratio": 0.25}, [train, with_result(prune, memory=memory), quantize]
+    )
+    assert (result["value"], result["stage"], result["passed"]) == (0.25, "prune", True)
+
+
+def test_gates_of_a_run_that_was_to_stop_early_are_not_decided_on_what_ran() -> None:
+    built = build_report(
+        recipe_name="digits",
+        recipe_sha256="",
+        baseline="train",
+        environment={},
+        outcomes=outcomes()[:1],
+        gates=parse_gates(
+            {"tflite_bytes": 1, "loss": {"limit": 0, "stage": "train"}, "macs": {"ratio": 0.5}}
+        ),
+        finals=("train",),
+        planned_finals=("quantize",),
+    )
+    found = {g["name"]: (g["stage"], g["passed"], g.get("judged", True)) for g in built["gates"]}
+    assert found == {
+        "tflite_bytes": ("quantize", False, False),
+        "loss": ("train", False, True),
+        "macs": ("quantize", False, False),
+    }
+    assert verdict(built) == "FAILED: 1 of 3 gates missed: loss"
+    del built["gates"][1]
+    built["passed"] = True
+    assert verdict(built) == "FINISHED, 2 of 2 gates not checked"
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        (
+            {"tflite_bytes": "10KB"},
+            "The tflite_bytes of quantize is 14.0 KB, more than the limit of 10.0 KB: "
+            "gate tflite_bytes missed.",
+        ),
+        (
+            {"accuracy": 0.97},
+            "Accuracy of quantize is 96.00 %, less than the limit of 97 %: gate accuracy missed.",
+        ),
+        (
+            {"accuracy_drop": 0.005},
+            "Accuracy of quantize is 2.00 points below train, with 0.5 points allowed: "
+            "gate accuracy_drop missed.",
+        ),
+        (
+            {"macs": {"ratio": 0.5}},
+            "The macs of quantize is 1.00x (50.0 K of 50.0 K), where at most 0.5x of train is "
+            "allowed: gate macs missed.",
+        ),
+        ({"duration_s": 20}, "The duration is 30.0 s, more than 20.0 s: gate duration_s missed."),
+        (
+            {"top5_accuracy": 0.5},
+            "Gate top5_accuracy of quantize missed: the stage has no top5_accuracy.",
+        ),
+    ],
+)
+def test_missed_sentences_begin_with_what_missed(limits: dict[str, Any], sentence: str) -> None:
+    assert missed_sentences(report(gates=limits)) == [sentence]
+
+
+def test_missed_sentences_stand_before_what_got_smaller() -> None:
+    lines = render_markdown(report(gates={"accuracy": 0.97})).splitlines()
+    assert lines[2].startswith("Accuracy of quantize is 96.00 %, less than the limit")
+    assert lines[4].startswith("Stage quantize is 7.14 times smaller")
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"accuracy_drop": 0.02}, "2.00 points <= 2 points"),
+        ({"accuracy_drop": 0.01}, "2.00 points > 1 point"),
+        ({"accuracy": 0.9600001}, "96 % < 96.00001 %"),
+        ({"p50_ms": 0.01}, "0.25 ms > 10.0 µs"),
+        ({"loss": 0.1}, "0.1 <= 0.1"),
+        ({"arena_bytes": {"limit": "1KB", "stage": "x"}}, "unknown, limit 1.00 KB"),
+    ],
+)
+def test_gate_lines_use_the_units_of_the_tables(limits: dict[str, Any], words: str) -> None:
+    (line,) = gate_lines(report(gates=limits))
+    assert line.comparison == words

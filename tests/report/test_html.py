@@ -35,9 +35,11 @@ def test_render_html_closes_every_tag(full: Page) -> None:
 
 
 def test_render_html_says_what_got_smaller_and_what_it_cost(full: Page) -> None:
-    assert "digits FAILED: 1 of 3 gates missed" in full.text
-    assert "quantize is 7.14 times smaller than train: 14.0 KB instead of 100 KB." in full.text
-    assert "accuracy changed by -2.00 points (95 % interval of the difference " in full.text
+    assert "digits FAILED: 1 of 3 gates missed: tflite_bytes" in full.text
+    assert (
+        "Stage quantize is 7.14 times smaller than train: 14.0 KB instead of 100 KB." in full.text
+    )
+    assert "Accuracy changed by -2.00 points (95 % interval of the difference " in full.text
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_render_junit_says_which_interval_decided() -> None:
     _, gates = suites(stages=stages, gates={"accuracy_drop": {"limit": 0.1, "confidence": 0.95}})
     failure = gates.find(".//failure")
     assert failure is not None
-    assert "lies beyond 0.1" in failure.attrib["message"]
+    assert "lies beyond 10 points" in failure.attrib["message"]
 
 
 def test_render_junit_reports_a_failed_stage_as_an_error() -> None:

@@ -40,13 +40,15 @@ def test_table_escapes_cells() -> None:
 
 def test_render_markdown_begins_with_what_got_smaller_and_what_it_cost() -> None:
     lines = render_markdown(report()).splitlines()
-    assert lines[0] == "# digits: PASSED"
-    assert lines[2].startswith("quantize is 7.14 times smaller than train: 14.0 KB instead of")
+    assert lines[0] == "# digits: FINISHED, no gates"
+    assert lines[2].startswith(
+        "Stage quantize is 7.14 times smaller than train: 14.0 KB instead of"
+    )
 
 
 def test_render_markdown_has_the_terminals_content_and_the_environment() -> None:
     text = render_markdown(report(gates={"accuracy_drop": 0.02, "arena_bytes": "20KB"}))
-    assert text.startswith("# digits: FAILED: 1 of 2 gates missed\n")
+    assert text.startswith("# digits: FAILED: 1 of 2 gates missed: arena\\_bytes\n")
     assert "| FAIL | arena\\_bytes | 24.0 KB &gt; 20.0 KB | quantize |" in text
     assert "-2.00 \\[-7.2, +2.3\\]" in text
     assert "- artifacts/02-quantize.tflite" in text

@@ -123,7 +123,7 @@ def test_loss_plots_mark_a_single_epoch() -> None:
 def test_headlines_say_when_a_loss_is_proven() -> None:
     stages = [outcome("train", 98, 1000, None), outcome("q", 60, 500, "train")]
     (headline,) = headlines(report(stages, finals=("q",)))
-    assert "q is 2 times smaller than train" in headline.sentence
+    assert "Stage q is 2 times smaller than train" in headline.sentence
     assert headline.sentence.endswith("a proven loss.")
 
 

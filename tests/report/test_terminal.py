@@ -44,8 +44,8 @@ def test_render_report_shows_what_matters_in_80_columns() -> None:
 
 def test_render_report_names_the_columns_that_do_not_fit() -> None:
     text = shown(report(), 60)
-    assert "more in report.md: arena" in text
-    assert "more in report.md" not in shown(report(), 200)
+    assert "more in report.html: arena" in text
+    assert "more in report.html" not in shown(report(), 200)
 
 
 def test_render_report_shows_points_against_the_baseline_with_their_interval() -> None:
@@ -76,12 +76,16 @@ def test_render_report_prints_whole_numbers_when_rounded_ones_are_equal() -> Non
 
 
 def test_render_report_says_that_the_interval_decided() -> None:
-    assert "reaches 0.01" in shown(report(gates=GATES))
+    text = shown(report(gates=GATES), 200)
+    assert "2.00 points, 95 % [-2.28, 7.24] reaches 1 point" in text
 
 
 def test_render_report_says_in_the_first_line_how_the_run_ended() -> None:
-    assert shown(report()).startswith("digits: PASSED\n")
-    assert shown(report(gates=GATES)).startswith("digits: FAILED: 1 of 4 gates missed\n")
+    assert shown(report()).startswith("digits: FINISHED, no gates\n")
+    assert shown(report(gates={"loss": 1})).startswith("digits: PASSED\n")
+    first, second = shown(report(gates=GATES), 200).splitlines()[:2]
+    assert first == "digits: FAILED: 1 of 4 gates missed: arena_bytes"
+    assert second.startswith("The arena_bytes of quantize is 24.0 KB, more than the limit of 20.0")
 
 
 def test_render_report_ends_with_the_artifacts_path() -> None:
@@ -115,7 +119,7 @@ def test_render_report_shows_the_error_when_a_stage_failed() -> None:
     assert "FAILED: prune did not finish" in text
     assert "prune: the loss is NaN at step 3" in text
     assert "hint: lower the learning rate" in text
-    assert text.splitlines()[-1] == "artifacts/train.keras"
+    assert text.splitlines()[-1] == "so far: artifacts/train.keras"
 
 
 def test_render_report_tells_where_cached_figures_come_from() -> None:
@@ -131,7 +135,7 @@ def test_render_report_shows_other_metrics_when_there_is_no_accuracy() -> None:
 
 
 def test_render_report_survives_a_run_without_stages() -> None:
-    assert shown(report([], finals=())) == "digits: PASSED\n\n"
+    assert shown(report([], finals=())) == "digits: FINISHED, no gates\n\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

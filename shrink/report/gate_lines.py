@@ -1,0 +1,219 @@
+"""Gates as people read them: what was compared, in the units of the tables, and what was missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shrink.report.content import NULL, Report
+from shrink.report.figures import FIGURES, Unit, exact_value, format_ratio, format_value
+from shrink.report.targets import TARGETS, Target
+
+Mark = Literal["FAIL", "WARN", "SKIP", "PASS"]
+_ORDER: tuple[Mark, ...] = ("FAIL", "WARN", "SKIP", "PASS")
+_MOST_SENTENCES = 3
+
+
+@dataclass(frozen=True)
+class GateLine:
+    """One gate as people read it.
+
+    Attributes:
+        mark: `SKIP` where nothing was there to compare, so that nothing was decided.
+        name: the gate's name.
+        comparison: value and limit.
+        stage: what it looked at.
+        reason: why a value alone does not explain the outcome; may be empty.
+    """
+
+    mark: Mark
+    name: str
+    comparison: str
+    stage: str
+    reason: str
+
+
+def gate_lines(report: Report) -> list[GateLine]:
+    """Return the gates, those that were missed first."""
+    lines = [_gate_line(gate) for gate in report["gates"]]
+    return sorted(lines, key=lambda line: _ORDER.index(line.mark))
+
+
+def was_judged(gate: Mapping[str, Any]) -> bool:
+    """Whether a gate was decided; not where its stage never ended, or nothing was saved yet."""
+    return bool(gate.get("judged", True))
+
+
+def missed_gates(report: Report) -> list[Mapping[str, Any]]:
+    """Return the gates that make the run fail."""
+    return [gate for gate in report["gates"] if _mark(gate) == "FAIL"]
+
+
+def missed_sentences(report: Report) -> list[str]:
+    """Return a sentence per missed gate, at most three, and how many more there are."""
+    missed = missed_gates(report)
+    found = [_missed_sentence(gate, report["baseline"]) for gate in missed[:_MOST_SENTENCES]]
+    rest = len(missed) - len(found)
+    more = f"{rest} more {'gates are' if rest > 1 else 'gate is'} missed."
+    return [*found, more] if rest else found
+
+
+def subject(name: str) -> str:
+    """Return a figure's name as the subject of a sentence."""
+    return f"The {name}" if name in FIGURES or not name.isalpha() else name.capitalize()
+
+
+def _mark(gate: Mapping[str, Any]) -> Mark:
+    if not was_judged(gate):
+        return "SKIP"
+    if gate["passed"]:
+        return "PASS"
+    return "WARN" if gate.get("level") == "warn" else "FAIL"
+
+
+def _gate_line(gate: Mapping[str, Any]) -> GateLine:
+    return GateLine(
+        mark=_mark(gate),
+        name=gate["name"],
+        comparison=_comparison(gate),
+        stage=str(gate.get("stage") or "all stages"),
+        reason=str(gate.get("reason") or ""),
+    )
+
+
+def _comparison(gate: Mapping[str, Any]) -> str:
+    target = TARGETS.get(gate["name"])
+    unit = _unit(target)
+    if gate.get("against") is not None:
+        return _comparison_with_saved(gate, target)
+    if gate.get("relative_to") is not None:
+        return _comparison_with_baseline(gate, target)
+    value, limit = gate["value"], gate["limit"]
+    if value is None:
+        return f"unknown, limit {_limit(limit, unit)}"
+    value_text, limit_text = _pair(value, limit, unit)
+    if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
+        return f"{value_text} {_sign(gate, target)} {limit_text}"
+    # The interval decided, so a sign between value and limit could read as a false statement.
+    verb = "reaches" if gate["passed"] else "lies beyond"
+    scale = 100 if unit == "points" else 1
+    interval = f"[{scale * gate['low']:.3g}, {scale * gate['high']:.3g}]"
+    return f"{value_text}, {100 * gate['confidence']:g} % {interval} {verb} {limit_text}"
+
+
+def _sign(gate: Mapping[str, Any], target: Target | None) -> str:
+    """Return the true sign, so that a missed gate does not read as a false statement."""
+    kept, missed = (">=", "<") if target and target.is_minimum else ("<=", ">")
+    return kept if gate["passed"] else missed
+
+
+def _comparison_with_saved(gate: Mapping[str, Any], target: Target | None) -> str:
+    """Return what a figure was in the saved report, what it is, and how much worse it may be."""
+    unit: Unit = target.figure.unit if target else "none"
+    measured, saved, worse_by = gate.get("current"), gate.get("saved"), gate["value"]
+    if measured is None and saved is None:
+        return f"nothing compared with {gate['against']}"
+    texts = _different(saved, measured, unit)
+    told = f"{texts[0]} in {gate['against']}, now {texts[1]}"
+    if worse_by is None:
+        return told
+    if worse_by <= 0:
+        return f"{told}: {'as good' if worse_by == 0 else 'better'}"
+    sign = "<=" if gate["passed"] else ">"
+    change, limit = _pair(worse_by, gate["limit"], _change_unit(unit))
+    return f"{told}: worse by {change} {sign} {limit}"
+
+
+def _comparison_with_baseline(gate: Mapping[str, Any], target: Target | None) -> str:
+    """Return a figure's share of the baseline's, and how much of it is allowed."""
+    limit = f"{gate['limit']:g}x of {gate['relative_to']}"
+    if gate["value"] is None:
+        return f"unknown, limit {limit}"
+    share = format_ratio(gate["value"])
+    if float(share.rstrip("x")) == gate["limit"] and gate["value"] != gate["limit"]:
+        share = f"{gate['value']:.6g}x"
+    unit: Unit = target.figure.unit if target else "none"
+    numbers = _different(gate.get("current"), gate.get("reference"), unit)
+    return f"{share} ({numbers[0]} of {numbers[1]}) {_sign(gate, target)} {limit}"
+
+
+def _missed_sentence(gate: Mapping[str, Any], baseline: str) -> str:
+    """Return what missed a gate, beginning with the figure."""
+    name, value = gate["name"], gate["value"]
+    ending = f"gate {name} missed."
+    where = f" of {gate['stage']}" if gate.get("stage") else ""
+    if value is None:
+        why = gate.get("reason") or "the figure is unknown"
+        return f"Gate {name}{where} missed: {why}."
+    target = TARGETS.get(name)
+    if target is None:
+        return f"{subject(name)}{where} is {_comparison(gate)}: {ending}"
+    what = f"{subject(target.figure.name)}{where}"
+    worse, better = ("below", "less") if target.figure.larger_is_better else ("above", "more")
+    if gate.get("against") is not None:
+        change, limit = _pair(value, gate["limit"], _change_unit(target.figure.unit))
+        return f"{what} is {change} {worse} {gate['against']}, with {limit} allowed: {ending}"
+    if gate.get("relative_to") is not None:
+        least = "least" if target.is_minimum else "most"
+        told = _comparison_with_baseline(gate, target).rpartition(f" {_sign(gate, target)} ")
+        return f"{what} is {told[0]}, where at {least} {told[2]} is allowed: {ending}"
+    value_text, limit_text = _pair(value, gate["limit"], _unit(target))
+    if target.kind in ("drop", "rise"):
+        told = f"{what} is {value_text} {worse} {baseline}{_interval_told(gate, target)}"
+        return f"{told}, with {limit_text} allowed: {ending}"
+    if target.kind == "duration":
+        return f"The duration{where} is {value_text}, {better} than {limit_text}: {ending}"
+    return f"{what} is {value_text}, {better} than the limit of {limit_text}: {ending}"
+
+
+def _interval_told(gate: Mapping[str, Any], target: Target) -> str:
+    low, high = gate.get("low"), gate.get("high")
+    if low is None or high is None or gate.get("confidence") is None:
+        return ""
+    scale = 100 if target.figure.unit == "fraction" else 1
+    limits = f"{scale * low:.3g} to {scale * high:.3g}"
+    return f" ({100 * gate['confidence']:g} % interval {limits})"
+
+
+def _unit(target: Target | None) -> Unit:
+    """Return the unit of a gate's own value: a drop of a fraction is in percentage points."""
+    if target is None:
+        return "none"
+    changes = target.kind in ("drop", "rise")
+    return _change_unit(target.figure.unit) if changes else target.figure.unit
+
+
+def _change_unit(unit: Unit) -> Unit:
+    return "points" if unit == "fraction" else unit
+
+
+def _limit(limit: float, unit: Unit) -> str:
+    """Return a limit as a recipe would say it: without digits that it does not have."""
+    if limit == 0:
+        return "0"
+    return (
+        exact_value(limit, unit) if unit in ("fraction", "points", "none") else _text(limit, unit)
+    )
+
+
+def _pair(value: float, limit: float, unit: Unit) -> tuple[str, str]:
+    """Return value and limit with enough digits to tell them apart, where they differ."""
+    if value != limit and _text(value, unit) == _text(limit, unit):
+        first, second = exact_value(value, unit), exact_value(limit, unit)
+        # 14,000 > 13,999 B reads better than the unit twice.
+        short = first.removesuffix(" B") if unit == "bytes" else first
+        return short, second
+    return _text(value, unit), _limit(limit, unit)
+
+
+def _different(a: float | None, b: float | None, unit: Unit) -> tuple[str, str]:
+    """Return both with enough digits to tell them apart, where they differ."""
+    texts = _text(a, unit), _text(b, unit)
+    if a is None or b is None or a == b or texts[0] != texts[1]:
+        return texts
+    return exact_value(a, unit), exact_value(b, unit)
+
+
+def _text(value: float | None, unit: Unit) -> str:
+    return NULL if value is None else format_value(value, unit)
