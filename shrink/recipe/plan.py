@@ -165,7 +165,7 @@ def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
         return {}
     from shrink.report.read import read_report  # most recipes have no such gate
 
-    found = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for name, gate in recipe.gates.items():
         if gate.against and _is_saved(name, gate, Path(gate.against)):
             found[name] = read_report(Path(gate.against))

@@ -156,8 +156,10 @@ def _missed_sentence(gate: Mapping[str, Any], baseline: str) -> str:
         return f"{what} is {change} {worse} {gate['against']}, with {limit} allowed: {ending}"
     if gate.get("relative_to") is not None:
         least = "least" if target.is_minimum else "most"
-        told = _comparison_with_baseline(gate, target).rpartition(f" {_sign(gate, target)} ")
-        return f"{what} is {told[0]}, where at {least} {told[2]} is allowed: {ending}"
+        share, _, limit = _comparison_with_baseline(gate, target).rpartition(
+            f" {_sign(gate, target)} "
+        )
+        return f"{what} is {share}, where at {least} {limit} is allowed: {ending}"
     value_text, limit_text = _pair(value, gate["limit"], _unit(target))
     if target.kind in ("drop", "rise"):
         told = f"{what} is {value_text} {worse} {baseline}{_interval_told(gate, target)}"

@@ -13,6 +13,7 @@ from shrink.report.figures import FIGURES, explains, figures_of
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.intervals import mean_interval
 from shrink.report.outcome import StageOutcome
+from shrink.report.sanity import sanity_warnings
 from shrink.report.shape import SCHEMA_VERSION
 from shrink.report_warning import ReportWarning, distinct
 
@@ -72,6 +73,14 @@ def build_report(
         saved=saved,
         planned_finals=planned_finals,
     )
+    of_stages = _stage_warnings(outcomes)
+    suspicious = sanity_warnings(
+        stages,
+        baseline=baseline,
+        finals=finals,
+        gates=list(gates),
+        previous={outcome.name: outcome.previous for outcome in outcomes},
+    )
     return {
         "schema_version": SCHEMA_VERSION,
         "passed": all_passed(stages, results),
@@ -84,7 +93,7 @@ def build_report(
         "environment": _plain(environment),
         "stages": stages,
         "gates": results,
-        "warnings": [w.to_dict() for w in distinct([*warnings, *_stage_warnings(outcomes)])],
+        "warnings": [w.to_dict() for w in distinct([*warnings, *of_stages, *suspicious])],
     }
 
 
@@ -111,6 +120,7 @@ def _stage(outcome: StageOutcome) -> dict[str, Any]:
         "metrics": None,
         "intervals": {},
         "examples": None,
+        "guess": None,
         "delta": {},
         "delta_previous": {},
         "training": None,
@@ -142,6 +152,7 @@ def _groups(result: Mapping[str, Any]) -> dict[str, Any]:
     }
     groups["metrics"] = _plain(dict(result.get("metrics") or {}))
     groups["examples"] = result.get("examples")
+    groups["guess"] = _plain(result.get("guess"))
     groups["training"] = _plain(result.get("training"))
     latency = _plain(result.get("latency"))
     groups["latency"] = {"p50_ms": None, "p90_ms": None, "threads": None} | (latency or {})

@@ -22,8 +22,8 @@ class StageOutcome:
         artifact: path relative to the run folder.
         sha256: hash of the artifact.
         previous: the stage whose artifact this one started from.
-        result: the worker's result; any of the keys size, memory, metrics, examples, training,
-            latency, skipped, notes and warnings may be missing or None.
+        result: the worker's result; any of the keys size, memory, metrics, examples, guess,
+            training, latency, skipped, notes and warnings may be missing or None.
         scores: one score per test example, by metric, for intervals.
         error: `ShrinkError.to_dict()` of a failed stage.
     """

@@ -51,6 +51,7 @@ _OPTIONAL: Mapping[str, Any] = {
     "finals": list,
     "warnings": list,
     "details": _GROUP,
+    "guess": _GROUP,
     "command": _TEXT_OR_NULL,
     "resolved_recipe": _TEXT_OR_NULL,
     "error": _GROUP,

@@ -17,6 +17,7 @@ import tf_keras as keras
 
 from shrink.errors import InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact
+from shrink.measure.guessing import describe_guess
 from shrink.measure.host import machine
 from shrink.measure.interface import describe_interface
 from shrink.measure.latency import latency
@@ -24,6 +25,7 @@ from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.nvml import nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
+from shrink.report.figures import LOSS
 from shrink.run import files
 from shrink.run.points import reached
 from shrink.stages import STAGES
@@ -66,6 +68,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     notes += [gpu_note] if gpu_note else []
     return {
         **measured,
+        "guess": _guess(job["step"]["kind"], context, outcome, measured["metrics"]),
         "training": outcome.training.to_dict() if outcome.training else None,
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
@@ -169,6 +172,16 @@ def _measure(
         "latency": speed,
         "notes": notes,
     }
+
+
+def _guess(
+    kind: str, context: StageContext, outcome: StageResult, metrics: Mapping[str, float]
+) -> dict[str, Any] | None:
+    """Return what guessing would score, of every stage that others may be compared with."""
+    if outcome.model is None and kind != "baseline":
+        return None
+    metric = next((name for name in metrics if name != LOSS), LOSS)
+    return describe_guess(context.dataset, metric, outcome.model)
 
 
 def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:

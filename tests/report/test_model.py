@@ -31,6 +31,7 @@ STAGE_KEYS = [
     "metrics",
     "intervals",
     "examples",
+    "guess",
     "delta",
     "delta_previous",
     "details",

@@ -1,0 +1,220 @@
+"""What in a report is likely wrong although every stage went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shrink.report.figures import LOSS, Figure, format_value, metric_figure
+from shrink.report_warning import ReportWarning
+
+Stage = Mapping[str, Any]
+_WIDE = 0.1
+"""An interval of a fraction from which on a result hardly says anything: 10 points."""
+_FEW = 30
+_LARGE_DROP = 0.1
+_HARDLY = 0.2
+"""Less than this share of the way from guessing to a perfect answer is hardly better."""
+_SLACK = 1.01
+"""Two conversions of one model differ by a few bytes."""
+_MOST_NAMES = 10
+
+
+def sanity_warnings(
+    stages: Sequence[Stage],
+    *,
+    baseline: str,
+    finals: Sequence[str],
+    gates: Sequence[str],
+    previous: Mapping[str, str | None],
+) -> list[ReportWarning]:
+    """Return what a reader should look into before anything is made of the figures.
+
+    Each cause is told once: where the baseline is no better than guessing, no stage after it is
+    said to be, and nothing is compared with it.
+
+    Args:
+        stages: of the report, with their differences to the baseline.
+        baseline: name of the stage that all others are compared with.
+        finals: names of the last stage of each branch.
+        gates: names of the run's gates.
+        previous: by the name of a stage, the one whose artifact it started from.
+    """
+    complete = {stage["name"]: stage for stage in stages if stage["metrics"] is not None}
+    base = complete.get(baseline)
+    found: list[ReportWarning] = []
+    if base is not None:
+        found += _of_data(base)
+        at_chance = _at_chance(base, "baseline-at-chance")
+        found += at_chance
+        if not at_chance:
+            ends = [complete[name] for name in finals if name in complete and name != baseline]
+            found += [warning for end in ends for warning in _of_result(end, base, gates)]
+    for stage in complete.values():
+        found += _larger(stage, complete.get(previous.get(stage["name"]) or ""))
+    return found
+
+
+def _of_data(base: Stage) -> Iterator[ReportWarning]:
+    """Yield what is wrong with the examples, which all stages share."""
+    yield from _few_examples(base)
+    guess = base.get("guess") or {}
+    for key, here, there in (
+        ("only_in_test", "the test examples", "those to train on"),
+        ("only_in_train", "the examples to train on", "those to test on"),
+    ):
+        if names := guess.get(key):
+            what = "a class is" if len(names) == 1 else f"{len(names)} classes are"
+            yield ReportWarning(
+                "classes-missing-from-split",
+                f"{what} in {here} and not in {there}: {_listed(names)}",
+                "`shrink data check` counts the classes of every split; add examples, or split "
+                "them so that every class is in each",
+            )
+
+
+def _few_examples(base: Stage) -> Iterator[ReportWarning]:
+    count, metric = base["examples"], _main_metric(base)
+    if not count or metric is None:
+        return
+    low, high = _interval(base, metric.name)
+    is_wide = metric.unit == "fraction" and low is not None and high - low >= _WIDE
+    if not is_wide and count >= _FEW:
+        return
+    message = f"only {count:,} test examples"
+    if low is not None:
+        span = f"{_text(metric, low)} to {_text(metric, high)}"
+        message += f": the 95 % interval of {metric.name} is {span}"
+    hint = "test on more examples: more data, or a larger data.test_split"
+    yield ReportWarning("few-test-examples", message, hint)
+
+
+def _at_chance(stage: Stage, code: str) -> list[ReportWarning]:
+    """Return a warning where the main metric is what an answer without looking would score."""
+    metric, guess = _main_metric(stage), stage.get("guess") or {}
+    value, chance = (stage["metrics"].get(metric.name) if metric else None), guess.get("value")
+    if metric is None or value is None or chance is None or guess.get("metric") != metric.name:
+        return []
+    low, high = _interval(stage, metric.name)
+    if not _hardly_better(metric, value, chance, low, high):
+        return []
+    proven = low is not None and (low > chance if metric.larger_is_better else high < chance)
+    word = "hardly" if proven else "no"
+    guessing = f"{_text(metric, chance)}{_guessed(metric, guess)}"
+    message = f"{metric.name} is {_text(metric, value)}, {word} better than guessing ({guessing})"
+    if code == "baseline-at-chance":
+        message += "; whatever is compared with it says nothing"
+    return [ReportWarning(code, message, _causes(guess), stage["name"])]
+
+
+def _hardly_better(
+    metric: Figure, value: float, chance: float, low: float | None, high: float | None
+) -> bool:
+    if not metric.larger_is_better:
+        return value >= (1 - _HARDLY) * chance
+    if value - chance < _HARDLY * (1 - chance):
+        return True
+    # A wide interval is its own warning: there are too few examples to tell.
+    return low is not None and high is not None and low <= chance and high - low < _WIDE
+
+
+def _guessed(metric: Figure, guess: Mapping[str, Any]) -> str:
+    if metric.name == "mean_squared_error":
+        return ", always answering the mean"
+    classes = guess.get("num_classes")
+    return f", always answering the commonest of {classes} classes" if classes else ""
+
+
+def _causes(guess: Mapping[str, Any]) -> str:
+    """Return what is likely wrong: the order of the classes, or the scale of the inputs."""
+    causes = []
+    if names := guess.get("classes"):
+        more = (guess.get("num_classes") or len(names)) - len(names)
+        rest = f" and {more} more" if more > 0 else ""
+        causes.append(f"that the model's outputs are in this order: {', '.join(names)}{rest}")
+    low, high = guess.get("low"), guess.get("high")
+    if low is not None and high is not None:
+        has = {True: "scales its inputs itself", False: "has no layer that scales them"}
+        layer = has.get(guess.get("rescales"))  # type: ignore[arg-type]
+        told = f", and the model {layer}" if layer else ""
+        causes.append(
+            f"the normalisation (inputs are {low:g} to {high:g} as data.normalize leaves them"
+            f"{told})"
+        )
+    causes.append("that it was trained for long enough")
+    return f"check {'; '.join(causes)}"
+
+
+def _of_result(stage: Stage, base: Stage, gates: Sequence[str]) -> list[ReportWarning]:
+    metric = _main_metric(base)
+    if metric is None:
+        return []
+    if {metric.name, f"{metric.name}_drop", f"{metric.name}_rise"} & set(gates):
+        return []  # somebody said how much may be lost; the gate speaks
+    judged = {**stage, "guess": base.get("guess")}
+    return _large_drop(stage, base, metric) or _at_chance(judged, "stage-at-chance")
+
+
+def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning]:
+    delta = stage["delta"].get(metric.name) or {}
+    change, low, high = delta.get("value"), delta.get("low"), delta.get("high")
+    before, after = base["metrics"].get(metric.name), stage["metrics"].get(metric.name)
+    if change is None or low is None or high is None:
+        return []
+    lost = -change if metric.larger_is_better else change
+    proven = high < 0 if metric.larger_is_better else low > 0
+    chance = (base.get("guess") or {}).get("value")
+    half_way = chance is not None and chance != before and lost >= abs(before - chance) / 2
+    is_large = metric.unit == "fraction" and lost >= _LARGE_DROP
+    if not proven or not (is_large or half_way):
+        return []
+    amount = f" by {100 * lost:.2f} points" if metric.unit == "fraction" else ""
+    verb = "fell" if metric.larger_is_better else "rose"
+    gate = f"{metric.name}_{'drop' if metric.larger_is_better else 'rise'}"
+    limit = "0.02" if metric.unit == "fraction" else f"{before / 10:.2g}"
+    return [
+        ReportWarning(
+            "large-drop",
+            f"{metric.name} {verb}{amount}, from {_text(metric, before)} to "
+            f"{_text(metric, after)}, and no gate looks at it",
+            f"compress less, fine-tune for longer, or say what is allowed: gates: "
+            f"{{{gate}: {limit}}}",
+            stage["name"],
+        )
+    ]
+
+
+def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
+    """Yield a warning where quantization made the file larger."""
+    if stage["kind"] != "quantize" or source is None:
+        return
+    after, before = stage["size"].get("tflite_bytes"), source["size"].get("tflite_bytes")
+    if after and before and after > _SLACK * before:
+        sizes = f"{format_value(after, 'bytes')} instead of {format_value(before, 'bytes')}"
+        yield ReportWarning(
+            "artifact-larger-than-source",
+            f"the file is larger than what it was made from: {sizes}",
+            "use the scheme dynamic_wi8_afp32, which keeps loops as they are, or keep the model "
+            "as it was",
+            stage["name"],
+        )
+
+
+def _main_metric(stage: Stage) -> Figure | None:
+    names = [name for name in stage["metrics"] or {} if name != LOSS]
+    return metric_figure(names[0]) if names else None
+
+
+def _interval(stage: Stage, metric: str) -> tuple[Any, Any]:
+    interval = (stage.get("intervals") or {}).get(metric) or {}
+    return interval.get("low"), interval.get("high")
+
+
+def _text(metric: Figure, value: float) -> str:
+    return f"{100 * value:.1f} %" if metric.unit == "fraction" else format_value(value, metric.unit)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    rest = len(names) - _MOST_NAMES
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,0 +1,186 @@
+"""What a report warns of: one warning per cause, with the figures and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shrink.report.outcome import StageOutcome
+from shrink.report.shape import shape_problem
+from shrink.report_warning import ReportWarning, warnings_of
+from tests.report.toys import EXAMPLES, outcome, report, with_result
+
+GUESS = {
+    "metric": "accuracy",
+    "value": 0.25,
+    "classes": ["circle", "cross", "square", "triangle"],
+    "num_classes": 4,
+    "low": 0.0,
+    "high": 255.0,
+    "rescales": False,
+    "only_in_test": [],
+    "only_in_train": [],
+}
+
+
+def guessed(stage: StageOutcome, **changes: Any) -> StageOutcome:
+    return with_result(stage, guess={**GUESS, **changes})
+
+
+def found(
+    stages: list[StageOutcome], gates: dict[str, Any] | None = None, **settings: Any
+) -> list[ReportWarning]:
+    finals = settings.pop("finals", (stages[-1].name,))
+    built = report(stages, gates, finals=finals, baseline=stages[0].name)
+    assert shape_problem(built) is None
+    return warnings_of(built)
+
+
+def codes(*arguments: Any, **settings: Any) -> list[tuple[str, str | None]]:
+    return [(warning.code, warning.stage) for warning in found(*arguments, **settings)]
+
+
+def regression(name: str, error: float, previous: str | None, variance: float) -> StageOutcome:
+    each = [0.5 * error, 1.5 * error] * (EXAMPLES // 2)
+    stage = with_result(
+        outcome(name, 0, 1000, previous),
+        metrics={"mean_squared_error": error, "loss": error},
+        guess={**GUESS, "metric": "mean_squared_error", "value": variance, "classes": []},
+    )
+    return StageOutcome(**{**vars(stage), "scores": {"mean_squared_error": each}})
+
+
+def test_a_good_run_has_no_warnings() -> None:
+    assert codes([guessed(outcome("train", 98, 1000, None)), outcome("q", 97, 500, "train")]) == []
+
+
+def test_a_report_of_an_older_worker_has_no_warnings() -> None:
+    assert codes([outcome("train", 25, 1000, None)]) == [("few-test-examples", None)]
+
+
+def test_a_baseline_at_chance_is_told_once_with_its_causes() -> None:
+    many = [1.0] * 250 + [0.0] * 750
+    base = guessed(outcome("baseline", 25, 1000, None))
+    base = StageOutcome(**{**vars(base), "scores": {"accuracy": many}})
+    (warning,) = found([base, outcome("quantize", 24, 400, "baseline")])
+    assert (warning.code, warning.stage) == ("baseline-at-chance", "baseline")
+    assert warning.message.startswith(
+        "accuracy is 25.0 %, no better than guessing (25.0 %, always answering the commonest of 4 "
+        "classes)"
+    )
+    assert "circle, cross, square, triangle" in str(warning.hint)
+    assert "inputs are 0 to 255" in str(warning.hint)
+    assert "has no layer that scales them" in str(warning.hint)
+
+
+@pytest.mark.parametrize(
+    ("correct", "chance", "word"),
+    [
+        (331, 0.25, "hardly"),
+        (250, 0.25, "no"),
+        (100, 0.25, "no"),
+        (960, 0.95, "no"),
+        (500, 0.25, None),
+    ],
+)
+def test_a_baseline_is_compared_with_guessing_by_its_interval(
+    correct: int, chance: float, word: str | None
+) -> None:
+    base = guessed(outcome("baseline", 0, 1000, None), value=chance)
+    base = with_result(base, metrics={"accuracy": correct / 1000}, examples=1000)
+    many = [1.0] * correct + [0.0] * (1000 - correct)
+    told = found([StageOutcome(**{**vars(base), "scores": {"accuracy": many}})])
+    if word is None:
+        assert told == []
+    else:
+        assert f"{word} better than guessing" in told[0].message
+
+
+@pytest.mark.parametrize(("error", "expected"), [(9.0, True), (7.9, False), (30.0, True)])
+def test_a_regression_is_compared_with_the_variance(error: float, expected: bool) -> None:
+    told = found([regression("baseline", error, None, variance=10.0)])
+    assert [w.code for w in told] == (["baseline-at-chance"] if expected else [])
+    assert not told or "always answering the mean" in told[0].message
+
+
+@pytest.mark.parametrize(
+    ("examples", "correct", "expected"),
+    [(3, 3, True), (20, 20, True), (100, 50, True), (100, 99, False)],
+)
+def test_few_examples_are_told_by_the_interval_that_they_leave(
+    examples: int, correct: int, expected: bool
+) -> None:
+    base = guessed(outcome("baseline", 98, 1000, None))
+    base = with_result(base, metrics={"accuracy": correct / examples}, examples=examples)
+    values = [1.0] * correct + [0.0] * (examples - correct)
+    told = found([StageOutcome(**{**vars(base), "scores": {"accuracy": values}})])
+    assert [w.code for w in told] == (["few-test-examples"] if expected else [])
+    if examples == 3:  # Wilson: 3 / (3 + 1.95996^2) = 0.43850
+        assert told[0].message == (
+            "only 3 test examples: the 95 % interval of accuracy is 43.9 % to 100.0 %"
+        )
+
+
+def test_a_large_drop_is_a_warning_unless_a_gate_looks_at_it() -> None:
+    stages = [guessed(outcome("train", 98, 1000, None)), outcome("s90", 20, 900, "train")]
+    (warning,) = found(stages)
+    assert (warning.code, warning.stage) == ("large-drop", "s90")
+    assert warning.message == (
+        "accuracy fell by 78.00 points, from 98.0 % to 20.0 %, and no gate looks at it"
+    )
+    assert "{accuracy_drop: 0.02}" in str(warning.hint)
+    assert codes(stages, {"accuracy_drop": 0.9}) == []
+    assert codes(stages, {"accuracy": 0.5}) == []
+
+
+def test_a_large_drop_is_of_a_result_not_of_a_stage_on_the_way() -> None:
+    base = guessed(outcome("train", 98, 1000, None))
+    pruned, tuned = outcome("prune", 40, 500, "train"), outcome("distill", 97, 500, "prune")
+    assert codes([base, pruned, tuned]) == []
+    branch = outcome("other", 50, 500, "train")
+    assert codes([base, tuned, branch], finals=("distill", "other")) == [("large-drop", "other")]
+
+
+def test_a_small_or_unproven_drop_is_no_warning() -> None:
+    base = guessed(outcome("train", 98, 1000, None))
+    assert codes([base, outcome("q", 90, 500, "train")]) == []
+    unproven = StageOutcome(**{**vars(outcome("q", 70, 500, "train")), "scores": {}})
+    assert codes([base, unproven]) == []
+
+
+def test_half_the_way_to_chance_is_large_however_few_points_it_is() -> None:
+    many = {"accuracy": 0.98}, {"accuracy": 0.94}
+    base, result = (
+        StageOutcome(
+            **{
+                **vars(guessed(with_result(outcome(name, 0, 1000, p), metrics=m), value=0.91)),
+                "scores": {"accuracy": [1.0] * n + [0.0] * (1000 - n)},
+            }
+        )
+        for name, p, m, n in (("train", None, many[0], 980), ("q", "train", many[1], 940))
+    )
+    assert [w.code for w in found([base, result])] == ["large-drop"]
+
+
+def test_an_error_that_doubles_towards_guessing_is_a_large_drop() -> None:
+    base = regression("train", 1.0, None, variance=10.0)
+    (warning,) = found([base, regression("q", 6.0, "train", variance=10.0)])
+    assert warning.code == "large-drop"
+    assert warning.message.startswith("mean_squared_error rose, from 1 to 6")
+
+
+def test_a_quantized_file_that_grew_is_a_warning() -> None:
+    base = guessed(outcome("baseline", 98, 30_000, None))
+    (warning,) = found([base, outcome("quantize", 98, 121_000, "baseline")])
+    assert (warning.code, warning.stage) == ("artifact-larger-than-source", "quantize")
+    assert "121 KB instead of 30.0 KB" in warning.message
+    assert "dynamic_wi8_afp32" in str(warning.hint)
+    assert codes([base, outcome("quantize", 98, 30_100, "baseline")]) == []
+
+
+def test_classes_of_one_split_only_are_named() -> None:
+    base = guessed(outcome("baseline", 98, 1000, None), only_in_test=["eel"])
+    (warning,) = found([base])
+    assert warning.code == "classes-missing-from-split"
+    assert warning.message == ("a class is in the test examples and not in those to train on: eel")
