@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from shrink.report.content import NULL, Report, Stage
 from shrink.report.deltas import figure_delta
-from shrink.report.figures import FIGURES, figure_of, format_change, format_ratio
+from shrink.report.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
+from shrink.report.flat import stage_figures
 from shrink.report.markdown import escape, table
 from shrink.report.recipe_diff import change_lines, recipe_changes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_RESULT_FIGURES = ("tflite_bytes", "parameters", "macs", "arena_bytes", "p50_ms")
+_NO_METRICS = (LOSS, "duration_s")
 _HEADS = ("stage", "figure", "A", "B", "change", "ratio")
 
 
@@ -24,7 +27,9 @@ def diff_reports(a: Report, b: Report) -> dict[str, Any]:
     `high` are always null. A figure that is null in one run has a null `value` and `ratio`.
 
     Returns:
-        `recipes` and `passed` of both; `recipe_changes`, see `recipe_diff`; `stages` in both that
+        `recipes` and `passed` of both; `results`, stage and figures of every final stage of both;
+        `result`, the difference of the only ones, where these have different names, else None;
+        `recipe_changes`, see `recipe_diff`; `stages` in both that
         changed, each with `figures` of name, a, b, value, ratio, low and high; `only_a` and
         `only_b`, the names of stages in one run only; `gates` that changed, each with the results
         a and b (null: not there).
@@ -32,8 +37,11 @@ def diff_reports(a: Report, b: Report) -> dict[str, Any]:
     stages_a = {stage["name"]: stage for stage in a["stages"]}
     stages_b = {stage["name"]: stage for stage in b["stages"]}
     changed = [_stage_diff(stages_a[n], stages_b[n]) for n in stages_a if n in stages_b]
+    results = {"a": _results(a), "b": _results(b)}
     return {
         "recipes": {"a": a["recipe"], "b": b["recipe"]},
+        "results": results,
+        "result": _only_result(a, b),
         "recipe_changes": recipe_changes(a, b),
         "passed": {"a": a["passed"], "b": b["passed"]},
         "stages": [stage for stage in changed if stage["figures"] or _status_changed(stage)],
@@ -48,8 +56,8 @@ def render_diff_terminal(diff: Mapping[str, Any], console: Console) -> None:
     from shrink.report.terminal import Printer
 
     printer = Printer(console)
-    if rows := _figure_rows(diff):
-        printer.table([list(column) for column in zip(_HEADS, *rows, strict=True)], left=2)
+    for heads, rows in _tables(diff):
+        printer.table([list(column) for column in zip(heads, *rows, strict=True)], left=2)
         printer.line("")
     printer.section("recipe", change_lines(diff["recipe_changes"]))
     printer.section("stages", _stage_lines(diff))
@@ -60,8 +68,7 @@ def render_diff_terminal(diff: Mapping[str, Any], console: Console) -> None:
 def render_diff_markdown(diff: Mapping[str, Any]) -> str:
     """Return a difference as GitHub flavoured Markdown, for a comment on a pull request."""
     parts = [f"**{escape(_conclusion(diff))}**"]
-    if rows := _figure_rows(diff):
-        parts.append(table(_HEADS, rows))
+    parts += [table(heads, rows) for heads, rows in _tables(diff)]
     for title, lines in (
         ("Recipe", change_lines(diff["recipe_changes"])),
         ("Stages", _stage_lines(diff)),
@@ -117,23 +124,73 @@ def _gate_outcome(gate: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
     return (gate["passed"], gate["limit"], gate.get("level"), gate.get("confidence"))
 
 
+def _finals(report: Report) -> list[Stage]:
+    stages = {stage["name"]: stage for stage in report["stages"]}
+    names = report.get("finals") or list(stages)[-1:]
+    return [stages[name] for name in names if name in stages]
+
+
+def _results(report: Report) -> list[dict[str, Any]]:
+    return [{"stage": s["name"], "figures": stage_figures(s)} for s in _finals(report)]
+
+
+def _only_result(a: Report, b: Report) -> dict[str, Any] | None:
+    """Return the difference of two runs' only results, which have different names."""
+    finals = _finals(a), _finals(b)
+    if not all(len(found) == 1 for found in finals):
+        return None
+    (before,), (after,) = finals
+    names = before["name"], after["name"]
+    if names[0] == names[1]:
+        return None
+    return {**_stage_diff(before, after), "name": " / ".join(names)}
+
+
+def _tables(diff: Mapping[str, Any]) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """Return heads and rows of every table, what the runs came to first."""
+    tables = [(heads, rows) for heads, rows in (_result_table(diff),) if rows]
+    rows = _figure_rows(diff)
+    return [*tables, (_HEADS, rows)] if rows else tables
+
+
+def _result_table(diff: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return every result of both runs, where they are not the same stages; else no rows."""
+    results = [(run, one) for run in ("a", "b") for one in diff["results"][run]]
+    names = [{one["stage"] for one in diff["results"][run]} for run in ("a", "b")]
+    if names[0] == names[1] or diff["result"] is not None:
+        return (), []
+    every = dict.fromkeys(name for _, one in results for name in one["figures"])
+    metrics = [n for n in every if figure_of(n).group == "metrics" and n not in _NO_METRICS]
+    shown = [*metrics[:1], *(name for name in _RESULT_FIGURES if name in every)]
+    rows = [
+        (
+            one["stage"],
+            run.upper(),
+            *(figure_of(name).text(one["figures"].get(name)) for name in shown),
+        )
+        for run, one in results
+    ]
+    return ("result", "run", *shown), rows
+
+
 def _figure_rows(diff: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for stage in diff["stages"]:
-        for change in stage["figures"]:
-            figure = figure_of(change["name"])
-            value = change["value"]
-            rows.append(
-                (
-                    stage["name"],
-                    figure.name,
-                    figure.text(change["a"]),
-                    figure.text(change["b"]),
-                    NULL if value is None else format_change(value, figure.unit),
-                    format_ratio(change["ratio"]) if figure.group != "metrics" else NULL,
-                )
-            )
-    return rows
+    """Return a row per figure that changed, those of the results first."""
+    only = [diff["result"]] if diff["result"] is not None else []
+    finals = {one["stage"] for run in ("a", "b") for one in diff["results"][run]}
+    stages = sorted(diff["stages"], key=lambda stage: stage["name"] not in finals)
+    return [_figure_row(s["name"], change) for s in [*only, *stages] for change in s["figures"]]
+
+
+def _figure_row(stage: str, change: Mapping[str, Any]) -> tuple[str, ...]:
+    figure, value = figure_of(change["name"]), change["value"]
+    return (
+        stage,
+        figure.name,
+        figure.text(change["a"]),
+        figure.text(change["b"]),
+        NULL if value is None else format_change(value, figure.unit),
+        format_ratio(change["ratio"]) if figure.group != "metrics" else NULL,
+    )
 
 
 def _stage_lines(diff: Mapping[str, Any]) -> list[str]:
@@ -168,7 +225,8 @@ def _conclusion(diff: Mapping[str, Any]) -> str:
     ends = f"both runs {'pass' if a else 'fail'}" if a == b else f"A {words[a]}, B {words[b]}"
     if not (diff["stages"] or diff["only_a"] or diff["only_b"] or diff["gates"]):
         return f"no figure, stage or gate changed; {ends}"
-    groups = {figure_of(f["name"]).group for stage in diff["stages"] for f in stage["figures"]}
+    compared = [*diff["stages"], *([diff["result"]] if diff["result"] is not None else [])]
+    groups = {figure_of(f["name"]).group for stage in compared for f in stage["figures"]}
     if "metrics" not in groups:
         return ends
     return f"{ends}; changes of metrics come without intervals, as two runs share no scores"

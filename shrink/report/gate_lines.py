@@ -78,8 +78,15 @@ def _gate_line(gate: Mapping[str, Any]) -> GateLine:
         name=gate["name"],
         comparison=_comparison(gate),
         stage=str(gate.get("stage") or "all stages"),
-        reason=str(gate.get("reason") or ""),
+        reason=_reason(gate),
     )
+
+
+def _reason(gate: Mapping[str, Any]) -> str:
+    """Return why a value is missing, without the figure's name where the gate has it already."""
+    target = TARGETS.get(gate["name"])
+    figure = target.figure.name if target else gate["name"]
+    return str(gate.get("reason") or "").removeprefix(f"{figure}: ")
 
 
 def _comparison(gate: Mapping[str, Any]) -> str:
@@ -144,7 +151,7 @@ def _missed_sentence(gate: Mapping[str, Any], baseline: str) -> str:
     ending = f"gate {name} missed."
     where = f" of {gate['stage']}" if gate.get("stage") else ""
     if value is None:
-        why = gate.get("reason") or "the figure is unknown"
+        why = _reason(gate) or "the figure is unknown"
         return f"Gate {name}{where} missed: {why}."
     target = TARGETS.get(name)
     if target is None:

@@ -128,7 +128,8 @@ def _guessed(metric: Figure, guess: Mapping[str, Any]) -> str:
 def _causes(guess: Mapping[str, Any]) -> str:
     """Return what is likely wrong: the order of the classes, or the scale of the inputs."""
     causes = []
-    if names := guess.get("classes"):
+    names = guess.get("classes") or []
+    if names != [str(number) for number in range(len(names))]:
         more = (guess.get("num_classes") or len(names)) - len(names)
         rest = f" and {more} more" if more > 0 else ""
         causes.append(f"that the model's outputs are in this order: {', '.join(names)}{rest}")

@@ -110,3 +110,43 @@ def test_render_diff_markdown_tells_of_missing_intervals_only_when_a_metric_chan
     worse = diff_reports(report(), report([train, prune, metric]))
     assert "without intervals" not in render_diff_markdown(faster)
     assert "without intervals" in render_diff_markdown(worse)
+
+
+def test_diff_reports_compares_the_only_results_whatever_their_names() -> None:
+    train, prune, _ = outcomes()
+    other = outcome("float16", 97, 28_000, "prune")
+    diff = diff_reports(report(), report([train, prune, other], finals=("float16",)))
+    assert diff["result"]["name"] == "quantize / float16"
+    rows = [line for line in render_diff_markdown(diff).splitlines() if line.startswith("|")]
+    assert rows[2] == "| quantize / float16 | accuracy | 96.00 % | 97.00 % | +1.00 | \\- |"
+    assert "| quantize / float16 | tflite\\_bytes | 14.0 KB | 28.0 KB | +14.0 KB | 2.00x |" in rows
+
+
+def test_diff_reports_shows_all_results_where_there_are_several() -> None:
+    train, *_ = outcomes()
+    ends = [outcome(f"s{n}", 90 + n, 1000 * n, "train") for n in (5, 7)]
+    diff = diff_reports(report(), report([train, *ends], finals=("s5", "s7")))
+    lines = render_diff_markdown(diff).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| result | run | accuracy"))
+    assert [line.split(" | ")[:3] for line in lines[start + 2 : start + 5]] == [
+        ["| quantize", "A", "96.00 %"],
+        ["| s5", "B", "95.00 %"],
+        ["| s7", "B", "97.00 %"],
+    ]
+
+
+def test_diff_reports_shows_the_results_figures_before_those_of_other_stages() -> None:
+    stages = [with_result(one, latency={"p50_ms": 1.0}) for one in outcomes()]
+    rows = render_diff_markdown(diff_reports(report(), report(stages))).splitlines()
+    names = [line.split(" | ")[0] for line in rows if line.startswith("| ") and "ms" in line]
+    assert names[0] == "| quantize"
+
+
+def test_diff_prints_no_difference_as_nothing() -> None:
+    before, after = (
+        [with_result(one, latency={"p50_ms": value}) for one in outcomes()]
+        for value in (0.0201, 0.0200)
+    )
+    text = render_diff_markdown(diff_reports(report(before), report(after)))
+    assert "20.1 µs | 20.0 µs | -0.10 µs" in text
+    assert "-0.00" not in text

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from shrink.report.diff import diff_reports, render_diff_markdown
-from shrink.report.recipe_diff import recipe_changes
+from shrink.report.recipe_diff import change_lines, recipe_changes
 from tests.report.toys import report
 
 A = """
@@ -42,3 +42,14 @@ def test_diff_shows_what_the_recipes_say_differently() -> None:
     diff = diff_reports(built(A), built(A.replace("float16", "float32")))
     text = render_diff_markdown(diff)
     assert "### Recipe\n\n- stages.quantize.scheme: float16 in A, float32 in B" in text
+
+
+def test_recipe_changes_leave_out_what_the_defaults_say_anyway() -> None:
+    stages = "- prune: {name: s50, method: channels, macs: 0.5, rebuild: true, sparsity: 0.5}"
+    changes = recipe_changes(built(A), built(f"{A}{stages}\n"))
+    assert {change["key"]: change["b"] for change in changes} == {
+        "stages.s50.kind": "prune",
+        "stages.s50.method": "channels",
+        "stages.s50.macs": "0.5",
+    }
+    assert change_lines(changes) == ["stages.s50, only in B: kind prune, method channels, macs 0.5"]
