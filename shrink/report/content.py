@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.report.figures import (
+    FIGURES,
     LOSS,
     figure_of,
     format_ratio,
@@ -123,12 +124,44 @@ _TRUSTED = "--trust-model: the model files were loaded without a look at the cod
 
 
 def grouped_notes(report: Report) -> list[tuple[str, str]]:
-    """Return pairs of stage names and note; a note that several stages share comes once."""
-    stages_of: dict[str, list[str]] = {_TRUSTED: ["all"]} if report.get("trust_model") else {}
+    """Return pairs of stage names and note, those that say something of this run first.
+
+    A note that several stages share comes once. What only says how a figure was measured, or that
+    it does not apply, comes last: see `routine_notes`.
+    """
+    return [*_grouped(report, routine=False), *routine_notes(report)]
+
+
+def telling_notes(report: Report) -> list[tuple[str, str]]:
+    """Return the pairs of `grouped_notes` without the routine ones."""
+    return _grouped(report, routine=False)
+
+
+def routine_notes(report: Report) -> list[tuple[str, str]]:
+    """Return the notes that most runs have: how a figure was measured, or that there is none."""
+    return _grouped(report, routine=True)
+
+
+def _grouped(report: Report, *, routine: bool) -> list[tuple[str, str]]:
+    trusted = bool(report.get("trust_model")) and not routine
+    stages_of: dict[str, list[str]] = {_TRUSTED: ["all"]} if trusted else {}
     for stage in report["stages"]:
         for note in dict.fromkeys(map(str, stage["notes"])):
-            stages_of.setdefault(note, []).append(stage["name"])
+            if _is_routine(note, stage) == routine:
+                stages_of.setdefault(note, []).append(stage["name"])
     return [(", ".join(names), note) for note, names in stages_of.items()]
+
+
+def _is_routine(note: str, stage: Stage) -> bool:
+    """Whether a note is about figures that are there, or that no such stage has."""
+    subject, colon, text = note.partition(": ")
+    names = subject.split(", ")
+    if not colon or not all(name in FIGURES for name in names):
+        return False
+    if text.startswith(("does not apply", "not planned: there is no")):
+        return True
+    groups = ((stage[FIGURES[name].group] or {}, name) for name in names)
+    return all(group.get(name) is not None for group, name in groups)
 
 
 def grouped_skips(report: Report) -> list[tuple[str, str]]:

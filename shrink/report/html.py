@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ from shrink.report.content import (
     caption,
     columns,
     errors_of,
-    grouped_notes,
     grouped_skips,
+    routine_notes,
+    telling_notes,
 )
 from shrink.report.control import control_tables
 from shrink.report.curves import loss_plots
@@ -50,6 +52,7 @@ _HEADS = {
 }
 """Heads in full, where a terminal has no room for them."""
 _LONGEST_TEXT = 2_000
+_CODE = re.compile(r"`([^`\n]+)`")
 _LONGEST_RECIPE = 200_000
 
 
@@ -91,8 +94,9 @@ def render_html(report: Report) -> str:
         operators=operator_tables(report),
         errors_by_operator=error_plots(report),
         audits=list(audit_sentences(report)),
-        skipped=_cut(grouped_skips(report)),
-        notes=_cut(grouped_notes(report)),
+        skipped=_marked(_cut(grouped_skips(report))),
+        notes=_marked(_cut(telling_notes(report))),
+        routine=_marked(_cut(routine_notes(report))),
         cached=cached_lines(report),
         artifacts=artifact_paths(report),
         environment=_environment(report),
@@ -135,6 +139,16 @@ def _cut(items: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     shown = [(name, _short(text)) for name, text in items[:_MOST_ITEMS]]
     rest = len(items) - len(shown)
     return [*shown, ("and", f"{rest} more in report.json")] if rest else shown
+
+
+def _marked(items: Sequence[tuple[str, str]]) -> list[tuple[str, Any]]:
+    """Return the items with what stands between backticks set as code; all of it is escaped."""
+    from markupsafe import Markup, escape
+
+    def marked(text: str) -> Any:
+        return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_printable(text)))))
+
+    return [(name, marked(text)) for name, text in items]
 
 
 def _short(text: str) -> str:

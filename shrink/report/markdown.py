@@ -17,11 +17,12 @@ from shrink.report.content import (
     columns,
     errors_of,
     figure_column,
-    grouped_notes,
     grouped_skips,
     main_metric,
     metric_head,
     metrics_of,
+    routine_notes,
+    telling_notes,
 )
 from shrink.report.figures import metric_figure
 from shrink.report.gate_lines import gate_lines, missed_sentences
@@ -52,7 +53,8 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     if report["gates"]:
         parts += ["## Gates", _gate_table(report)]
     parts += _section("Skipped", map(_named, grouped_skips(report)))
-    parts += _section("Notes", map(_named, grouped_notes(report)))
+    parts += _section("Notes", map(_named, telling_notes(report)))
+    parts += _section("How figures were measured", map(_named, routine_notes(report)))
     parts += _section("Cached", map(escape, cached_lines(report)))
     parts += _section("Artifacts", map(escape, artifact_paths(report)))
     parts += _section("Environment", _environment(report))

@@ -170,3 +170,24 @@ def test_style_has_the_contrast_of_aa(full: Page, theme: str) -> None:
 
 def test_contrast_of_black_and_white_is_21() -> None:
     assert _contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_render_html_puts_what_most_runs_say_behind_what_this_one_says() -> None:
+    told = [
+        "arena_bytes: measured by TFLite Micro's allocator",
+        "two layers gave `sparse: true` up",
+    ]
+    shown = page([with_result(one, notes=told) for one in outcomes()])
+    assert "<code>sparse: true</code>" in shown.source
+    assert "`" not in shown.source.partition("<main>")[2]
+    places = [shown.source.index(words) for words in ("two layers", "How figures", "measured by")]
+    assert places == sorted(places)
+
+
+def test_render_html_keeps_the_note_of_a_figure_that_is_missing_in_sight() -> None:
+    train, prune, quantize = outcomes()
+    memory = {**quantize.result["memory"], "arena_bytes": None}
+    blind = with_result(quantize, memory=memory, notes=["arena_bytes: no kernel for `X` <b>"])
+    shown = page([train, prune, blind])
+    start, rest = shown.source.index("<h2>Notes</h2>"), shown.source.index("How figures were")
+    assert start < shown.source.index("no kernel for <code>X</code> &lt;b&gt;") < rest
