@@ -38,6 +38,7 @@ def check(
     from shrink.data.fingerprint import fingerprint
     from shrink.data.reference import parse_data_reference
     from shrink.recipe.load import validate_section
+    from shrink.report.sanity import data_warnings
     from shrink.run.tool import run_action
     from shrink.tools.show import show_data
 
@@ -47,6 +48,10 @@ def check(
     found = run_action("data-check", data, console, **settings)
     console.end_progress()
     found["fingerprint"] = fingerprint(config)
+    warnings = data_warnings(found["splits"])
+    found["warnings"] = [warning.to_dict() for warning in warnings]
+    for warning in warnings:
+        console.warn(warning.text())
     if json_:
         console.document(found)
     elif not quiet:

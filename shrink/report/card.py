@@ -10,6 +10,8 @@ from shrink.report.figures import FIGURES, figure_of, metric_figure
 from shrink.report.markdown import escape
 from shrink.report.metadata import interface_of
 from shrink.report.recipe_text import recipe_of
+from shrink.report.verdict import verdict
+from shrink.report_warning import warnings_of
 
 _MOST_LABELS = 50
 _MEANINGS = {
@@ -37,6 +39,9 @@ def render_card(report: Report, report_sha256: str) -> str:
         "Every figure was measured by shrink on the exported file; none is copied from elsewhere. "
         "What is not written here was not measured."
     )
+    parts.append(f"The run ended: {escape(verdict(report))}.")
+    if warnings := warnings_of(report):
+        parts += ["## Warnings", _list([warning.text() for warning in warnings])]
     for stage in results:
         parts += _result(report, stage)
     if not results:

@@ -16,6 +16,7 @@ from shrink.errors import RecipeError, ShrinkError
 from shrink.report.content import Report, artifact_paths
 from shrink.report.gate_lines import gate_lines
 from shrink.report.markdown import render_markdown
+from shrink.report.verdict import ending
 from shrink.report_warning import warnings_of
 
 SUMMARY_BYTES = 1024 * 1024
@@ -63,15 +64,17 @@ def summary(report: Report, room: int) -> str:
 
 
 def output_lines(report: Report, run_folder: Path) -> str:
-    """Return `passed`, `artifact`, `tflite_bytes` and `accuracy` of the (first) final stage.
+    """Return `passed`, `outcome`, `artifact`, `tflite_bytes` and `accuracy`.
 
-    What is unknown is empty, never 0.
+    The last three are of the (first) final stage. `passed` is true without gates; `outcome` tells
+    `finished` from `passed`, and `interrupted` from `failed`. What is unknown is empty, never 0.
     """
     finals = set(report.get("finals") or ())
     ended = [s for s in report["stages"] if s["size"] is not None]
     stage = next((s for s in ended if s["name"] in finals), ended[-1] if ended else None)
     values = {
         "passed": "true" if report["passed"] else "false",
+        "outcome": ending(report),
         "artifact": next(iter(artifact_paths(report, run_folder)), ""),
         "tflite_bytes": (stage["size"] or {}).get("tflite_bytes") if stage else None,
         "accuracy": (stage["metrics"] or {}).get("accuracy") if stage else None,

@@ -49,7 +49,7 @@ def columns(report: Report) -> list[Column]:
     if metric is not None:
         found += [Column(metric_head(metric), _metric_cell(metric)), _change_column(report, metric)]
     else:
-        found.append(Column("status", lambda stage: str(stage["status"])))
+        found.append(Column("status", status_word))
     return [
         *found,
         figure_column("tflite", "tflite_bytes"),
@@ -63,6 +63,17 @@ def columns(report: Report) -> list[Column]:
         figure_column("inference", "inference_peak_bytes"),
         Column("time", _duration_cell),
     ]
+
+
+def was_stopped(stage: Stage) -> bool:
+    """Whether a stage was ended from outside: Ctrl-C, SIGTERM; in the report it is `failed`."""
+    stopped = (stage.get("error") or {}).get("type") in ("Interrupted", "Terminated")
+    return stage["status"] == "failed" and stopped
+
+
+def status_word(stage: Stage) -> str:
+    """Return how a stage ended, for people."""
+    return "stopped" if was_stopped(stage) else str(stage["status"])
 
 
 def figure_column(head: str, name: str) -> Column:
@@ -212,7 +223,7 @@ def _metric_cell(metric: str) -> Cell:
 
     def cell(stage: Stage) -> str:
         if stage["metrics"] is None:
-            return str(stage["status"])
+            return status_word(stage)
         return figure.text(stage["metrics"].get(metric))
 
     return cell

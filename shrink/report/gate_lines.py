@@ -98,7 +98,7 @@ def _comparison(gate: Mapping[str, Any]) -> str:
         return _comparison_with_baseline(gate, target)
     value, limit = gate["value"], gate["limit"]
     if value is None:
-        return f"unknown, limit {_limit(limit, unit)}"
+        return f"{_unknown(gate)}limit {_limit(limit, unit)}"
     value_text, limit_text = _pair(value, limit, unit)
     if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
         return f"{value_text} {_sign(gate, target)} {limit_text}"
@@ -107,6 +107,10 @@ def _comparison(gate: Mapping[str, Any]) -> str:
     scale = 100 if unit == "points" else 1
     interval = f"[{scale * gate['low']:.3g}, {scale * gate['high']:.3g}]"
     return f"{value_text}, {100 * gate['confidence']:g} % {interval} {verb} {limit_text}"
+
+
+def _unknown(gate: Mapping[str, Any]) -> str:
+    return "unknown, " if was_judged(gate) else ""
 
 
 def _sign(gate: Mapping[str, Any], target: Target | None) -> str:
@@ -121,6 +125,8 @@ def _comparison_with_saved(gate: Mapping[str, Any], target: Target | None) -> st
     measured, saved, worse_by = gate.get("current"), gate.get("saved"), gate["value"]
     if measured is None and saved is None:
         return f"nothing compared with {gate['against']}"
+    if saved is None:
+        return f"now {_text(measured, unit)}, nothing to compare in {gate['against']}"
     texts = _different(saved, measured, unit)
     told = f"{texts[0]} in {gate['against']}, now {texts[1]}"
     if worse_by is None:
@@ -136,7 +142,7 @@ def _comparison_with_baseline(gate: Mapping[str, Any], target: Target | None) ->
     """Return a figure's share of the baseline's, and how much of it is allowed."""
     limit = f"{gate['limit']:g}x of {gate['relative_to']}"
     if gate["value"] is None:
-        return f"unknown, limit {limit}"
+        return f"{_unknown(gate)}limit {limit}"
     share = format_ratio(gate["value"])
     if float(share.rstrip("x")) == gate["limit"] and gate["value"] != gate["limit"]:
         share = f"{gate['value']:.6g}x"

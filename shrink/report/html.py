@@ -36,7 +36,7 @@ from shrink.report.memory import memory_groups
 from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.timeline import timeline_plots
 from shrink.report.tradeoff import tradeoff_plot
-from shrink.report.verdict import tone, verdict
+from shrink.report.verdict import ending, tone, verdict
 from shrink.report_warning import warnings_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def render_html(report: Report) -> str:
         name=str(report["recipe"].get("name", "")),
         verdict=verdict(report),
         tone=tone(report),
+        ending=ending(report),
         missed=missed_sentences(report),
         warnings=warnings_of(report),
         headlines=headlines(report),

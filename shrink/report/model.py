@@ -15,6 +15,7 @@ from shrink.report.intervals import mean_interval
 from shrink.report.outcome import StageOutcome
 from shrink.report.sanity import sanity_warnings
 from shrink.report.shape import SCHEMA_VERSION
+from shrink.report.verdict import ending
 from shrink.report_warning import ReportWarning, distinct
 
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
@@ -81,7 +82,7 @@ def build_report(
         gates=list(gates),
         previous={outcome.name: outcome.previous for outcome in outcomes},
     )
-    return {
+    report = {
         "schema_version": SCHEMA_VERSION,
         "passed": all_passed(stages, results),
         "recipe": {"name": recipe_name, "sha256": recipe_sha256},
@@ -95,6 +96,7 @@ def build_report(
         "gates": results,
         "warnings": [w.to_dict() for w in distinct([*warnings, *of_stages, *suspicious])],
     }
+    return {**report, "outcome": ending(report)}
 
 
 def _stage_warnings(outcomes: Sequence[StageOutcome]) -> list[ReportWarning]:

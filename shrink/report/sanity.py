@@ -18,6 +18,7 @@ _HARDLY = 0.2
 _SLACK = 1.01
 """Two conversions of one model differ by a few bytes."""
 _MOST_NAMES = 10
+_MORE_EXAMPLES = "test on more examples: more data, or a larger data.test_split"
 
 
 def sanity_warnings(
@@ -55,10 +56,32 @@ def sanity_warnings(
     return found
 
 
+def data_warnings(splits: Mapping[str, Mapping[str, Any]]) -> list[ReportWarning]:
+    """Return what a report on these splits would warn of, before anything is trained.
+
+    Args:
+        splits: by name, each with the number of `examples` and of those of each of its `classes`.
+    """
+    train, test = (splits.get(name) or {} for name in ("train", "test"))
+    found = []
+    if (count := test.get("examples")) is not None and count < _FEW:
+        message = f"only {_counted(count)}, on which every figure of a report rests"
+        found.append(ReportWarning("few-test-examples", message, _MORE_EXAMPLES))
+    in_train, in_test = (split.get("classes") or {} for split in (train, test))
+    guess = {
+        "only_in_test": [name for name in in_test if name not in in_train],
+        "only_in_train": [name for name in in_train if name not in in_test],
+    }
+    return [*found, *_missing_classes(guess)]
+
+
 def _of_data(base: Stage) -> Iterator[ReportWarning]:
     """Yield what is wrong with the examples, which all stages share."""
     yield from _few_examples(base)
-    guess = base.get("guess") or {}
+    yield from _missing_classes(base.get("guess") or {})
+
+
+def _missing_classes(guess: Mapping[str, Any]) -> Iterator[ReportWarning]:
     for key, here, there in (
         ("only_in_test", "the test examples", "those to train on"),
         ("only_in_train", "the examples to train on", "those to test on"),
@@ -81,12 +104,11 @@ def _few_examples(base: Stage) -> Iterator[ReportWarning]:
     is_wide = metric.unit == "fraction" and low is not None and high - low >= _WIDE
     if not is_wide and count >= _FEW:
         return
-    message = f"only {count:,} test examples"
+    message = f"only {_counted(count)}"
     if low is not None:
         span = f"{_text(metric, low)} to {_text(metric, high)}"
         message += f": the 95 % interval of {metric.name} is {span}"
-    hint = "test on more examples: more data, or a larger data.test_split"
-    yield ReportWarning("few-test-examples", message, hint)
+    yield ReportWarning("few-test-examples", message, _MORE_EXAMPLES)
 
 
 def _at_chance(stage: Stage, code: str) -> list[ReportWarning]:
@@ -219,3 +241,7 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMES])
     rest = len(names) - _MOST_NAMES
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} test example{'' if count == 1 else 's'}"

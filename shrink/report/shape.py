@@ -50,6 +50,7 @@ _WARNING: Mapping[str, Any] = {
 _OPTIONAL: Mapping[str, Any] = {
     "finals": list,
     "warnings": list,
+    "outcome": str,
     "details": _GROUP,
     "guess": _GROUP,
     "command": _TEXT_OR_NULL,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shrink.report.content import (
+    NULL,
     Report,
     artifact_paths,
     cached_lines,
@@ -145,11 +146,12 @@ def fitting(widths: Sequence[int], width: int) -> tuple[int, int]:
 
 
 def _render_table(report: Report, printer: Printer) -> None:
-    found = columns(report)
-    shown = printer.table([[c.head, *map(c.cell, report["stages"])] for c in found], left=1)
+    cells = [[column.head, *map(column.cell, report["stages"])] for column in columns(report)]
+    filled = [column for column in cells if set(column[1:]) != {NULL}]
+    shown = printer.table(filled, left=1)
     printer.wrapped(caption(report), "", "dim")
-    if shown < len(found):
-        missing = ", ".join(column.head for column in found[shown:])
+    if shown < len(filled):
+        missing = ", ".join(column[0] for column in filled[shown:])
         printer.wrapped(f"more in report.html: {missing}", "", "dim")
     printer.line("")
 
@@ -171,9 +173,10 @@ def _shortened(name: str) -> str:
 def _render_gates(lines: Sequence[GateLine], printer: Printer) -> None:
     if not lines:
         return
-    if all(line.mark == "SKIP" for line in lines) and len({line.reason for line in lines}) == 1:
+    if all(line.mark == "SKIP" for line in lines):
         count = f"{len(lines)} gates" if len(lines) > 1 else "1 gate"
-        printer.section("gates", [f"{count} not checked: {lines[0].reason}"])
+        reasons = "; ".join(dict.fromkeys(line.reason for line in lines))
+        printer.section("gates", [f"{count} not checked: {reasons}"])
         return
     printer.line("gates", "bold")
     longest = max(len(line.name) for line in lines)

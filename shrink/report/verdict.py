@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shrink.report.content import Report
+from shrink.report.content import Report, was_stopped
 from shrink.report.gate_lines import missed_gates, was_judged
 from shrink.report_warning import warnings_of
 
 Ending = Literal["passed", "failed", "finished", "interrupted"]
 Tone = Literal["good", "bad", "careful", "neutral"]
-_STOPPED = ("Interrupted", "Terminated")
 _MOST_NAMES = 3
 
 
@@ -21,14 +20,10 @@ def ending(report: Report) -> Ending:
     a stage that broke down. A run without either is `finished`, whatever its figures are, and one
     that was stopped from outside is `interrupted`.
     """
-    types = [
-        (stage.get("error") or {}).get("type")
-        for stage in report["stages"]
-        if stage["status"] == "failed"
-    ]
-    if any(name in _STOPPED for name in types):
+    failed = [stage for stage in report["stages"] if stage["status"] == "failed"]
+    if any(map(was_stopped, failed)):
         return "interrupted"
-    if types or missed_gates(report) or not report["passed"]:
+    if failed or missed_gates(report) or not report["passed"]:
         return "failed"
     return "passed" if any(was_judged(gate) for gate in report["gates"]) else "finished"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from shrink.console import Console
 from shrink.data.fingerprint import fingerprint
-from shrink.errors import InternalError, RecipeError, ShrinkError
+from shrink.errors import InternalError, Interrupted, RecipeError, ShrinkError, Terminated
 from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.recipe.suggest import hint_for
@@ -144,7 +144,8 @@ class Runner:
         try:
             stored, status = self._obtain(step, state, position)
         except ShrinkError as error:
-            self.console.stage_ended(*position, "failed")
+            stopped = isinstance(error, Interrupted | Terminated)
+            self.console.stage_ended(*position, "stopped" if stopped else "failed")
             state.error = error
             seconds = time.perf_counter() - started
             state.outcomes.append(_outcome(step, "failed", seconds, error=error.to_dict()))

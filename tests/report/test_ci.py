@@ -79,6 +79,7 @@ def test_summary_fits_and_ends_with_a_whole_line(room: int) -> None:
 def test_output_lines_name_the_result() -> None:
     assert output_lines(report(), Path("runs/x")).splitlines() == [
         "passed=true",
+        "outcome=finished",
         "artifact=runs/x/artifacts/02-quantize.tflite",
         "tflite_bytes=14000",
         "accuracy=0.96",
@@ -88,7 +89,7 @@ def test_output_lines_name_the_result() -> None:
 def test_output_lines_are_empty_where_nothing_is_known() -> None:
     failed = replace(outcomes()[0], status="failed", result={}, artifact=None)
     lines = output_lines(report([failed]), Path("out")).splitlines()
-    assert lines == ["passed=false", "artifact=", "tflite_bytes=", "accuracy="]
+    assert lines == ["passed=false", "outcome=failed", "artifact=", "tflite_bytes=", "accuracy="]
 
 
 def test_output_lines_hold_a_path_that_would_forge_an_output() -> None:

@@ -293,7 +293,8 @@ def test_missed_sentences_stand_before_what_got_smaller() -> None:
         ({"accuracy": 0.9600001}, "96 % < 96.00001 %"),
         ({"p50_ms": 0.01}, "0.25 ms > 10.0 µs"),
         ({"loss": 0.1}, "0.1 <= 0.1"),
-        ({"arena_bytes": {"limit": "1KB", "stage": "x"}}, "unknown, limit 1.00 KB"),
+        ({"top5_accuracy": 0.5}, "unknown, limit 50 %"),
+        ({"arena_bytes": {"limit": "1KB", "stage": "x"}}, "limit 1.00 KB"),
     ],
 )
 def test_gate_lines_use_the_units_of_the_tables(limits: dict[str, Any], words: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shrink.report.outcome import StageOutcome
+from shrink.report.sanity import data_warnings
 from shrink.report.shape import shape_problem
 from shrink.report_warning import ReportWarning, warnings_of
 from tests.report.toys import EXAMPLES, outcome, report, with_result
@@ -184,3 +185,22 @@ def test_classes_of_one_split_only_are_named() -> None:
     (warning,) = found([base])
     assert warning.code == "classes-missing-from-split"
     assert warning.message == ("a class is in the test examples and not in those to train on: eel")
+
+
+def test_data_warnings_tell_what_a_report_would_before_it_is_made() -> None:
+    splits = {
+        "train": {"examples": 2, "classes": {"a": 1, "b": 1}},
+        "validation": {"examples": 0, "classes": {}},
+        "test": {"examples": 1, "classes": {"c": 1}},
+    }
+    found = data_warnings(splits)
+    assert [warning.code for warning in found] == [
+        "few-test-examples",
+        "classes-missing-from-split",
+        "classes-missing-from-split",
+    ]
+    assert found[0].message.startswith("only 1 test example,")
+    assert found[1].message.endswith("not in those to train on: c")
+    assert found[2].message.endswith("not in those to test on: a, b")
+    many = {"examples": 100, "classes": {"a": 100}}
+    assert data_warnings({"train": many, "test": many}) == []

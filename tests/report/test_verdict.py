@@ -80,6 +80,8 @@ def test_verdict_of_a_stopped_run_is_no_failure_and_its_gates_are_not_misses(kin
     for text in (shown(built), render_markdown(built), render_html(built)):
         assert "FAIL" not in text
         assert "missed" not in text
+        assert "failed" not in text
+    assert "3 gates not checked: the stage was skipped; the run did not finish" in shown(built)
     cases = ElementTree.fromstring(render_junit(built).encode()).findall(".//failure")
     assert cases == []
 
