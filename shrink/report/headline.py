@@ -52,6 +52,16 @@ def headlines(report: Report) -> list[Headline]:
     return [_headline(report, stage) for stage in complete[:_MOST_RESULTS]]
 
 
+def more_results(report: Report) -> str:
+    """Return which results have no headline, or nothing where all have one."""
+    complete = {stage["name"] for stage in report["stages"] if stage["size"] is not None}
+    rest = [name for name in report.get("finals") or () if name in complete][_MOST_RESULTS:]
+    if not rest:
+        return ""
+    are = "are" if len(rest) > 1 else "is"
+    return f"{len(rest)} more {are} in the table of stages: {', '.join(rest)}."
+
+
 def _headline(report: Report, stage: Stage) -> Headline:
     base = next((s for s in report["stages"] if s["name"] == report["baseline"]), stage)
     metric = main_metric(report)

@@ -24,7 +24,7 @@ from shrink.report.content import (
 from shrink.report.control import control_tables
 from shrink.report.curves import loss_plots
 from shrink.report.gate_lines import gate_lines, missed_sentences
-from shrink.report.headline import headlines
+from shrink.report.headline import headlines, more_results
 from shrink.report.layers import (
     audit_sentences,
     error_plots,
@@ -80,6 +80,7 @@ def render_html(report: Report) -> str:
         missed=missed_sentences(report),
         warnings=warnings_of(report),
         headlines=headlines(report),
+        more_results=more_results(report),
         errors=errors_of(report),
         gates=gate_lines(report),
         stages=_table(found, report),

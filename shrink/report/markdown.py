@@ -26,7 +26,7 @@ from shrink.report.content import (
 )
 from shrink.report.figures import metric_figure
 from shrink.report.gate_lines import gate_lines, missed_sentences
-from shrink.report.headline import headlines
+from shrink.report.headline import headlines, more_results
 from shrink.report.verdict import verdict
 from shrink.report_warning import warnings_of
 
@@ -47,6 +47,7 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += map(escape, missed_sentences(report))
     parts += _section("Warnings", [escape(w.text()) for w in warnings_of(report)])
     parts += [escape(h.sentence) for h in headlines(report) if h.sentence]
+    parts += [escape(more)] if (more := more_results(report)) else []
     if report["stages"]:
         parts += [_stage_table(report, most_columns), escape(caption(report))]
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shrink.report.curves import loss_plots
-from shrink.report.headline import headlines
+from shrink.report.headline import headlines, more_results
 from shrink.report.memory import memory_groups
 from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.tradeoff import Candidate, pareto_front, tradeoff_plot
@@ -142,6 +142,14 @@ def test_headlines_compare_every_tile_with_the_baseline() -> None:
     assert tiles["TFLite file"] == ("14.0 KB", "baseline: 100 KB, 0.14x")
     assert tiles["accuracy"] == ("96.00 %", "baseline: 98.00 %")
     assert tiles["Training memory"] == ("40.0 MB", "largest of all stages")
+
+
+def test_more_results_names_those_without_a_headline() -> None:
+    ends = [outcome(f"s{n}", 98, 1000 - n, "train") for n in range(6)]
+    names = tuple(end.name for end in ends)
+    built = report([outcome("train", 98, 1000, None), *ends], finals=names)
+    assert more_results(built) == "2 more are in the table of stages: s4, s5."
+    assert more_results(report()) == ""
 
 
 def test_headlines_of_a_baseline_alone_claim_no_change() -> None:
