@@ -45,7 +45,7 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     """
     parts = [f"# {escape(str(report['recipe'].get('name', '')))}: {escape(verdict(report))}"]
     parts += map(escape, missed_sentences(report))
-    parts += _section("Warnings", [escape(w.text()) for w in warnings_of(report)])
+    parts += [f"> **Warning**: {escape(w.text())}" for w in warnings_of(report)]
     parts += [escape(h.sentence) for h in headlines(report) if h.sentence]
     parts += [escape(more)] if (more := more_results(report)) else []
     if report["stages"]:
