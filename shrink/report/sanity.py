@@ -72,21 +72,23 @@ def data_warnings(splits: Mapping[str, Mapping[str, Any]]) -> list[ReportWarning
         "only_in_test": [name for name in in_test if name not in in_train],
         "only_in_train": [name for name in in_train if name not in in_test],
     }
-    return [*found, *_missing_classes(guess)]
+    return [*found, *_missing_classes(guess, few=bool(found))]
 
 
 def _of_data(base: Stage) -> Iterator[ReportWarning]:
     """Yield what is wrong with the examples, which all stages share."""
-    yield from _few_examples(base)
-    yield from _missing_classes(base.get("guess") or {})
+    few = list(_few_examples(base))
+    yield from few
+    yield from _missing_classes(base.get("guess") or {}, few=bool(few))
 
 
-def _missing_classes(guess: Mapping[str, Any]) -> Iterator[ReportWarning]:
+def _missing_classes(guess: Mapping[str, Any], *, few: bool) -> Iterator[ReportWarning]:
+    """Yield classes of one split only; a few test examples cannot hold every class anyway."""
     for key, here, there in (
         ("only_in_test", "the test examples", "those to train on"),
         ("only_in_train", "the examples to train on", "those to test on"),
     ):
-        if names := guess.get(key):
+        if (names := guess.get(key)) and not (few and key == "only_in_train"):
             what = "a class is" if len(names) == 1 else f"{len(names)} classes are"
             yield ReportWarning(
                 "classes-missing-from-split",
@@ -150,22 +152,27 @@ def _guessed(metric: Figure, guess: Mapping[str, Any]) -> str:
 def _causes(guess: Mapping[str, Any]) -> str:
     """Return what is likely wrong: the order of the classes, or the scale of the inputs."""
     causes = []
-    names = guess.get("classes") or []
-    if names != [str(number) for number in range(len(names))]:
-        more = (guess.get("num_classes") or len(names)) - len(names)
-        rest = f" and {more} more" if more > 0 else ""
-        causes.append(f"that the model's outputs are in this order: {', '.join(names)}{rest}")
+    if guess.get("classes"):
+        causes.append(f"that the model's outputs are the classes in this order: {_order(guess)}")
     low, high = guess.get("low"), guess.get("high")
     if low is not None and high is not None:
         has = {True: "scales its inputs itself", False: "has no layer that scales them"}
         layer = has.get(guess.get("rescales"))  # type: ignore[arg-type]
         told = f", and the model {layer}" if layer else ""
         causes.append(
-            f"the normalisation (inputs are {low:g} to {high:g} as data.normalize leaves them"
+            f"the normalisation (inputs are {low:.4g} to {high:.4g} as data.normalize leaves them"
             f"{told})"
         )
     causes.append("that it was trained for long enough")
     return f"check {'; '.join(causes)}"
+
+
+def _order(guess: Mapping[str, Any]) -> str:
+    names = guess["classes"]
+    if names == [str(number) for number in range(len(names))]:
+        return "as the labels number them, from 0"
+    more = (guess.get("num_classes") or len(names)) - len(names)
+    return f"{', '.join(names)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _of_result(stage: Stage, base: Stage, gates: Sequence[str]) -> list[ReportWarning]:
