@@ -22,7 +22,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     offline = ["--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "wheel", *offline, "-w", folder, ROOT], check=True)
-    (wheel,) = folder.glob("shrink-*.whl")
+    (wheel,) = folder.glob("shrink_keras-*.whl")
     target = folder / "site"
     subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
     return target

@@ -13,6 +13,7 @@ from typing import Any
 
 import shrink
 from shrink.console import Console
+from shrink.distribution import requirements
 from shrink.errors import ShrinkError
 from shrink.measure.host import machine
 from shrink.run.host_memory import HostMemory
@@ -97,11 +98,7 @@ def _store_problems(store: dict[str, Any]) -> list[str]:
 
 def _unmet_requirements() -> list[str]:
     """Return a sentence for each plain dependency that is missing or of another version."""
-    try:
-        wanted = importlib.metadata.requires("shrink") or []
-    except importlib.metadata.PackageNotFoundError:
-        return []  # run from a source tree that was never installed
-    return [text for line in wanted if "extra ==" not in line if (text := _unmet(line))]
+    return [text for line in requirements() if "extra ==" not in line if (text := _unmet(line))]
 
 
 def _unmet(requirement: str) -> str | None:
@@ -125,12 +122,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _has_extra(name: str) -> bool:
     """Whether the packages of an extra are there; an unknown extra is not."""
-    try:
-        wanted = importlib.metadata.requires("shrink") or []
-    except importlib.metadata.PackageNotFoundError:
-        return False
     marker = re.compile(rf"""extra == ['"]{name}['"]""")
-    packages = [re.split(r"[\s<>=\[;]", line)[0] for line in wanted if marker.search(line)]
+    packages = [re.split(r"[\s<>=\[;]", line)[0] for line in requirements() if marker.search(line)]
     try:
         return bool(packages) and all(importlib.metadata.version(p) for p in packages)
     except importlib.metadata.PackageNotFoundError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.console import Console
+from shrink.distribution import extra_hint
 from shrink.errors import ResourceError
 from shrink.run.tool import run_action
 
@@ -30,7 +31,7 @@ class Trackers:
             raise ResourceError(
                 "MLflow is not installed",
                 subject="--mlflow",
-                hint="python -m pip install 'shrink[mlflow]'",
+                hint=extra_hint("mlflow"),
             )
 
     def publish(self, run: Path, console: Console) -> Iterator[str]:

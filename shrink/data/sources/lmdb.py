@@ -14,6 +14,7 @@ from shrink.data.shards import ALL
 from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import labels_by_number, scanned_labels
 from shrink.data.sources.tfrecord import described, divided
+from shrink.distribution import extra_hint
 from shrink.errors import DataError, ResourceError
 
 _PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
@@ -80,7 +81,7 @@ def _open(path: Path) -> Any:
         import lmdb
     except ImportError as error:
         raise ResourceError(
-            "source: lmdb needs the package lmdb", hint="pip install 'shrink[lmdb]'"
+            "source: lmdb needs the package lmdb", hint=extra_hint("lmdb")
         ) from error
     try:
         return lmdb.open(

@@ -20,6 +20,7 @@ from shrink.data.sources.examples_proto import Parser
 from shrink.data.sources.label_scan import labels_by_number, scanned_labels
 from shrink.data.sources.tfds_features import FeatureParser
 from shrink.data.sources.tfrecord import TFRecords, divided
+from shrink.distribution import extra_hint
 from shrink.errors import DataError, ResourceError
 
 
@@ -90,7 +91,7 @@ def _builder(folder: Path) -> Any:
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise ResourceError(
-            "source: tfds needs the package tensorflow-datasets", hint="pip install 'shrink[tfds]'"
+            "source: tfds needs the package tensorflow-datasets", hint=extra_hint("tfds")
         ) from error
     try:
         return tfds.builder_from_directory(folder)

@@ -24,6 +24,7 @@ from shrink.data.listing import read_listing
 from shrink.data.sources.arrays import ArrayExamples, row_numbers
 from shrink.data.sources.listed import ALL, listed_targets, numbers_of
 from shrink.data.splits import derived_parts
+from shrink.distribution import extra_hint
 from shrink.errors import DataError, ResourceError
 
 _MOST_SEGMENT_BYTES = 64 * 1000**2
@@ -225,6 +226,6 @@ def _tifffile() -> Any:
         import tifffile
     except ImportError as error:
         raise ResourceError(
-            "source: tiles needs the package tifffile", hint="pip install 'shrink[tiles]'"
+            "source: tiles needs the package tifffile", hint=extra_hint("tiles")
         ) from error
     return tifffile

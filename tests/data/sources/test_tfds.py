@@ -144,4 +144,4 @@ def test_open_dataset_names_the_extra_when_the_package_is_missing(tmp_path: Path
         (tmp_path / name).write_text("{}")
     with pytest.raises(ResourceError, match="tensorflow-datasets") as caught:
         _open(tmp_path)
-    assert caught.value.hint == "pip install 'shrink[tfds]'"
+    assert caught.value.hint == "python -m pip install 'shrink-keras[tfds]'"
