@@ -43,13 +43,13 @@ def bundled_schema() -> dict[str, Any]:
 
 
 def find_recipe(name: str) -> Path:
-    """Return the path of a recipe given as a file or by a bundled recipe's name.
+    """Return the path of a recipe given as a file, as `-` for standard input, or by a bundled name.
 
     Raises:
         RecipeError: there is neither.
     """
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or exists(path) or "/" in name:
+    if name == "-" or path.suffix in (".yaml", ".yml") or exists(path) or "/" in name:
         return path
     names = {recipe.name: recipe.path for recipe in bundled_recipes()}
     if name in names:

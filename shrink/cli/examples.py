@@ -33,7 +33,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink report runs/digits --tensorboard logs",
     ),
     "diff": ("shrink diff runs/main runs/digits --markdown",),
-    "validate": ("shrink validate recipes/digits.yaml --set training.seed=1",),
+    "validate": (
+        "shrink validate recipes/digits.yaml --set training.seed=1",
+        "shrink validate recipes/*.yaml",
+    ),
     "init": (
         "shrink init model.h5 --data pictures/",
         "shrink init student.py:build --data digits --output digits.yaml",

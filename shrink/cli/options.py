@@ -66,5 +66,16 @@ SetOption = Annotated[
     ),
 ]
 RecipeArgument = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of a bundled recipe.")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe file, - for standard input, or the name of a bundled recipe.",
+    ),
+]
+RecipesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RECIPE...",
+        help="Recipe files, - for standard input, or names of bundled recipes.",
+    ),
 ]

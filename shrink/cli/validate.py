@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
 import typer
 
 from shrink.cli.examples import epilog
-from shrink.cli.options import JsonFlag, QuietFlag, RecipeArgument, SetOption
+from shrink.cli.options import JsonFlag, QuietFlag, RecipesArgument, SetOption
+
+if TYPE_CHECKING:
+    from shrink.errors import RecipeError
 
 
 def register(app: typer.Typer) -> None:
@@ -14,37 +20,76 @@ def register(app: typer.Typer) -> None:
     app.command("schema")(schema)
 
 
+@dataclass(frozen=True)
+class _Valid:
+    """A recipe that can be run: its name, its stages in order, and what is not there yet."""
+
+    name: str
+    stages: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "valid": True,
+            "recipe": self.name,
+            "stages": list(self.stages),
+            "warnings": list(self.warnings),
+        }
+
+
 def validate(
-    recipe: RecipeArgument,
+    recipes: RecipesArgument,
     set_: SetOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Check a recipe without running it."""
-    from shrink.bundle import find_recipe
+    """Check recipes without running them; every one is looked at, whatever the others hold."""
     from shrink.console import Console
+    from shrink.errors import RecipeError
+
+    console = Console(as_json=json_, quiet=quiet)
+    checked: list[_Valid] = []
+    problems: list[RecipeError] = []
+    for recipe in recipes:
+        try:
+            found = _check(recipe, set_ or [])
+        except RecipeError as error:
+            problems += [error, *error.others]
+            continue
+        checked.append(found)
+        for warning in found.warnings:
+            console.warn(warning)
+        if not json_ and not quiet:
+            stages = " -> ".join(found.stages) or found.name
+            console.print(f"{recipe}: valid ({stages})")
+    if problems:
+        problems[0].others = tuple(problems[1:])
+        raise problems[0]
+    if json_:
+        documents = [found.to_dict() for found in checked]
+        # One recipe keeps the document that it has always had.
+        console.document(documents[0] if len(recipes) == 1 else {"recipes": documents})
+
+
+def _check(recipe: str, overrides: list[str]) -> _Valid:
+    """Return what a recipe holds.
+
+    Raises:
+        RecipeError: the recipe is wrong; where its model or data is missing is only a warning.
+    """
+    from shrink.bundle import find_recipe
     from shrink.errors import InputError
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
 
-    console = Console(as_json=json_, quiet=quiet)
-    loaded = load_recipe(find_recipe(recipe), set_ or ())
-    warnings: list[str] = []
-    names: list[str] = []
+    loaded = load_recipe(find_recipe(recipe), overrides)
     try:
         plan = build_plan(loaded)
-        names = [step.name for step in plan.steps]
-        if plan.data_path is not None and not plan.data_path.exists():
-            warnings.append(f"{plan.data_path}: the data is not here")
     except InputError as error:  # the recipe itself is right; its model may come later
-        warnings.append(str(error))
-    for warning in warnings:
-        console.warn(warning)
-    if json_:
-        document = {"valid": True, "recipe": loaded.recipe.name, "stages": names}
-        console.document({**document, "warnings": warnings})
-    elif not quiet:
-        console.print(f"{recipe}: valid ({' -> '.join(names) or loaded.recipe.name})")
+        return _Valid(loaded.recipe.name, (), (str(error),))
+    missing = plan.data_path is not None and not plan.data_path.exists()
+    warnings = (f"{plan.data_path}: the data is not here",) if missing else ()
+    return _Valid(loaded.recipe.name, tuple(step.name for step in plan.steps), warnings)
 
 
 def schema(json_: JsonFlag = True, quiet: QuietFlag = False) -> None:

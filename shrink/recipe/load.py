@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from shrink.stages.base import StageConfig
 Path_ = tuple[str | int, ...]
 Section = TypeVar("Section", bound=BaseModel)
 _EXTENDS_DEPTH = 8
+STDIN = Path("-")
+"""Stands for standard input in place of a recipe file."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,13 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Read, merge and validate a recipe.
 
     Args:
-        path: the recipe file.
+        path: the recipe file, or `STDIN`, whose relative paths start from the current folder.
         overrides: `STAGE.KEY=VALUE` texts, as `--set` takes them.
 
     Raises:
         RecipeError: with file, line and column of each problem.
     """
-    raw = _read(path.resolve(), depth=0)
+    raw = _read_stdin() if path == STDIN else _read(path.resolve(), depth=0)
     for text in overrides:
         apply_override(Override.parse(text), raw.value, raw.positions)
     return _validated(raw, path)
@@ -87,8 +90,16 @@ def validate_section(section: type[Section], value: dict[str, Any], name: str) -
         raise _together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
 
 
+def _read_stdin() -> _Raw:
+    return _raw(yaml.load_stream(sys.stdin.buffer, "stdin"), Path("stdin"), depth=0)
+
+
 def _read(path: Path, depth: int) -> _Raw:
-    document = yaml.load(path)
+    return _raw(yaml.load(path), path, depth)
+
+
+def _raw(document: yaml.Document, path: Path, depth: int) -> _Raw:
+    """Return a document's values and positions, with those of the recipe that it extends."""
     if not isinstance(document.value, dict):
         raise RecipeError("a recipe is a mapping of keys", position=document.position(()))
     positions = {**document.positions, **document.key_positions}

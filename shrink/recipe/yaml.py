@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from shrink.errors import Position, RecipeError
 from shrink.recipe.events import events, position_after
@@ -64,6 +64,18 @@ def load(path: Path) -> Document:
         RecipeError: there is no such file, it cannot be read, or it is no YAML of this dialect.
     """
     return loads(_decode(_read(path), str(path)), str(path))
+
+
+def load_stream(stream: BinaryIO, name: str) -> Document:
+    """Read a recipe from an open stream, such as standard input; `name` stands for the file.
+
+    Raises:
+        RecipeError: it is no YAML of this dialect, or too large.
+    """
+    data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        _refuse_size(name)
+    return loads(_decode(data, name), name)
 
 
 def loads(text: str, name: str) -> Document:
