@@ -31,11 +31,18 @@ RESOLVED_NAME = "recipe.resolved.yaml"
 class RunFolder:
     """The folder that a run leaves behind.
 
+    The report and the artifacts of a finished run stay as they are until another run has
+    finished: artifacts are copied at the end, and what a failed run has to say goes into a folder
+    beside this one. Where no finished run stands, artifacts appear as soon as they are made.
+
     Args:
         path: the folder; created when missing.
         plan: what is run.
         force: take over the folder of another recipe's run.
         trust_model: whether the model files were loaded whatever they hold, for the report.
+
+    Attributes:
+        path: the folder; after `write` the one that was written.
 
     Raises:
         RecipeError: the folder belongs to another recipe, or holds something else.
@@ -48,6 +55,8 @@ class RunFolder:
         _check_folder(path)
         self._before = _read_report(path)
         self._ours = self._before is not None or not _holds_other_things(path)
+        self._keeps = self._before is not None and _is_finished(self._before)
+        self._waiting: list[tuple[Path, str]] = []
         if not force:
             self._check_owner()
         files.make_folder(path / ARTIFACTS)
@@ -57,11 +66,17 @@ class RunFolder:
     def take(self, step: Step, source: Path) -> tuple[str, str]:
         """Copy a finished step's artifact here; return its relative path and its SHA-256."""
         name = f"{ARTIFACTS}/{step.index:02d}-{step.name}{source.suffix}"
-        target, digest = self.path / name, files.sha256(source)
-        if not target.is_file() or files.sha256(target) != digest:
-            files.copy(source, target, before=self._withdraw_report)
+        if self._keeps:
+            self._waiting.append((source, name))
+        else:
+            self._copy(source, name)
         reached(f"artifact-copied:{step.name}")
-        return name, digest
+        return name, files.sha256(source)
+
+    def _copy(self, source: Path, name: str) -> None:
+        target = self.path / name
+        if not target.is_file() or files.sha256(target) != files.sha256(source):
+            files.copy(source, target, before=self._withdraw_report)
 
     def write(
         self,
@@ -71,6 +86,11 @@ class RunFolder:
         warnings: Sequence[ReportWarning] = (),
     ) -> dict[str, Any]:
         """Write the recipe, what each step depends on, and the report; return the report."""
+        if self._keeps and not all(outcome.complete for outcome in outcomes):
+            return self._aside().write(outcomes, finals, described, warnings)
+        for source, name in self._waiting:
+            self._copy(source, name)
+        self._waiting.clear()
         resolved = resolved_recipe_text(self._plan)
         report = build_report(
             recipe_name=self._plan.recipe.name,
@@ -95,6 +115,13 @@ class RunFolder:
         }
         files.write_together(self.path, contents, before=lambda: self._make_way(report))
         return report
+
+    def _aside(self) -> RunFolder:
+        """Return the folder beside this one that a failed run goes to; this one is left alone."""
+        other = RunFolder(failed_folder(self.path), self._plan, True, self._trust_model)
+        other._keeps, other._waiting = False, self._waiting
+        self.path = other.path
+        return other
 
     def _withdraw_report(self) -> None:
         """Remove the last report, before the files that it speaks of change."""
@@ -125,6 +152,16 @@ class RunFolder:
             subject=self.path,
             hint="choose another folder with --output, or overwrite it with --force",
         )
+
+
+def failed_folder(path: Path) -> Path:
+    """Return where the report of a run goes that failed over a finished one in `path`."""
+    return path.with_name(f"{path.name}.failed")
+
+
+def _is_finished(report: Mapping[str, Any]) -> bool:
+    """Whether every stage of a report has an artifact; a missed gate changes nothing in that."""
+    return all(isinstance(s, dict) and s.get("artifact") for s in report["stages"])
 
 
 def command_line() -> str | None:

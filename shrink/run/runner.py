@@ -54,9 +54,10 @@ class RunOptions:
 
 @dataclass
 class RunResult:
-    """The report of a run and the exit code that goes with it."""
+    """The report of a run, the folder that it is in, and the exit code that goes with it."""
 
     report: dict[str, Any]
+    folder: Path
     exit_code: int
     error: ShrinkError | None = None
 
@@ -228,7 +229,11 @@ class Runner:
             self.exit_code = state.error.exit_code
         else:
             self.exit_code = 0 if report["passed"] else 1
-        return RunResult(report, self.exit_code, state.error)
+        if folder.path != self.options.output:
+            self.console.say(
+                f"{self.options.output} keeps its last finished run; this one is in {folder.path}"
+            )
+        return RunResult(report, folder.path, self.exit_code, state.error)
 
 
 def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:

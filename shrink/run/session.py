@@ -45,8 +45,8 @@ def run_plan(
         return follow(store.root, place, console)
     with leading(runner, store.root, place):
         result = runner.run()
-    show_result(result, options, console)
-    _tell_trackers(trackers or Trackers(), options, console)
+    show_result(result, console)
+    _tell_trackers(trackers or Trackers(), result, console)
     return result.exit_code
 
 
@@ -66,44 +66,44 @@ def guard_models(plan: Plan, trust: Trust) -> None:
         guard_reference(reference, trust)
 
 
-def show_result(result: RunResult, options: RunOptions, console: Console) -> None:
+def show_result(result: RunResult, console: Console) -> None:
     """Print the report, and the error that ended the run, if there was one."""
     for warning in warnings_of(result.report):
         console.warn(warning.text())
     if console.as_json:
         console.document(result.report)
     elif console.quiet:
-        console.print(str(options.output))
+        console.print(str(result.folder))
     else:
         from shrink.report.terminal import render_report
 
         render_report(
             result.report,
             console.rich(),
-            run_folder=options.output,
+            run_folder=result.folder,
             with_errors=result.error is None,
         )
     if result.error is not None:
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)
-    _tell_ci(result, options)
+    _tell_ci(result)
 
 
-def _tell_trackers(trackers: Trackers, options: RunOptions, console: Console) -> None:
+def _tell_trackers(trackers: Trackers, result: RunResult, console: Console) -> None:
     """Log the run elsewhere; what fails there is a warning, as the run itself stands."""
     try:
-        for line in trackers.publish(options.output, console):
+        for line in trackers.publish(result.folder, console):
             console.say(line)
     except ShrinkError as error:
         console.warn(str(error))
 
 
-def _tell_ci(result: RunResult, options: RunOptions) -> None:
+def _tell_ci(result: RunResult) -> None:
     """Write the job summary, step outputs and annotations that the environment asks for."""
     from shrink.report import ci
 
     console = Console()
-    for warning in ci.publish(result.report, options.output):
+    for warning in ci.publish(result.report, result.folder):
         console.warn(warning)
     lines = ci.error_annotations(result.error) if result.error else []
     for line in [*lines, *ci.gate_annotations(result.report)]:

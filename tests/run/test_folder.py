@@ -1,0 +1,81 @@
+"""A run folder is replaced by a finished run only; a failed one is written beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.recipe.load import load_recipe
+from shrink.recipe.plan import Plan, build_plan
+from shrink.run.folder import RunFolder, failed_folder
+from tests.cli.toy import write_toy
+from tests.report.toys import outcome
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """Return the plan of a recipe with one stage."""
+    return build_plan(load_recipe(write_toy(tmp_path / "recipe")))
+
+
+def run(plan: Plan, path: Path, content: str | None, force: bool = False) -> dict[str, Any]:
+    """Make a run whose stage leaves an artifact of this content; None: it fails."""
+    folder = RunFolder(path, plan, force)
+    (step,) = plan.steps
+    result = outcome(step.name, 90, 1_000, None)
+    if content is None:
+        error = {"message": "no"}
+        result = replace(result, status="failed", result={}, artifact=None, error=error)
+    else:
+        source = path.parent / "made.keras"
+        source.write_text(content)
+        artifact, digest = folder.take(step, source)
+        result = replace(result, artifact=artifact, sha256=digest)
+    return folder.write([result], [step.name], {})
+
+
+def report_in(path: Path) -> Any:
+    return json.loads((path / "report.json").read_text())["stages"][0]["status"]
+
+
+def test_failed_run_leaves_the_finished_one_alone_and_is_written_beside_it(
+    plan: Plan, tmp_path: Path
+) -> None:
+    path = tmp_path / "runs" / "toy"
+    path.parent.mkdir()
+    run(plan, path, "good")
+    before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    run(plan, path, None)
+    assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+    assert report_in(failed_folder(path)) == "failed"
+
+
+def test_finished_run_replaces_a_finished_one(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "toy"
+    run(plan, path, "first")
+    report = run(plan, path, "second")
+    assert (path / report["stages"][0]["artifact"]).read_text() == "second"
+
+
+def test_artifacts_of_a_finished_run_stay_until_the_next_is_written(
+    plan: Plan, tmp_path: Path
+) -> None:
+    path = tmp_path / "toy"
+    artifact = path / run(plan, path, "first")["stages"][0]["artifact"]
+    folder = RunFolder(path, plan, False)
+    (tmp_path / "other.keras").write_text("second")
+    folder.take(plan.steps[0], tmp_path / "other.keras")
+    assert artifact.read_text() == "first"
+
+
+def test_failed_run_is_replaced_in_its_place(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "toy"
+    run(plan, path, None)
+    assert report_in(path) == "failed"
+    run(plan, path, "good")
+    assert report_in(path) == "done"
+    assert not failed_folder(path).exists()
