@@ -13,7 +13,11 @@ JsonFlag = Annotated[
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Nothing but errors and the result.")]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", help="The run folder; by default runs/NAME.", show_default=False),
+    typer.Option(
+        "--output",
+        help="The run folder, by default runs/NAME; or a .tflite file for the artifact alone.",
+        show_default=False,
+    ),
 ]
 ForceFlag = Annotated[
     bool,

@@ -199,6 +199,7 @@ def _run(
     from shrink.recipe.plan import build_plan
     from shrink.recipe.resolved import recipe_text
     from shrink.recipe.single import single_recipe
+    from shrink.run.destination import RUNS, free_name
     from shrink.run.runner import RunOptions
     from shrink.run.session import run_plan
 
@@ -210,8 +211,12 @@ def _run(
     if common.emit_recipe:
         console.print(recipe_text(value).rstrip())
         return
+    if common.output is None and (name := free_name(plan)) != value["name"]:
+        console.say(f"{RUNS / value['name']} holds another run; this one goes to {RUNS / name}")
+        value["name"] = name
+        plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
     options = RunOptions(
-        output=common.output or Path("runs") / plan.recipe.name,
+        output=common.output or RUNS / plan.recipe.name,
         force=common.force,
         use_store=not common.no_cache,
         trust_model=common.trust_model,

@@ -36,7 +36,7 @@ class RunOptions:
     """How to run a plan.
 
     Attributes:
-        output: the run folder.
+        output: the run folder, or one `.tflite` file for the artifact alone.
         force: overwrite the folder of another recipe's run.
         use_store: take finished steps from the store.
         first: compute this step and all after it anew.

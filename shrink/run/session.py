@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from shrink.console import Console
 from shrink.errors import ShrinkError
 from shrink.model.trust import Trust
-from shrink.recipe.plan import Plan
+from shrink.recipe.plan import Plan, Step
 from shrink.report_warning import warnings_of
+from shrink.run import files
 from shrink.run.cluster import membership
+from shrink.run.destination import names_artifact, only_artifact
 from shrink.run.follow import follow, leading
 from shrink.run.guards import guard_reference
 from shrink.run.paths import cache_root
@@ -33,21 +38,39 @@ def run_plan(
         The exit code: 0, 1 for a missed gate, or that of the stage that failed.
     """
     store = Store(cache_root(), console.warn)
-    runner = Runner(plan, options, store, console)
     if dry_run:
-        show_preview(runner.preview(), console)
+        show_preview(Runner(plan, options, store, console).preview(), console)
         return 0
+    alone = names_artifact(options.output)
+    final = only_artifact(plan, options) if alone else None
     guard_models(plan, Trust(plan.custom_objects, options.trust_model))
     if options.trust_model:
         console.warn("--trust-model: the model files are loaded whatever they hold")
     place = membership(os.environ)
     if place is not None and not place.is_chief:
         return follow(store.root, place, console)
-    with leading(runner, store.root, place):
-        result = runner.run()
-    show_result(result, console)
-    _tell_trackers(trackers or Trackers(), result, console)
+    with contextlib.ExitStack() as held:
+        folder = held.enter_context(store.work_folder()) / "run" if alone else options.output
+        runner = Runner(plan, replace(options, output=folder), store, console)
+        with leading(runner, store.root, place):
+            result = runner.run()
+        _tell_trackers(trackers or Trackers(), result, console)
+        if final is not None:
+            result = _keep_artifact(result, final, options.output)
+        show_result(result, console)
     return result.exit_code
+
+
+def _keep_artifact(result: RunResult, final: Step, target: Path) -> RunResult:
+    """Copy one step's artifact out of a run folder that goes; a failed run leaves none."""
+    kept = None
+    for stage in result.report["stages"]:
+        if stage["name"] == final.name and stage["artifact"] and result.error is None:
+            files.make_folder(target.parent)
+            files.copy(result.folder / stage["artifact"], target)
+            kept = str(target.resolve())
+        stage["artifact"] = kept
+    return replace(result, folder=target)
 
 
 def guard_models(plan: Plan, trust: Trust) -> None:

@@ -1,0 +1,109 @@
+"""`--output x.tflite` is one file; run folders of different things do not share a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shrink.errors import RecipeError
+from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.plan import Plan, build_plan
+from shrink.recipe.resolved import resolved_recipe_text
+from shrink.recipe.single import single_recipe
+from shrink.run.destination import free_name, names_artifact, only_artifact
+from shrink.run.runner import RunOptions
+from tests.cli.shell import shrink
+from tests.cli.toy import write_toy
+
+
+def plan_of(folder: Path, model: str, data: str = "toy.npz", **settings: object) -> Plan:
+    """Return the plan of `shrink quantize MODEL --data DATA`."""
+    stages = [{"quantize": dict(settings)}]
+    return build_plan(
+        recipe_from_mapping(single_recipe("quantize", model, data, stages, {}, folder), "quantize")
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with two models of one name, and two data sets."""
+    write_toy(tmp_path)
+    for name in ("m.keras", "m.h5", "other/m.keras"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "more.npz").write_bytes((tmp_path / "toy.npz").read_bytes())
+    return tmp_path
+
+
+def run(plan: Plan, runs: Path, name: str) -> None:
+    """Leave behind what tells a run folder's thing."""
+    (runs / name).mkdir(parents=True)
+    (runs / name / "recipe.resolved.yaml").write_text(resolved_recipe_text(plan))
+
+
+def test_free_name_is_the_short_one_for_the_same_thing_again(folder: Path) -> None:
+    plan, runs = plan_of(folder, "m.keras"), folder / "runs"
+    assert free_name(plan, runs) == "quantize-m"
+    run(plan, runs, "quantize-m")
+    assert free_name(plan_of(folder, "m.keras", calibration_samples=20), runs) == "quantize-m"
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "scheme", "name"),
+    [
+        ("m.h5", "toy.npz", "static_wi8_ai8", "quantize-m-h5"),
+        ("other/m.keras", "toy.npz", "static_wi8_ai8", "quantize-m-other"),
+        ("m.keras", "more.npz", "static_wi8_ai8", "quantize-m-more"),
+        ("m.keras", "toy.npz", "float16", "quantize-m-float16"),
+        ("m.h5", "more.npz", "float16", "quantize-m-h5-float16-more"),
+    ],
+)
+def test_free_name_tells_another_thing_apart_by_what_differs(
+    folder: Path, model: str, data: str, scheme: str, name: str
+) -> None:
+    runs = folder / "runs"
+    run(plan_of(folder, "m.keras"), runs, "quantize-m")
+    plan = plan_of(folder, model, data, scheme=scheme)
+    assert free_name(plan, runs) == name
+    run(plan, runs, name)
+    assert free_name(plan, runs) == name
+
+
+def test_free_name_never_takes_a_third_things_folder(folder: Path) -> None:
+    runs = folder / "runs"
+    run(plan_of(folder, "m.keras"), runs, "quantize-m")
+    run(plan_of(folder, "m.h5", scheme="float16"), runs, "quantize-m-h5")
+    assert free_name(plan_of(folder, "m.h5"), runs).startswith("quantize-m-h5-")
+
+
+def test_names_artifact_is_true_of_tflite_alone(tmp_path: Path) -> None:
+    (tmp_path / "old.tflite").mkdir()
+    answers = [names_artifact(p) for p in (None, Path("x.tflite"), Path("x"), Path("x.keras"))]
+    assert answers == [False, True, False, False]
+    assert not names_artifact(tmp_path / "old.tflite")
+
+
+def test_only_artifact_refuses_branches_and_keras_models(folder: Path) -> None:
+    branches = [{"quantize": {"from": "baseline", "name": n}} for n in ("a", "b")]
+    for stages, words in ((branches, "2 artifacts"), ([{"train": {}}], "Keras model")):
+        value = single_recipe("x", "m.keras", "toy.npz", stages, {}, folder)
+        plan = build_plan(recipe_from_mapping(value, "x"))
+        with pytest.raises(RecipeError, match=words):
+            only_artifact(plan, RunOptions(Path("x.tflite")))
+
+
+@pytest.mark.slow
+def test_output_of_tflite_leaves_that_file_alone(folder: Path) -> None:
+    shrink(
+        "train", "toy.py:build", "--data", "toy.npz", "--epochs", "1",
+        cwd=folder, store=folder / "store",
+    )  # fmt: skip
+    before = {p for p in folder.rglob("*") if "store" not in p.parts}
+    done = shrink(
+        "quantize", "runs/train-toy", "--output", "new/x.tflite",
+        cwd=folder, store=folder / "store",
+    )  # fmt: skip
+    after = {p for p in folder.rglob("*") if "store" not in p.parts}
+    assert after - before == {folder / "new", folder / "new" / "x.tflite"}
+    assert done.stdout.splitlines()[-1] == str(folder / "new" / "x.tflite")
