@@ -91,6 +91,10 @@ def export(
         Path | None,
         typer.Option("--output", help="File or folder to write; by default beside the model."),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Name of a C array; by default that of the run."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
     trust_model: TrustFlag = False,
     custom_objects: CustomObjectsOption = None,
@@ -106,7 +110,7 @@ def export(
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
-    written = export_model(reference, format_, output, force, console, trust)
+    written = export_model(reference, format_, output, force, console, trust, name)
     if json_:
         console.document(written)
     else:

@@ -18,12 +18,19 @@ def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> di
         dataset: what it was measured on; its class names are the labels.
         data: its `normalize` is done to examples before the model sees them.
     """
+    return {
+        **describe_tensors(content),
+        "labels": list(dataset.class_names) or None,
+        "normalize": data.normalize.model_dump() if data.normalize is not None else None,
+    }
+
+
+def describe_tensors(content: bytes) -> dict[str, Any]:
+    """Return `inputs` and `outputs` of a .tflite file: names, shapes, dtypes, scales."""
     runner = load(content)
     return {
         "inputs": [_tensor(detail) for detail in runner.input_details],
         "outputs": [_tensor(detail) for detail in runner.output_details],
-        "labels": list(dataset.class_names) or None,
-        "normalize": data.normalize.model_dump() if data.normalize is not None else None,
     }
 
 

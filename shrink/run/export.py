@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from shrink.console import Console
 from shrink.errors import ModelError, RecipeError
 from shrink.model.trust import NO_TRUST, Trust
-from shrink.recipe.reference import ModelReference
+from shrink.recipe.reference import REPORT_NAME, ModelReference
+from shrink.report.rendered import ARTIFACTS, METADATA_NAME
 from shrink.run import files
 from shrink.run.tool import run_tool
-from shrink.tflite.cc_array import array_paths, cc_array
+from shrink.tflite.cc_array import Firmware, FirmwareTensor, array_paths, cc_array
 
+_SOURCE_SUFFIXES = (".cc", ".cpp", ".h")
 _ENDINGS = {"keras": "export.keras", "keras3": "keras3.keras", "savedmodel": "saved-model"}
 
 
@@ -23,22 +26,27 @@ def export_model(
     force: bool,
     console: Console,
     trust: Trust = NO_TRUST,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Write a model in another form.
 
     Args:
         reference: the model or artifact.
         format_name: `keras`, `keras3`, `savedmodel` or `cc-array`.
-        output: a file (`keras`, `keras3`) or a folder; by default beside the model.
+        output: a file (`keras`, `keras3`, `.cc`) or a folder; by default beside the model.
         force: overwrite what is there.
         console: told what happens.
         trust: what the model's file may hold that is not Keras' own.
+        name: of a C array; by default that of the run, or of the file.
 
     Returns:
         `format` and the `paths` written.
     """
     if format_name == "cc-array":
-        return {"format": format_name, "paths": _export_array(reference, output, force)}
+        paths = _export_array(reference, output, force, name, console)
+        return {"format": format_name, "paths": paths}
+    if name is not None:
+        raise RecipeError(f"{format_name} has no name of its own", subject="--name")
     if reference.form != "keras":
         raise ModelError(
             f"a graph without Keras' layers cannot become a {format_name} again",
@@ -56,19 +64,73 @@ def export_model(
     return {"format": format_name, "paths": [str(target)]}
 
 
-def _export_array(reference: ModelReference, output: Path | None, force: bool) -> list[str]:
+def _export_array(
+    reference: ModelReference,
+    output: Path | None,
+    force: bool,
+    name: str | None,
+    console: Console,
+) -> list[str]:
+    """Write the array; `--output model.cc` names both files, anything else is their folder."""
     if reference.kind != "tflite":
         raise ModelError(
             "a C array is made of a .tflite file",
             subject=reference.path,
             hint="quantize the model first: shrink quantize MODEL --data D",
         )
-    header, source = cc_array(reference.path.read_bytes(), reference.path.stem)
-    paths = array_paths(output or reference.path.parent, reference.path.stem)
+    folder, stem = output or reference.path.parent, name or _array_name(reference.path)
+    paths = array_paths(folder, stem)
+    if output is not None and output.suffix in _SOURCE_SUFFIXES:
+        stem = name or output.stem
+        source = output.with_suffix(".cc") if output.suffix == ".h" else output
+        paths = (output.with_suffix(".h"), source)
     _check_free(list(paths), force)
-    for path, text in zip(paths, (header, source), strict=True):
+    facts = run_tool("firmware-facts", reference, console)
+    firmware = _firmware(facts, _labels(reference.path))
+    content = reference.path.read_bytes()
+    for path, text in zip(paths, cc_array(content, stem, firmware, paths[0].name), strict=True):
         files.write_text(path, text)
     return [str(path) for path in paths]
+
+
+def _array_name(artifact: Path) -> str:
+    """Return the name of the run that an artifact lies in, else that of its file."""
+    report = _beside(artifact.parent.parent / REPORT_NAME)
+    name = report.get("recipe", {}).get("name") if artifact.parent.name == ARTIFACTS else None
+    return str(name or artifact.stem)
+
+
+def _labels(artifact: Path) -> tuple[str, ...]:
+    """Return the class names that a run stored beside this very artifact; empty without."""
+    for known in _beside(artifact.parent.parent / METADATA_NAME).get("artifacts", []):
+        if known.get("file") == artifact.name and known.get("sha256") == files.sha256(artifact):
+            return tuple(map(str, known.get("labels") or ()))
+    return ()
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _firmware(facts: dict[str, Any], labels: tuple[str, ...]) -> Firmware:
+    return Firmware(
+        operators=tuple(facts["operators"]),
+        arena_bytes=facts["arena_bytes"],
+        arena_note=facts["arena_note"],
+        inputs=tuple(map(_tensor, facts["inputs"])),
+        outputs=tuple(map(_tensor, facts["outputs"])),
+        labels=labels,
+    )
+
+
+def _tensor(value: dict[str, Any]) -> FirmwareTensor:
+    return FirmwareTensor(
+        value["name"], tuple(value["shape"]), value["dtype"], value["scale"], value["zero_point"]
+    )
 
 
 def _check_free(paths: list[Path], force: bool) -> None:

@@ -28,6 +28,7 @@ ACTIONS = {
     "profile": "shrink.tools.profile:profile",
     "inspect": "shrink.tools.inspect:inspect",
     "export": "shrink.tools.export:export",
+    "firmware-facts": "shrink.tools.c_array:firmware_facts",
     "bench": "shrink.tools.bench:bench",
     "first-look": "shrink.tools.first_look:first_look",
     "doctor": "shrink.tools.doctor:doctor",

@@ -3,28 +3,70 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _PER_LINE = 12
 
 
-def cc_array(content: bytes, name: str) -> tuple[str, str]:
+@dataclass(frozen=True)
+class FirmwareTensor:
+    """An input or output: `real = scale * (stored - zero_point)` where it is quantized."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float | None
+    zero_point: int | None
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """What firmware must know of an artifact beside its bytes.
+
+    Attributes:
+        operators: methods of TFLite Micro's `MicroMutableOpResolver` to call.
+        arena_bytes: tensor arena that TFLite Micro's Python wheel needed; None where it has none.
+        arena_note: how the arena was found, or why there is none.
+        inputs: in the artifact's order.
+        outputs: likewise.
+        labels: names of the classes by index; empty where there are none.
+    """
+
+    operators: tuple[str, ...]
+    arena_bytes: int | None
+    arena_note: str
+    inputs: tuple[FirmwareTensor, ...]
+    outputs: tuple[FirmwareTensor, ...]
+    labels: tuple[str, ...] = ()
+
+
+def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) -> tuple[str, str]:
     """Return the header and the source of a C array.
 
     Args:
         content: the .tflite file.
         name: becomes `g_<name>_model_data`; what C does not allow in a name becomes `_`.
+        firmware: stated in the header as constants.
+        header_name: the header's file name, which the source includes.
 
     Returns:
-        The text of `<name>_model_data.h` and of `<name>_model_data.cc`, after TFLite Micro's own
-        examples: 16-byte aligned, with the length beside it.
+        The text of the header and of the source, after TFLite Micro's own examples: 16-byte
+        aligned, with the length beside it, linked as C.
     """
     symbol = f"g_{c_name(name)}_model_data"
     guard = f"{symbol.upper()}_H_"
+    constants = "\n".join(_constants(c_name(name).upper(), firmware))
+    labels = _labels(c_name(name), firmware.labels)
     header = (
         f"#ifndef {guard}\n#define {guard}\n\n"
+        f"{constants}\n\n"
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n\n'
         f"extern const unsigned char {symbol}[];\n"
-        f"extern const unsigned int {symbol}_len;\n\n"
+        f"extern const unsigned int {symbol}_len;\n"
+        + (f"extern const char* const g_{c_name(name)}_labels[];\n" if labels else "")
+        + '\n#ifdef __cplusplus\n}  // extern "C"\n#endif\n\n'
         f"#endif  // {guard}\n"
     )
     rows = [
@@ -32,12 +74,69 @@ def cc_array(content: bytes, name: str) -> tuple[str, str]:
         for start in range(0, len(content), _PER_LINE)
     ]
     source = (
-        f'#include "{c_name(name)}_model_data.h"\n\n'
+        f'#include "{header_name}"\n\n'
         f"alignas(16) const unsigned char {symbol}[] = {{\n"
         + "\n".join(rows)
         + f"\n}};\nconst unsigned int {symbol}_len = {len(content)};\n"
+        + labels
     )
     return header, source
+
+
+def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
+    yield "// Operators, for tflite::MicroMutableOpResolver:"
+    yield from (f"//   resolver.{method}();" for method in firmware.operators)
+    yield f"#define {prefix}_OPERATORS {len(firmware.operators)}"
+    yield ""
+    if firmware.arena_bytes is None:
+        yield f"// No arena size: {_comment(firmware.arena_note)}"
+    else:
+        yield "// Tensor arena in bytes, of TFLite Micro on a 64-bit host: 32-bit targets need"
+        yield "// a little less, optimised kernels may need scratch memory beside it."
+        yield f"#define {prefix}_ARENA_BYTES {firmware.arena_bytes}"
+    for kind, tensors in (("INPUT", firmware.inputs), ("OUTPUT", firmware.outputs)):
+        for index, tensor in enumerate(tensors):
+            own = kind if len(tensors) == 1 else f"{kind}{index}"
+            yield from _tensor_lines(f"{prefix}_{own}", tensor)
+    if firmware.labels:
+        yield ""
+        yield f"#define {prefix}_CLASSES {len(firmware.labels)}"
+
+
+def _tensor_lines(prefix: str, tensor: FirmwareTensor) -> Iterator[str]:
+    shape = " x ".join(map(str, tensor.shape))
+    yield ""
+    yield f"// {_comment(tensor.name)}: {tensor.dtype}, {shape}"
+    if tensor.scale is not None:
+        yield "// real = scale * (stored - zero point)"
+        yield f"#define {prefix}_SCALE {tensor.scale!r}f"
+        yield f"#define {prefix}_ZERO_POINT ({tensor.zero_point})"
+
+
+def _labels(name: str, labels: Sequence[str]) -> str:
+    if not labels:
+        return ""
+    rows = "".join(f"    {_c_string(label)},\n" for label in labels)
+    return f"\nconst char* const g_{name}_labels[] = {{\n{rows}}};\n"
+
+
+def _c_string(text: str) -> str:
+    """Return a C string literal; octal escapes end after three digits, whatever follows."""
+    plain = {ord("\\"), ord('"'), ord("?")}  # `??/` would be a trigraph
+    return (
+        '"'
+        + "".join(
+            chr(byte) if 32 <= byte < 127 and byte not in plain else f"\\{byte:03o}"
+            for byte in text.encode("utf-8", "replace")
+        )
+        + '"'
+    )
+
+
+def _comment(text: str) -> str:
+    """Return text that cannot end a `//` comment: one line, and no backslash at its end."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line.replace("\\", "/")
 
 
 def c_name(name: str) -> str:

@@ -1,0 +1,44 @@
+"""What firmware must know of an artifact: operators to register, arena, inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shrink.measure.interface import describe_tensors
+from shrink.tflite.arena import arena_bytes
+from shrink.tflite.structure import read_file
+
+_WORDS = {
+    "BATCH_MATMUL": "BatchMatMul",
+    "CUMSUM": "CumSum",
+    "PADV2": "PadV2",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
+}
+"""Operators whose method of TFLite Micro's `MicroMutableOpResolver` is spelled in its own way."""
+
+
+def firmware_facts(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+    """Return what the job's .tflite file needs of a firmware, as plain data.
+
+    Returns:
+        `operators` (methods of the resolver, each once, sorted), `arena_bytes` (None where TFLite
+        Micro does not allocate, with the reason in `arena_note`), `inputs` and `outputs`.
+    """
+    path = Path(job["model"]["path"])
+    send("phase", name="asking TFLite Micro")
+    arena = arena_bytes(path)
+    names = {operator.name for graph in read_file(path) for operator in graph.operators}
+    return {
+        "operators": sorted(map(resolver_method, names)),
+        "arena_bytes": arena.value,
+        "arena_note": arena.note,
+        **describe_tensors(path.read_bytes()),
+    }
+
+
+def resolver_method(operator: str) -> str:
+    """Return the method that registers an operator, such as AddConv2D for CONV_2D."""
+    words = "".join(word[0] + word[1:].lower() for word in operator.split("_") if word)
+    return f"Add{_WORDS.get(operator) or words.replace('2d', '2D').replace('3d', '3D')}"

@@ -1,0 +1,75 @@
+"""C arrays: two models in one program, constants that compile, labels that say what they said."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shrink.tflite.cc_array import Firmware, FirmwareTensor, cc_array
+from shrink.tools.c_array import resolver_method
+
+LABELS = ("plain", 'with "quotes" \\ and ??/', "Straße\n7", "8")
+FIRMWARE = Firmware(
+    operators=("AddConv2D", "AddSoftmax"),
+    arena_bytes=1360,
+    arena_note="measured",
+    inputs=(FirmwareTensor("x \\", (1, 4), "int8", 0.5, -3),),
+    outputs=(
+        FirmwareTensor("a", (1, 2), "int8", 1e-05, 7),
+        FirmwareTensor("b", (1, 1), "float32", None, None),
+    ),
+    labels=LABELS,
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "method"),
+    [  # as tensorflow/lite/micro/micro_mutable_op_resolver.h spells them
+        ("CONV_2D", "AddConv2D"),
+        ("DEPTHWISE_CONV_2D", "AddDepthwiseConv2D"),
+        ("FULLY_CONNECTED", "AddFullyConnected"),
+        ("L2_POOL_2D", "AddL2Pool2D"),
+        ("PADV2", "AddPadV2"),
+        ("SPACE_TO_BATCH_ND", "AddSpaceToBatchNd"),
+        ("RELU6", "AddRelu6"),
+        ("CUMSUM", "AddCumSum"),
+        ("SPLIT_V", "AddSplitV"),
+    ],
+)
+def test_resolver_method_is_spelled_as_tflite_micro_has_it(operator: str, method: str) -> None:
+    assert resolver_method(operator) == method
+
+
+def test_cc_array_says_why_there_is_no_arena() -> None:
+    firmware = Firmware((), None, "Didn't find op for builtin opcode 'WHILE'\nsecond", (), ())
+    header, _ = cc_array(b"x", "m", firmware, "m.h")
+    assert "// No arena size: Didn't find op for builtin opcode 'WHILE' second\n" in header
+    assert "_ARENA_BYTES" not in header
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
+def test_cc_arrays_of_two_models_link_and_hold_what_they_say(tmp_path: Path) -> None:
+    for name, content in (("one", b"\x01\x02\x03"), ("2-two", b"\xff" * 20)):
+        header, source = cc_array(content, name, FIRMWARE, f"{name}.h")
+        (tmp_path / f"{name}.h").write_text(header)
+        (tmp_path / f"{name}.cc").write_text(source)
+    main = tmp_path / "main.cc"
+    main.write_text(
+        '#include <cstdio>\n#include "one.h"\n#include "2-two.h"\n'
+        'static_assert(ONE_ARENA_BYTES == 1360 && ONE_OPERATORS == 2 && ONE_CLASSES == 4, "");\n'
+        "static_assert(ONE_INPUT_SCALE == 0.5f && ONE_INPUT_ZERO_POINT == -3 &&\n"
+        '              ONE_OUTPUT0_SCALE == 1e-05f && ONE_OUTPUT0_ZERO_POINT == 7, "");\n'
+        "int main() {\n"
+        "  std::fwrite(g_one_model_data, 1, g_one_model_data_len, stdout);\n"
+        "  std::fwrite(g_m_2_two_model_data, 1, g_m_2_two_model_data_len, stdout);\n"
+        "  for (int i = 0; i < ONE_CLASSES; ++i) std::fputs(g_one_labels[i], stdout);\n}\n"
+    )
+    program = tmp_path / "program"
+    sources = [main, tmp_path / "one.cc", tmp_path / "2-two.cc"]
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["g++", *flags, *sources, "-o", program], check=True)
+    printed = subprocess.run([program], capture_output=True, check=True).stdout
+    assert printed == b"\x01\x02\x03" + b"\xff" * 20 + "".join(LABELS).encode()
