@@ -198,7 +198,7 @@ def _run(
     from shrink.recipe.load import recipe_from_mapping
     from shrink.recipe.plan import build_plan
     from shrink.recipe.resolved import recipe_text
-    from shrink.recipe.single import single_recipe
+    from shrink.recipe.single import portable, single_recipe
     from shrink.run.destination import RUNS, free_name
     from shrink.run.runner import RunOptions
     from shrink.run.session import run_plan
@@ -209,7 +209,7 @@ def _run(
         value["custom_objects"] = str(common.custom_objects.resolve())
     plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
     if common.emit_recipe:
-        console.print(recipe_text(value).rstrip())
+        console.print(recipe_text(portable(value, Path.cwd())).rstrip())
         return
     if common.output is None and (name := free_name(plan)) != value["name"]:
         console.say(f"{RUNS / value['name']} holds another run; this one goes to {RUNS / name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -86,6 +87,13 @@ def expand_user(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:  # no such user, or nobody knows this one's home: a name like any other
         return Path(text)
+
+
+def near_path(path: Path, folder: Path) -> str:
+    """Return a path as seen from the folder, where it is near, else absolute."""
+    resolved = path.resolve()
+    near = os.path.relpath(resolved, folder.resolve())
+    return str(resolved) if near.startswith("../..") else near
 
 
 def exists(path: Path) -> bool:

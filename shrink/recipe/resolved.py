@@ -11,7 +11,8 @@ from typing import Any
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.schema import dump_recipe
 
-_MODEL_KEYS = ("teacher", "student")
+MODEL_KEYS = ("teacher", "student")
+"""Keys of a stage that can name a model."""
 
 
 def resolved_recipe(plan: Plan) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def recipe_sha256(plan: Plan) -> str:
     """
     value = resolved_recipe(plan)
     places = [(value, "model"), (value, "custom_objects"), (value["data"], "path")]
-    places += [(s, key) for e in value["stages"] for s in e.values() for key in _MODEL_KEYS]
+    places += [(s, key) for e in value["stages"] for s in e.values() for key in MODEL_KEYS]
     places += [(gate, "against") for gate in value.get("gates", {}).values()]
     for section, key in places:
         if isinstance(section.get(key), str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from shrink.data.reference import parse_data_reference
 from shrink.errors import RecipeError
 from shrink.recipe import yaml
-from shrink.recipe.reference import looks_like_model, parse_model_reference
+from shrink.recipe.reference import looks_like_model, near_path, parse_model_reference
+from shrink.recipe.resolved import MODEL_KEYS
 from shrink.recipe.yaml import parse_scalar
 
 RESOLVED_NAME = "recipe.resolved.yaml"
@@ -49,6 +51,25 @@ def single_recipe(
     if training:
         recipe["training"] = training
     return {**recipe, "stages": stages}
+
+
+def portable(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a recipe whose paths are relative to a folder where they are near it.
+
+    It can be committed: absolute paths would be those of one machine.
+
+    Args:
+        recipe: as `single_recipe` returns it.
+        folder: where the recipe will lie.
+    """
+    value = copy.deepcopy(recipe)
+    places = [(value, "model"), (value, "custom_objects"), (value["data"], "path")]
+    places += [(s, key) for e in value["stages"] for s in e.values() for key in MODEL_KEYS]
+    for section, key in places:
+        text = section.get(key)
+        if isinstance(text, str) and Path(text).is_absolute():
+            section[key] = near_path(Path(text), folder)
+    return value
 
 
 def recipe_name(model: str) -> str:

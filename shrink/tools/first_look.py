@@ -8,24 +8,31 @@ from typing import Any
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset
-from shrink.errors import ModelError
+from shrink.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
 from shrink.run import files
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.schemes import SCHEMES
+from shrink.stages.quantize.source import FloatModel
 from shrink.stages.task import Task, artifact_interface, keras_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
-from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import parameters, quantized_operators
+
+_CALIBRATED_ON = 100
 
 
 def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     """Return what the job's model and data are.
 
     Returns:
-        `parameters`, `float_bytes` (the size as float32 .tflite), `arena_bytes` of that form or
-        None, `groups` (channel groups that can be pruned, 0 for an artifact), `metric` and `loss`,
-        `train`, `validation` and `test` (examples), `classes` (0 where targets are real).
+        `parameters`, `float_bytes` (the size as float32 .tflite), `scheme` (`static_wi8_ai8` where
+        the model takes it) with the `quantized_bytes` and `quantized_arena_bytes` (or None) that
+        it really gives, `groups` (channel groups that can be pruned, 0 for an artifact), `metric`
+        and `loss`, `train`, `validation` and `test` (examples), `classes` (0 where targets are
+        real).
 
     Raises:
         ShrinkError: the model or the data cannot be read, or they do not belong together.
@@ -33,23 +40,44 @@ def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, A
     send("phase", name="reading the data")
     dataset = open_dataset(DataConfig.model_validate(job["data"]), int(job["seed"]))
     send("phase", name="looking at the model")
-    path, groups = Path(job["work"]) / "float32.tflite", 0
-    if job["model"]["kind"] == "tflite":
-        content = _float_artifact(Path(job["model"]["path"]))
-        files.write_bytes(path, content)
-        task = resolve_task(TaskConfig(), dataset, artifact_interface(path, dataset))
-    else:
-        model = load_source(job["model"])
-        task = resolve_task(TaskConfig(), dataset, keras_interface(model))
-        content, groups = convert(model, "float32").content, len(find_groups(model).groups)
-        files.write_bytes(path, content)
+    source, task, counted = _looked_at(job["model"], dataset)
+    send("phase", name="quantizing")
     return {
-        "parameters": parameters(content),
-        "float_bytes": len(content),
-        "arena_bytes": arena_bytes(path).value,
-        "groups": groups,
+        **counted,
+        "float_bytes": len(source.float32.content),
+        **_quantized(source, dataset, Path(job["work"]) / "quantized.tflite"),
         **_measured_by(task, dataset),
     }
+
+
+def _looked_at(
+    source: Mapping[str, Any], dataset: Dataset
+) -> tuple[FloatModel, Task, dict[str, int]]:
+    """Return the model, its task, and its numbers of parameters and of channel groups."""
+    if source["kind"] == "tflite":
+        path = Path(source["path"])
+        content = _float_artifact(path)
+        task = resolve_task(TaskConfig(), dataset, artifact_interface(path, dataset))
+        return FloatModel(None, content), task, {"parameters": parameters(content), "groups": 0}
+    model = load_source(source)
+    task = resolve_task(TaskConfig(), dataset, keras_interface(model))
+    counted = {"parameters": model.count_params(), "groups": len(find_groups(model).groups)}
+    return FloatModel(model), task, counted
+
+
+def _quantized(source: FloatModel, dataset: Dataset, path: Path) -> dict[str, Any]:
+    """Return what the model becomes: gates are set by what was measured, not by a rule of thumb."""
+    config = QuantizeConfig()
+    examples = CalibrationExamples(dataset.train, _CALIBRATED_ON, 0)
+    try:
+        content = SCHEMES[config.scheme](source, examples, config).content
+        scheme = config.scheme
+    except StageError:
+        scheme = "dynamic_wi8_afp32"
+        content = SCHEMES[scheme](source, examples, config).content
+    files.write_bytes(path, content)
+    arena = arena_bytes(path).value
+    return {"scheme": scheme, "quantized_bytes": len(content), "quantized_arena_bytes": arena}
 
 
 def _float_artifact(path: Path) -> bytes:

@@ -180,7 +180,9 @@ def test_export_writes_a_c_array_that_compiles_to_the_same_bytes(
         encoding="utf-8",
     )
     program = tmp_path / "program"
-    subprocess.run(["g++", "-std=c++11", "-Wall", "-Werror", main, source, "-o", program], check=True)
+    subprocess.run(
+        ["g++", "-std=c++11", "-Wall", "-Werror", main, source, "-o", program], check=True
+    )
     printed = subprocess.run([program], capture_output=True, check=True).stdout
     assert printed == (finished.folder / "artifacts" / "03-quantize.tflite").read_bytes()
 

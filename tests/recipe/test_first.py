@@ -14,7 +14,9 @@ DIGITS = {"source": "digits"}
 
 
 def found(**changes: Any) -> dict[str, Any]:
-    known = {"parameters": 1_000, "float_bytes": 400_000, "arena_bytes": 64_000, "groups": 3}
+    known = {"parameters": 1_000, "float_bytes": 400_000, "groups": 3}
+    quantized = {"scheme": "static_wi8_ai8", "quantized_bytes": 100_000}
+    known |= {**quantized, "quantized_arena_bytes": 64_000}
     task = {"metric": "accuracy", "loss": "sparse_categorical_crossentropy", "classes": 10}
     splits = {"train": 1_200, "validation": 120, "test": 360}
     return {**known, **task, **splits, **changes}
@@ -32,7 +34,7 @@ def model(folder: Path, name: str) -> ModelReference:
         ("net.keras", {}, ["baseline", "quantize"]),
         ("net.keras", {"metric": "mean_squared_error", "classes": 0}, ["baseline", "quantize"]),
         ("net.tflite", {"groups": 0}, ["baseline", "quantize"]),
-        ("net.keras", {"arena_bytes": None, "groups": 0}, ["baseline", "quantize"]),
+        ("net.keras", {"quantized_arena_bytes": None, "groups": 0}, ["baseline", "quantize"]),
     ],
 )
 def test_first_recipe_is_one_that_shrink_reads(
@@ -44,7 +46,7 @@ def test_first_recipe_is_one_that_shrink_reads(
     plan = build_plan(load_recipe(path))
     assert [step.name for step in plan.steps] == stages
     assert plan.recipe.gates
-    is_known = changes.get("arena_bytes", 1) is not None
+    is_known = changes.get("quantized_arena_bytes", 1) is not None
     assert ("arena_bytes" in plan.recipe.gates) == is_known
 
 
@@ -69,9 +71,14 @@ def test_first_recipe_names_what_is_near_by_a_relative_path(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("size", "limit"),
-    [(100_000, "38KB"), (10_000, "11KB"), (4_000, "9.2KB"), (90_000_000, "28MB")],
+    [(100_000, "110KB"), (10_000, "11KB"), (4_000, "4.4KB"), (90_000_000, "99MB")],
 )
-def test_first_recipe_leaves_room_for_an_int8_file(tmp_path: Path, size: int, limit: str) -> None:
-    told = found(float_bytes=size)
+def test_first_recipe_leaves_a_tenth_above_what_was_measured(
+    tmp_path: Path, size: int, limit: str
+) -> None:
+    told = found(quantized_bytes=size)
     text = first_recipe("net", model(tmp_path, "net.keras"), DIGITS, told, tmp_path)
-    assert f"tflite_bytes: {limit}  # {size:,} now" in text
+    assert f"tflite_bytes: {limit}  # 400,000 as float32" in text
+    scheme = "dynamic_wi8_afp32"
+    text = first_recipe("net", model(tmp_path, "net.keras"), DIGITS, found(scheme=scheme), tmp_path)
+    assert f"  - quantize: {{scheme: {scheme}}}" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.errors import RecipeError
-from shrink.recipe.single import single_recipe, student_value
+from shrink.recipe.single import portable, single_recipe, student_value
 
 
 @pytest.fixture
@@ -33,6 +33,16 @@ def test_single_recipe_takes_data_and_seed_of_a_run_folder(run: Path) -> None:
         "training": {"seed": 5},
         "stages": [{"prune": {}}],
     }
+
+
+def test_portable_recipe_names_what_is_near_as_seen_from_its_folder(run: Path) -> None:
+    (run.parent / "net.py").touch()
+    (run.parent / "x.npz").touch()
+    recipe = single_recipe("train", "net.py:build", "x.npz", [{"train": {}}], {}, run.parent)
+    assert recipe["model"] == f"{run.parent / 'net.py'}:build"
+    found = portable({**recipe, "custom_objects": "/usr/lib/far.py"}, run.parent)
+    assert (found["model"], found["data"]["path"]) == ("net.py:build", "x.npz")
+    assert found["custom_objects"] == "/usr/lib/far.py"
 
 
 def test_single_recipe_lets_flags_win(run: Path) -> None:
