@@ -16,6 +16,7 @@ Exit code 1 is no error: the run is complete, its report is written, and a gate 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -93,6 +94,14 @@ class RecipeError(ShrinkError):
 
     exit_code = 2
     others: tuple[RecipeError, ...] = ()
+
+
+def together(problems: Sequence[RecipeError]) -> RecipeError:
+    """Return several problems as one error that names each of them once, in order."""
+    each = {id(one): one for problem in problems for one in (problem, *problem.others)}
+    first, *others = each.values()
+    first.others = tuple(others)
+    return first
 
 
 class InputError(ShrinkError):

@@ -6,7 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -20,13 +20,23 @@ _HIDDEN_KEYS = {"name", "from_", "training"}
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag and the key of a section that it sets."""
+    """A flag, under one or several names, and the key of a section that it sets.
+
+    Attributes:
+        parameter: name of the command's parameter.
+        options: the names, such as `--image-size` and `--data-image-size`.
+        keys: path of the key.
+        help: the key's description.
+        metavar: what stands for the value.
+        is_list: whether `a,b` means two values.
+    """
 
     parameter: str
-    option: str
+    options: tuple[str, ...]
     keys: tuple[str, ...]
     help: str
     metavar: str
+    is_list: bool = False
 
 
 def flags_of(
@@ -38,14 +48,57 @@ def flags_of(
         if (not prefix and name in _HIDDEN_KEYS) or name in skip:
             continue
         keys = (*prefix, name)
-        nested = field.annotation
-        if isinstance(nested, type) and issubclass(nested, BaseModel):
+        if (nested := _nested(field.annotation)) is not None:
             flags.extend(flags_of(nested, keys))
             continue
-        option = "--" + "-".join(keys).replace("_", "-")
-        parameter = "_".join(keys)
-        flags.append(Flag(parameter, option, keys, _help(field), _metavar(field.annotation)))
+        flags.append(
+            Flag(
+                "_".join(keys),
+                (_option(keys),),
+                keys,
+                _help(field),
+                _metavar(field.annotation),
+                _is_list(field.annotation),
+            )
+        )
     return flags
+
+
+def section_flags(name: str, flags: Sequence[Flag], taken: Sequence[Flag]) -> list[Flag]:
+    """Return the flags of another section: `--data-image-size`, and `--image-size` where free.
+
+    Args:
+        name: of the section.
+        flags: of its keys.
+        taken: flags whose names are no longer free.
+    """
+    used = {option for flag in taken for option in flag.options}
+    return [
+        replace(
+            flag,
+            parameter=f"{name}_{flag.parameter}",
+            options=(*(set(flag.options) - used), _option((name, *flag.keys))),
+            keys=(name, *flag.keys),
+        )
+        for flag in flags
+    ]
+
+
+def _option(keys: Sequence[str]) -> str:
+    return "--" + "-".join(keys).replace("_", "-")
+
+
+def _nested(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a key holds, also where it may be left out."""
+    members = [m for m in get_args(annotation) or (annotation,) if m is not type(None)]
+    only = members[0] if len(members) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
+
+
+def _is_list(annotation: Any) -> bool:
+    if get_origin(annotation) in (typing.Union, types.UnionType, Annotated):
+        return any(_is_list(member) for member in get_args(annotation))
+    return get_origin(annotation) is tuple
 
 
 def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[..., Any]:
@@ -62,7 +115,9 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
             default=None,
             annotation=Annotated[
                 str | None,
-                typer.Option(flag.option, help=flag.help, metavar=flag.metavar, show_default=False),
+                typer.Option(
+                    *flag.options, help=flag.help, metavar=flag.metavar, show_default=False
+                ),
             ],
         )
         for flag in flags
@@ -70,7 +125,12 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
 
     def command(**arguments: Any) -> Any:
         given = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
-        chosen = {keys: text for keys, text in given.items() if text is not None}
+        lists = {flag.keys for flag in flags if flag.is_list}
+        chosen = {
+            keys: _bracketed(text) if keys in lists else text
+            for keys, text in given.items()
+            if text is not None
+        }
         return function(**arguments, flags=chosen)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
@@ -79,6 +139,11 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
     command.__doc__ = function.__doc__
     command.__name__ = function.__name__
     return command
+
+
+def _bracketed(text: str) -> str:
+    """Return `a,b` as the list that a recipe writes `[a, b]`."""
+    return text if text.lstrip().startswith("[") else f"[{text}]"
 
 
 def section_of(given: dict[tuple[str, ...], str]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def init(
 
 def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
     from shrink.data.config import DataConfig
-    from shrink.data.reference import parse_data_reference
+    from shrink.data.reference import parse_named_data
     from shrink.recipe.first import first_recipe
     from shrink.recipe.load import validate_section
     from shrink.recipe.reference import parse_model_reference
@@ -67,7 +67,8 @@ def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, di
     from shrink.run.tool import run_tool
 
     reference = parse_model_reference(model, Path.cwd())
-    section = parse_data_reference(data, Path.cwd())
-    config = validate_section(DataConfig, section, data).model_dump(mode="json")
-    found = run_tool("first-look", reference, console, data=config, seed=0)
-    return first_recipe(recipe_name(model), reference, section, found, output.parent), found
+    named = parse_named_data(data, Path.cwd())
+    config = validate_section(DataConfig, named.data, data).model_dump(mode="json")
+    settings = {"data": config, "task": named.task, "seed": 0}
+    found = run_tool("first-look", reference, console, **settings)
+    return first_recipe(recipe_name(model), reference, named, found, output.parent), found

@@ -45,7 +45,7 @@ def validate(
 ) -> None:
     """Check recipes without running them; every one is looked at, whatever the others hold."""
     from shrink.console import Console
-    from shrink.errors import RecipeError
+    from shrink.errors import RecipeError, together
 
     console = Console(as_json=json_, quiet=quiet)
     checked: list[_Valid] = []
@@ -54,7 +54,7 @@ def validate(
         try:
             found = _check(recipe, set_ or [])
         except RecipeError as error:
-            problems += [error, *error.others]
+            problems.append(error)
             continue
         checked.append(found)
         for warning in found.warnings:
@@ -63,8 +63,7 @@ def validate(
             stages = " -> ".join(found.stages) or found.name
             console.print(f"{recipe}: valid ({stages})")
     if problems:
-        problems[0].others = tuple(problems[1:])
-        raise problems[0]
+        raise together(problems)
     if json_:
         documents = [found.to_dict() for found in checked]
         # One recipe keeps the document that it has always had.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,6 +18,9 @@ from shrink.cli.options import (
     QuietFlag,
     TrustFlag,
 )
+
+if TYPE_CHECKING:
+    from shrink.recipe.single import Sections
 
 ModelArgument = Annotated[
     str,
@@ -40,6 +43,8 @@ EmitFlag = Annotated[
     bool, typer.Option("--emit-recipe", help="Print the recipe instead of running it.")
 ]
 Flags = dict[tuple[str, ...], str]
+_NAMED_BY_DATA = ("source", "path")
+"""Keys of the data section that `--data` itself sets."""
 
 
 class _Common(NamedTuple):
@@ -61,8 +66,9 @@ VERBS = {
     "prune": "Remove the weights that matter least, then fine-tune.",
     "cluster": "Let the weights of each kernel share a few values, then fine-tune.",
     "quantize": "Convert to TFLite under a quantization scheme.",
+    "evaluate": "Measure a model on the test split: accuracy, size, memory, latency.",
 }
-"""The stages that are verbs of their own, each with its line of help."""
+"""The verbs, each with its line of help; all but `evaluate` are a stage."""
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -73,14 +79,14 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         words: the words of the command line. Building every flag costs more than the rest of a
             light command.
     """
+    special = {"distill": _distill, "evaluate": _evaluate}
     for kind, text in VERBS.items():
-        function = distill if kind == "distill" else _verb(kind)
+        function = special.get(kind) or _verb(kind)
         command = _with_flags(function, kind) if kind in words else _without_flags(function)
         app.command(kind, help=text, epilog=epilog(kind))(command)
-    app.command("evaluate", epilog=epilog("evaluate"))(evaluate)
 
 
-def evaluate(
+def _evaluate(
     model: ModelArgument,
     data: DataOption = None,
     output: OutputOption = None,
@@ -91,15 +97,17 @@ def evaluate(
     custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
+    *,
+    flags: Flags,
 ) -> None:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency."""
     common = _Common(
         output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
     )
-    _run("evaluate", model, data, [], {}, common)
+    _run("evaluate", model, data, [], _split("evaluate", flags), common)
 
 
-def distill(
+def _distill(
     teacher: Annotated[str, typer.Option("--teacher", metavar="MODEL", help="The teacher.")],
     student: Annotated[
         str,
@@ -124,12 +132,12 @@ def distill(
     """Train a student to follow a teacher; the teacher is the baseline of the report."""
     from shrink.recipe.single import student_value
 
-    training, stage = _split("distill", flags)
-    stage["student"] = student_value(student, Path.cwd())
+    sections = _split("distill", flags)
+    sections.stage["student"] = student_value(student, Path.cwd())
     common = _Common(
         output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
     )
-    _run("distill", teacher, data, [{"distill": stage}], training, common)
+    _run("distill", teacher, data, [{"distill": sections.stage}], sections, common)
 
 
 def _verb(kind: str) -> Callable[..., None]:
@@ -147,24 +155,32 @@ def _verb(kind: str) -> Callable[..., None]:
         *,
         flags: Flags,
     ) -> None:
-        training, stage = _split(kind, flags)
+        sections = _split(kind, flags)
         common = _Common(
             output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
         )
-        _run(kind, model, data, [{kind: stage}], training, common)
+        _run(kind, model, data, [{kind: sections.stage}], sections, common)
 
     return verb
 
 
 def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]:
-    from shrink.cli.flags import flags_of, with_flags
+    from shrink.cli.flags import flags_of, section_flags, with_flags
+    from shrink.data.config import DataConfig
     from shrink.engine.config import TrainingConfig
     from shrink.recipe.describe import describe_fields
+    from shrink.recipe.task import TaskConfig
     from shrink.stages import STAGES
 
     describe_fields()
     skip = ("teacher", "student") if kind == "distill" else ()
-    return with_flags(function, [*flags_of(STAGES[kind], skip=skip), *flags_of(TrainingConfig)])
+    if kind in STAGES:
+        flags = [*flags_of(STAGES[kind], skip=skip), *flags_of(TrainingConfig)]
+    else:  # the seed decides which examples are held out; nothing else of training counts
+        flags = [flag for flag in flags_of(TrainingConfig) if flag.keys == ("seed",)]
+    flags += section_flags("data", flags_of(DataConfig, skip=_NAMED_BY_DATA), flags)
+    flags += section_flags("task", flags_of(TaskConfig), flags)
+    return with_flags(function, flags)
 
 
 def _without_flags(function: Callable[..., None]) -> Callable[..., None]:
@@ -175,15 +191,24 @@ def _without_flags(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _split(kind: str, flags: Flags) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tell the flags of `training` from those of the stage."""
+def _split(kind: str, flags: Flags) -> Sections:
+    """Tell the flags of the stage from those of the recipe's own sections."""
     from shrink.cli.flags import section_of
+    from shrink.recipe.single import Sections
     from shrink.stages import STAGES
 
-    own = set(STAGES[kind].model_fields)
-    stage = {keys: text for keys, text in flags.items() if keys[0] in own}
-    training = {keys: text for keys, text in flags.items() if keys[0] not in own}
-    return section_of(training), section_of(stage)
+    own = set(STAGES[kind].model_fields) if kind in STAGES else set()
+    apart = {
+        name: {keys[1:]: text for keys, text in flags.items() if keys[0] == name}
+        for name in ("data", "task")
+    }
+    rest = {keys: text for keys, text in flags.items() if keys[0] not in apart}
+    return Sections(
+        stage=section_of({keys: text for keys, text in rest.items() if keys[0] in own}),
+        training=section_of({keys: text for keys, text in rest.items() if keys[0] not in own}),
+        data=section_of(apart["data"]),
+        task=section_of(apart["task"]),
+    )
 
 
 def _run(
@@ -191,7 +216,7 @@ def _run(
     model: str,
     data: str | None,
     stages: list[dict[str, Any]],
-    training: dict[str, Any],
+    sections: Sections,
     common: _Common,
 ) -> None:
     from shrink.console import Console
@@ -204,7 +229,7 @@ def _run(
     from shrink.run.session import run_plan
 
     console = Console(as_json=common.as_json, quiet=common.quiet)
-    value = single_recipe(verb, model, data, stages, training, Path.cwd())
+    value = single_recipe(verb, model, data, stages, sections, Path.cwd())
     if common.custom_objects is not None:
         value["custom_objects"] = str(common.custom_objects.resolve())
     plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))

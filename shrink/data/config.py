@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from shrink.data.augment.config import AugmentConfig
 from shrink.data.features import FeatureConfig
-from shrink.recipe.fields import Config, Count, Fraction, NonNegative, OpenFraction, Positive
+from shrink.recipe.fields import (
+    Config,
+    Count,
+    Fraction,
+    NonNegative,
+    OpenFraction,
+    Positive,
+    parse_quotient,
+)
 
 SourceName = Literal[
     "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "python"
@@ -19,8 +27,10 @@ Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 class NormalizeConfig(Config):
     """`x * scale + offset` before the model sees the input."""
 
-    scale: Positive = 1.0
-    offset: float = 0.0
+    scale: Annotated[Positive, BeforeValidator(parse_quotient)] = 1.0
+    """Factor; a quotient such as 1/255 will do."""
+    offset: Annotated[float, BeforeValidator(parse_quotient)] = 0.0
+    """Added after the factor."""
 
 
 class DataConfig(Config):

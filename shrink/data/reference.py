@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from shrink.data.config import SourceName
+from pydantic import BaseModel, ValidationError
+
+from shrink.data.config import DataConfig, SourceName
 from shrink.data.prepared import is_prepared
 from shrink.data.shards import MANIFEST
-from shrink.errors import DataError
+from shrink.errors import DataError, RecipeError, together
 from shrink.recipe import yaml
 from shrink.recipe.reference import exists, expand_user
-from shrink.recipe.suggest import did_you_mean
+from shrink.recipe.suggest import did_you_mean, hint_for
+from shrink.recipe.task import TaskConfig
+from shrink.recipe.validation import errors_of
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
 _SOURCE_OF_ENDING = {
@@ -65,6 +70,61 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
     if path.suffix.lower() in _RECIPE_ENDINGS:
         return _section(path, _MOST_EXTENDS)
     raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")
+
+
+@dataclass(frozen=True)
+class NamedData:
+    """What `--data` stands for: the `data` section, and the `task` that its file states."""
+
+    data: dict[str, Any]
+    task: dict[str, Any]
+
+
+def parse_named_data(text: str, cwd: Path) -> NamedData:
+    """Return what `--data` stands for; a YAML file holds `data`, may hold `task`, and no more.
+
+    Args:
+        text: as `parse_data_reference` takes it.
+        cwd: the folder that a relative path starts from.
+
+    Raises:
+        DataError: nothing is there, or it is no data set.
+        RecipeError: a YAML file with another key, or with a wrong one in its sections.
+    """
+    path = (cwd / expand_user(text)).absolute()
+    if path.suffix.lower() not in _RECIPE_ENDINGS or not path.is_file():
+        return NamedData(parse_data_reference(text, cwd), {})
+    document = yaml.load(path)
+    value = document.value if isinstance(document.value, dict) else {}
+    problems = [
+        RecipeError(
+            f"--data takes a file with data: and task:, and this one has {key!r}",
+            position=document.position((key,)),
+            hint=hint_for(key, ("data", "task")) + "; a whole recipe is run by `shrink run`",
+        )
+        for key in value
+        if key not in ("data", "task")
+    ]
+    task = value.get("task")
+    for key, section in (("data", DataConfig), ("task", TaskConfig)):
+        problems += _section_problems(document, key, section)
+    if problems:
+        raise together(problems)
+    return NamedData(_section(path, 0), dict(task or {}))
+
+
+def _section_problems(
+    document: yaml.Document, key: str, section: type[BaseModel]
+) -> list[RecipeError]:
+    """Return what is wrong in one section of a file, each with its place."""
+    value = document.value.get(key) if isinstance(document.value, dict) else None
+    if not isinstance(value, dict):
+        return []  # a missing section is for the caller to miss
+    try:
+        section.model_validate(value)
+    except ValidationError as error:
+        return errors_of(error, section, (key,), document.position)
+    return []
 
 
 def _hint(text: str, path: Path) -> str:

@@ -43,6 +43,24 @@ def parse_bytes(value: Any) -> int:
     return size
 
 
+_QUOTIENT = re.compile(r"\s*(-?[\d.]+)\s*/\s*([\d.]+)\s*")
+
+
+def parse_quotient(value: Any) -> Any:
+    """Return the number that text such as `1/255` stands for; anything else as it is.
+
+    Raises:
+        ValueError: a division by zero, or by what is no number.
+    """
+    found = _QUOTIENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    try:
+        return float(found[1]) / float(found[2])
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"{value!r} is no number") from error
+
+
 Bytes = Annotated[
     int,
     BeforeValidator(parse_bytes),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from shrink.data.reference import NamedData
 from shrink.recipe.reference import ModelReference, near_path
 from shrink.recipe.resolved import recipe_text
 
@@ -17,7 +18,7 @@ _ROOM = 10
 def first_recipe(
     name: str,
     model: ModelReference,
-    data: Mapping[str, Any],
+    named: NamedData,
     found: Mapping[str, Any],
     folder: Path,
 ) -> str:
@@ -26,19 +27,20 @@ def first_recipe(
     Args:
         name: of the recipe.
         model: the model; a builder is trained first.
-        data: the `data` section, its path absolute.
+        named: the `data` section, its path absolute, and what it says of the task.
         found: what `shrink.tools.first_look` told of both.
         folder: where the recipe will lie; paths below it become relative.
     """
-    section = dict(data)
+    section = dict(named.data)
     if isinstance(section.get("path"), str):
         section["path"] = near_path(Path(section["path"]), folder)
     place = near_path(model.path, folder) + (f":{model.function}" if model.function else "")
+    task = {"task": named.task} if named.task else {}
     parts = [
         "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
         f"# The model: {_model_line(model, found)}.",
         f"# The data: {_data_line(found)}.",
-        recipe_text({"name": name, "model": place, "data": section}).rstrip(),
+        recipe_text({"name": name, "model": place, "data": section, **task}).rstrip(),
         *_training(model),
         "stages:",
         *_stages(model, found),

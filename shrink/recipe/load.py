@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shrink.errors import Position, RecipeError
+from shrink.errors import Position, RecipeError, together
 from shrink.recipe import yaml
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.reference import exists, expand_user
@@ -87,7 +87,7 @@ def validate_section(section: type[Section], value: dict[str, Any], name: str) -
     try:
         return section.model_validate(value)
     except ValidationError as error:
-        raise _together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
+        raise together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
 
 
 def _read_stdin() -> _Raw:
@@ -153,7 +153,7 @@ def _validated(raw: _Raw, source: Path, stages_needed: bool = True) -> LoadedRec
     except ValidationError as error:
         problems.extend(errors_of(error, Recipe, (), locate, extra_keys=("extends",)))
     if problems:
-        raise _together(problems)
+        raise together(problems)
     return LoadedRecipe(recipe, source, raw.positions)
 
 
@@ -188,7 +188,7 @@ def _stage(item: Any, path: Path_, locate: Any) -> StageConfig:
     try:
         return STAGES[kind].model_validate(settings or {})
     except ValidationError as error:
-        raise _together(errors_of(error, STAGES[kind], where, locate)) from error
+        raise together(errors_of(error, STAGES[kind], where, locate)) from error
 
 
 def _gates(value: Any, locate: Any, problems: list[RecipeError]) -> Any:
@@ -223,12 +223,6 @@ def _folder(position: Position) -> Path:
     """Return where relative paths start: beside the recipe, or here if no file says them."""
     file = Path(position.file)
     return file.parent if file.is_absolute() and file.suffix else Path.cwd()
-
-
-def _together(problems: list[RecipeError]) -> RecipeError:
-    first, *others = problems
-    first.others = (*first.others, *others)
-    return first
 
 
 def _nearest(positions: Mapping[Path_, Position], path: Path_, file: str) -> Position:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shrink.data.reference import parse_data_reference
+from shrink.data.reference import NamedData, parse_named_data
 from shrink.errors import RecipeError
 from shrink.recipe import yaml
 from shrink.recipe.reference import looks_like_model, near_path, parse_model_reference
@@ -18,12 +19,22 @@ RESOLVED_NAME = "recipe.resolved.yaml"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
+@dataclass(frozen=True)
+class Sections:
+    """What a verb's flags say, by the section of the recipe that they belong to."""
+
+    stage: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=dict)
+
+
 def single_recipe(
     verb: str,
     model: str,
     data: str | None,
     stages: list[dict[str, Any]],
-    training: dict[str, Any],
+    sections: Sections,
     folder: Path,
 ) -> dict[str, Any]:
     """Return the recipe, as a mapping, that a verb with its flags stands for.
@@ -33,7 +44,7 @@ def single_recipe(
         model: the model as the command line gives it.
         data: the data as the command line gives it; None where a run folder brings its own.
         stages: the stages; none to evaluate only.
-        training: the `training` section.
+        sections: what the flags say.
         folder: the folder that relative paths start from.
     """
     reference = parse_model_reference(model, folder)
@@ -41,8 +52,12 @@ def single_recipe(
     recipe: dict[str, Any] = {
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
-        "data": _data(data, before, folder),
     }
+    named = _data(data, before, folder)
+    recipe["data"] = {**named.data, **sections.data}
+    if task := {**named.task, **sections.task}:
+        recipe["task"] = task
+    training = sections.training
     if isinstance(before.get("custom_objects"), str):
         recipe["custom_objects"] = before["custom_objects"]
     if data is None and "seed" in before.get("training", {}):
@@ -97,11 +112,12 @@ def _resolved_recipe(run: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _data(text: str | None, before: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _data(text: str | None, before: dict[str, Any], folder: Path) -> NamedData:
     if text is not None:
-        return parse_data_reference(text, folder)
+        return parse_named_data(text, folder)
     if isinstance(before.get("data"), dict):
-        return dict(before["data"])
+        task = before.get("task")
+        return NamedData(dict(before["data"]), dict(task) if isinstance(task, dict) else {})
     raise RecipeError(
         "no data was named",
         subject="--data",

@@ -40,7 +40,8 @@ def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, A
     send("phase", name="reading the data")
     dataset = open_dataset(DataConfig.model_validate(job["data"]), int(job["seed"]))
     send("phase", name="looking at the model")
-    source, task, counted = _looked_at(job["model"], dataset)
+    task_config = TaskConfig.model_validate(job["task"])
+    source, task, counted = _looked_at(job["model"], dataset, task_config)
     send("phase", name="quantizing")
     return {
         **counted,
@@ -51,16 +52,16 @@ def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, A
 
 
 def _looked_at(
-    source: Mapping[str, Any], dataset: Dataset
+    source: Mapping[str, Any], dataset: Dataset, config: TaskConfig
 ) -> tuple[FloatModel, Task, dict[str, int]]:
     """Return the model, its task, and its numbers of parameters and of channel groups."""
     if source["kind"] == "tflite":
         path = Path(source["path"])
         content = _float_artifact(path)
-        task = resolve_task(TaskConfig(), dataset, artifact_interface(path, dataset))
+        task = resolve_task(config, dataset, artifact_interface(path, dataset))
         return FloatModel(None, content), task, {"parameters": parameters(content), "groups": 0}
     model = load_source(source)
-    task = resolve_task(TaskConfig(), dataset, keras_interface(model))
+    task = resolve_task(config, dataset, keras_interface(model))
     counted = {"parameters": model.count_params(), "groups": len(find_groups(model).groups)}
     return FloatModel(model), task, counted
 

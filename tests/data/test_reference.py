@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shrink.data.config import DataConfig
-from shrink.data.reference import parse_data_reference
+from shrink.data.reference import NamedData, parse_data_reference, parse_named_data
 from shrink.errors import DataError, RecipeError
 
 
@@ -90,3 +90,33 @@ def test_parse_data_reference_raises_recipe_error_when_yaml_is_broken(tmp_path: 
     (tmp_path / "r.yaml").write_text("data: {")
     with pytest.raises(RecipeError, match=r"r\.yaml"):
         parse_data_reference("r.yaml", tmp_path)
+
+
+def test_parse_named_data_takes_the_task_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").write_text(
+        "data: {source: npz, path: x.npz}\ntask: {loss: binary_crossentropy}\n"
+    )
+    named = parse_named_data("d.yaml", tmp_path)
+    assert named.data == {"source": "npz", "path": str(tmp_path / "x.npz")}
+    assert named.task == {"loss": "binary_crossentropy"}
+    assert parse_named_data("digits", tmp_path) == NamedData({"source": "digits"}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("data: {source: digits}\ntsak: {}\n", ["d.yaml:2:1", "'tsak'", "did you mean task?"]),
+        ("data: {source: digits}\ngates: {}\n", ["d.yaml:2:1", "'gates'", "shrink run"]),
+        ("data: {sorce: digits}\n", ["d.yaml:1:8", "unknown key 'sorce'", "source?"]),
+        ("data: {source: digits}\ntask:\n  los: x\n", ["d.yaml:3:3", "did you mean loss?"]),
+    ],
+)
+def test_parse_named_data_refuses_what_it_would_not_use(
+    tmp_path: Path, text: str, words: list[str]
+) -> None:
+    (tmp_path / "d.yaml").write_text(text)
+    with pytest.raises(RecipeError) as caught:
+        parse_named_data("d.yaml", tmp_path)
+    said = "; ".join(str(error) for error in (caught.value, *caught.value.others))
+    said += str(caught.value.hint)
+    assert [word for word in words if word not in said] == []

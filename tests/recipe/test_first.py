@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from shrink.data.reference import NamedData
 from shrink.recipe.first import first_recipe
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.recipe.reference import ModelReference, parse_model_reference
 
-DIGITS = {"source": "digits"}
+DIGITS = NamedData({"source": "digits"}, {})
 
 
 def found(**changes: Any) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def test_first_recipe_stays_one_with_its_comments_taken_away(tmp_path: Path) -> 
 
 def test_first_recipe_names_what_is_near_by_a_relative_path(tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
-    data = {"source": "images", "path": str(tmp_path / "pictures")}
+    data = NamedData({"source": "images", "path": str(tmp_path / "pictures")}, {})
     text = first_recipe("n", model(tmp_path, "net.keras"), data, found(), tmp_path / "recipes")
     assert "model: ../net.keras\n" in text
     assert "path: ../pictures\n" in text
@@ -82,3 +83,11 @@ def test_first_recipe_leaves_a_tenth_above_what_was_measured(
     scheme = "dynamic_wi8_afp32"
     text = first_recipe("net", model(tmp_path, "net.keras"), DIGITS, found(scheme=scheme), tmp_path)
     assert f"  - quantize: {{scheme: {scheme}}}" in text
+
+
+def test_first_recipe_keeps_what_is_said_of_the_task(tmp_path: Path) -> None:
+    named = NamedData(DIGITS.data, {"loss": "mean_absolute_error"})
+    path = tmp_path / "recipe.yaml"
+    text = first_recipe("net", model(tmp_path, "net.keras"), named, found(), tmp_path)
+    path.write_text(text, encoding="utf-8")
+    assert load_recipe(path).recipe.task.loss == "mean_absolute_error"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.errors import RecipeError
-from shrink.recipe.single import portable, single_recipe, student_value
+from shrink.recipe.single import Sections, portable, single_recipe, student_value
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_single_recipe_takes_data_and_seed_of_a_run_folder(run: Path) -> None:
-    recipe = single_recipe("prune", "run", None, [{"prune": {}}], {}, run.parent)
+    recipe = single_recipe("prune", "run", None, [{"prune": {}}], Sections(), run.parent)
     assert recipe == {
         "name": "prune-run",
         "model": str(run / "artifacts" / "00-train.keras"),
@@ -38,7 +38,9 @@ def test_single_recipe_takes_data_and_seed_of_a_run_folder(run: Path) -> None:
 def test_portable_recipe_names_what_is_near_as_seen_from_its_folder(run: Path) -> None:
     (run.parent / "net.py").touch()
     (run.parent / "x.npz").touch()
-    recipe = single_recipe("train", "net.py:build", "x.npz", [{"train": {}}], {}, run.parent)
+    recipe = single_recipe(
+        "train", "net.py:build", "x.npz", [{"train": {}}], Sections(), run.parent
+    )
     assert recipe["model"] == f"{run.parent / 'net.py'}:build"
     found = portable({**recipe, "custom_objects": "/usr/lib/far.py"}, run.parent)
     assert (found["model"], found["data"]["path"]) == ("net.py:build", "x.npz")
@@ -46,14 +48,14 @@ def test_portable_recipe_names_what_is_near_as_seen_from_its_folder(run: Path) -
 
 
 def test_single_recipe_lets_flags_win(run: Path) -> None:
-    recipe = single_recipe("train", "run", "digits", [], {"seed": 1}, run.parent)
+    recipe = single_recipe("train", "run", "digits", [], Sections(training={"seed": 1}), run.parent)
     assert recipe["data"] == {"source": "digits"}
     assert recipe["training"] == {"seed": 1}
 
 
 def test_single_recipe_asks_for_data_where_a_model_brings_none(run: Path) -> None:
     with pytest.raises(RecipeError, match="no data was named"):
-        single_recipe("prune", "run/artifacts/00-train.keras", None, [], {}, run.parent)
+        single_recipe("prune", "run/artifacts/00-train.keras", None, [], Sections(), run.parent)
 
 
 def test_student_value_reads_scales_and_models(run: Path) -> None:

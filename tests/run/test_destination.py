@@ -10,7 +10,7 @@ from shrink.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.resolved import resolved_recipe_text
-from shrink.recipe.single import single_recipe
+from shrink.recipe.single import Sections, single_recipe
 from shrink.run.destination import free_name, names_artifact, only_artifact
 from shrink.run.runner import RunOptions
 from tests.cli.shell import shrink
@@ -21,7 +21,9 @@ def plan_of(folder: Path, model: str, data: str = "toy.npz", **settings: object)
     """Return the plan of `shrink quantize MODEL --data DATA`."""
     stages = [{"quantize": dict(settings)}]
     return build_plan(
-        recipe_from_mapping(single_recipe("quantize", model, data, stages, {}, folder), "quantize")
+        recipe_from_mapping(
+            single_recipe("quantize", model, data, stages, Sections(), folder), "quantize"
+        )
     )
 
 
@@ -87,7 +89,7 @@ def test_names_artifact_is_true_of_tflite_alone(tmp_path: Path) -> None:
 def test_only_artifact_refuses_branches_and_keras_models(folder: Path) -> None:
     branches = [{"quantize": {"from": "baseline", "name": n}} for n in ("a", "b")]
     for stages, words in ((branches, "2 artifacts"), ([{"train": {}}], "Keras model")):
-        value = single_recipe("x", "m.keras", "toy.npz", stages, {}, folder)
+        value = single_recipe("x", "m.keras", "toy.npz", stages, Sections(), folder)
         plan = build_plan(recipe_from_mapping(value, "x"))
         with pytest.raises(RecipeError, match=words):
             only_artifact(plan, RunOptions(Path("x.tflite")))
