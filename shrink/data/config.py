@@ -19,7 +19,7 @@ from shrink.recipe.fields import (
 )
 
 SourceName = Literal[
-    "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "python"
+    "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "csv", "python"
 ]
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
@@ -38,10 +38,10 @@ class DataConfig(Config):
 
     source: SourceName
     """digits: scikit-learn's handwritten digits. images: folders of pictures, or a CSV file that
-    lists them. npz, hdf5: arrays. tfrecord: sharded records, such as `shrink data pack` writes.
-    lmdb: the same records in an LMDB file. tiles: windows of TIFF files, listed in a CSV file.
-    tfds: a data set that TensorFlow Datasets has prepared. python: a function that gives
-    examples."""
+    lists them. npz, hdf5: arrays. csv: a table of numbers. tfrecord: sharded records, such as
+    `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
+    listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
+    that gives examples."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
@@ -50,6 +50,10 @@ class DataConfig(Config):
     targets: Names | None = None
     """Names of the target arrays, in the order of the model's outputs; by default y, of source tfds
     what the data set itself names."""
+    classes: Names | None = None
+    """Names of the classes by label, in the order of the model's outputs; by default folders of
+    pictures and words in a CSV file are sorted by name. Of whole numbers it is what they are
+    called."""
     features: Annotated[dict[str, FeatureConfig], Field(min_length=1)] | None = None
     """What the features of TFRecord files hold; by default as their manifest says."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None

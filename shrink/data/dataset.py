@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from shrink.data.augment.apply import Augmentation
 from shrink.data.cached import cached
+from shrink.data.class_order import named_classes
 from shrink.data.config import DataConfig
 from shrink.data.examples import PARTS, Examples
 from shrink.data.view import AugmentedView, View
@@ -22,6 +23,7 @@ SOURCES: dict[str, str] = {
     "lmdb": "shrink.data.sources.lmdb",
     "tiles": "shrink.data.sources.tiles",
     "tfds": "shrink.data.sources.tfds",
+    "csv": "shrink.data.sources.table",
     "python": "shrink.data.sources.python",
 }
 """Every `data.source`: the module with its `open_source(config, seed) -> Dataset`."""
@@ -57,8 +59,10 @@ def open_dataset(config: DataConfig, seed: int) -> Dataset:
     """
     source = importlib.import_module(SOURCES[config.source])
     dataset: Dataset = source.open_source(config, seed)
+    names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
     dataset = replace(
         dataset,
+        class_names=names,
         train=cached(dataset.train, "train", config, seed),
         validation=cached(dataset.validation, "validation", config, seed),
     )

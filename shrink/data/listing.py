@@ -32,6 +32,15 @@ class Listing:
     parts: tuple[str, ...] | None
 
 
+def lists_pictures(path: Path) -> bool:
+    """Whether a CSV file lists pictures, by its column `path`; any other is a table."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            return "path" in next(csv.reader(stream), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return True  # read_listing says what is wrong
+
+
 def read_listing(path: Path, targets: Sequence[str]) -> Listing:
     """Read a CSV file with a column `path` and the columns of the targets.
 
@@ -57,7 +66,9 @@ def _check_header(path: Path, header: Sequence[str], targets: Sequence[str]) -> 
             raise DataError(
                 f"no column {name}; there are {', '.join(header) or 'none'}",
                 subject=path,
-                hint=_HINT if name != "path" else "name the column of the files path",
+                hint=_HINT
+                if name != "path"
+                else "name the column of the files path; a table of numbers is source: csv",
             )
 
 
@@ -86,13 +97,20 @@ def _columns(
 
 
 def _split(path: Path, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    if "split" not in columns:
-        return None
-    unknown = sorted(set(columns["split"]) - set(_PARTS))
+    return part_names(path, columns["split"]) if "split" in columns else None
+
+
+def part_names(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
+    """Return what a column `split` says: `train`, `validation` or `test` for each row.
+
+    Raises:
+        DataError: a cell says something else.
+    """
+    unknown = sorted(set(cells) - set(_PARTS))
     if unknown:
         raise DataError(
             f"the column split has {unknown[0]!r}",
             subject=path,
             hint="it takes train, validation and test",
         )
-    return tuple(_PARTS[part] for part in columns["split"])
+    return tuple(_PARTS[part] for part in cells)

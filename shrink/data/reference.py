@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from shrink.data.config import DataConfig, SourceName
+from shrink.data.listing import lists_pictures
 from shrink.data.prepared import is_prepared
 from shrink.data.shards import MANIFEST
 from shrink.errors import DataError, RecipeError, together
@@ -23,7 +24,6 @@ _SOURCE_OF_ENDING = {
     ".npz": "npz",
     ".h5": "hdf5",
     ".hdf5": "hdf5",
-    ".csv": "images",
     ".lmdb": "lmdb",
 }
 _KINDS = (
@@ -59,17 +59,29 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
         )
     if not exists(path):
         raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
-    if (path / MANIFEST).is_file() or ".tfrecord" in path.name:
-        return {"source": "tfrecord", "path": str(path)}
-    if is_prepared(path):
-        return {"source": "tfds", "path": str(path)}
-    if path.is_dir():
-        return {"source": "images", "path": str(path)}
-    if path.suffix.lower() in _SOURCE_OF_ENDING:
-        return {"source": _SOURCE_OF_ENDING[path.suffix.lower()], "path": str(path)}
+    if (source := _source_of(path)) is not None:
+        return {"source": source, "path": str(path)}
     if path.suffix.lower() in _RECIPE_ENDINGS:
         return _section(path, _MOST_EXTENDS)
     raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")
+
+
+def _source_of(path: Path) -> str | None:
+    """Return the source that a file or folder is for, by what it looks like; None for no data."""
+    if (path / MANIFEST).is_file() or ".tfrecord" in path.name or _holds_records(path):
+        return "tfrecord"
+    if is_prepared(path):
+        return "tfds"
+    if path.is_dir():
+        return "images"
+    if path.suffix.lower() == ".csv":
+        return "images" if lists_pictures(path) else "csv"
+    return _SOURCE_OF_ENDING.get(path.suffix.lower())
+
+
+def _holds_records(path: Path) -> bool:
+    """Whether a folder holds TFRecord files, which nobody keeps beside pictures."""
+    return path.is_dir() and any(".tfrecord" in entry.name for entry in path.iterdir())
 
 
 @dataclass(frozen=True)

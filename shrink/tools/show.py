@@ -60,8 +60,10 @@ def show_data(result: Mapping[str, Any], console: Console) -> None:
     splits = result["splits"]
     classes = list(dict.fromkeys(name for split in splits.values() for name in split["classes"]))
     table = _table(("class", "left"), *((name, "right") for name in splits))
-    for label in classes:
-        table.add_row(label, *(f"{s['classes'].get(label, 0):,}" for s in splits.values()))
+    labels = {name: label for label, name in enumerate(result["class_names"])}
+    for name in sorted(classes, key=lambda name: labels.get(name, len(labels))):
+        numbered = name if str(labels.get(name)) == name else f"{labels.get(name, '')}  {name}"
+        table.add_row(numbered, *(f"{s['classes'].get(name, 0):,}" for s in splits.values()))
     table.add_row("all", *(f"{s['examples']:,}" for s in splits.values()))
     console.print(table)
     for name, split in splits.items():

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.data.bad_examples import without_bad_files
+from shrink.data.class_order import class_order
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.examples import first_problem
@@ -168,12 +169,14 @@ def open_pictures(config: DataConfig, skip: bool) -> tuple[Pictures, PictureDeco
 def _in_folders(path: Path, config: DataConfig) -> Pictures:
     folders = find_pictures(path)
     _check_classes(folders, needs_two=config.target == "label")
-    names = tuple(next(iter(folders.parts.values())))
+    found = tuple(next(iter(folders.parts.values())))
+    names = class_order(found, config.classes, path)
+    labels = np.array([names.index(name) for name in found], np.int64)
     parts, first = {}, 0
     for part, classes in folders.parts.items():
         counts = [len(files) for files in classes.values()]
         files = folders.names.take(range(first, first + sum(counts))).under(str(path))
-        parts[part] = files, np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        parts[part] = files, np.repeat(labels, counts)
         first += sum(counts)
     return Pictures(path, path, folders.names, parts, names, len(names), folders.notes())
 

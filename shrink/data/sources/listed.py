@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.data.class_order import class_order
 from shrink.data.config import DataConfig
 from shrink.data.listing import Listing, read_listing
 from shrink.data.names import Names
@@ -62,7 +63,7 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
     names: tuple[str, ...] = ()
     values = np.zeros((len(files), 0), np.float32)
     if config.target == "label":
-        names, values = listed_targets(listing, targets)
+        names, values = listed_targets(listing, targets, config.classes)
     if values.ndim == 1 and len(np.unique(values)) == 1:
         raise DataError(
             f"all labels are {names[int(values[0])]}: nothing to tell apart",
@@ -87,7 +88,9 @@ def _parts(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numb
     }
 
 
-def listed_targets(listing: Listing, columns: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+def listed_targets(
+    listing: Listing, columns: Sequence[str], classes: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the names of the labels and int64 (n,), or no names and float32 (n, k).
 
     Raises:
@@ -103,7 +106,7 @@ def listed_targets(listing: Listing, columns: Sequence[str]) -> tuple[tuple[str,
     try:
         return (), numbers_of(listing, columns[0])[:, None].astype(np.float32)
     except DataError:
-        names = tuple(sorted(set(cells)))
+        names = class_order(set(cells), classes, listing.path)
         number = {name: label for label, name in enumerate(names)}
         return names, np.fromiter(map(number.__getitem__, cells), np.int64, len(cells))
 

@@ -173,7 +173,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         )
     targets = config.targets or ("label",)
     listing = read_listing(path, ("x", "y", *targets))
-    names, values = listed_targets(listing, targets)
+    names, values = listed_targets(listing, targets, config.classes)
     corners = np.stack([numbers_of(listing, "y"), numbers_of(listing, "x")], 1).astype(np.int64)
     found, files = np.unique(np.array(listing.files), return_inverse=True)
     places = [str(path.parent / file) for file in found]

@@ -1,0 +1,110 @@
+"""Tables in CSV files, and the order of classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.reference import parse_data_reference
+from shrink.errors import DataError
+
+ROWS = 40
+
+
+def opened(path: Path, source: str = "csv", **settings: Any) -> Dataset:
+    config = DataConfig.model_validate({"source": source, "path": str(path), **settings})
+    return open_dataset(config, seed=0)
+
+
+def table(folder: Path, header: str, row: Any) -> Path:
+    path = folder / "t.csv"
+    path.write_text("\n".join([header, *(row(i) for i in range(ROWS))]) + "\n")
+    return path
+
+
+def test_open_dataset_reads_a_table_of_labels(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,label,b", lambda i: f"{i},{i % 2},{-i / 4}")
+    dataset = opened(path)
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(x[:, 1], -x[:, 0] / 4)
+    np.testing.assert_array_equal(y, x[:, 0] % 2)
+    assert (dataset.num_classes, dataset.class_names) == (2, ("0", "1"))
+    assert parse_data_reference("t.csv", tmp_path)["source"] == "csv"
+
+
+def test_open_dataset_reads_real_targets_and_chosen_columns(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,b,c,d", lambda i: f"{i},{2 * i},{i / 2},{i / 8}")
+    dataset = opened(path, targets=["c", "d"], inputs=["b"])
+    x, y = dataset.train.arrays(np.arange(3))
+    assert x.shape == (3, 1)
+    np.testing.assert_array_equal(y, np.concatenate([x / 4, x / 16], axis=1))
+    assert dataset.num_classes is None
+
+
+@pytest.mark.parametrize(
+    ("classes", "numbers"),
+    [(None, {"cat": 0, "dog": 1}), (("dog", "bird", "cat"), {"dog": 0, "cat": 2})],
+)
+def test_open_dataset_numbers_words_as_classes_says(
+    tmp_path: Path, classes: tuple[str, ...] | None, numbers: dict[str, int]
+) -> None:
+    path = table(tmp_path, "x,class", lambda i: f"{i},{'dog' if i % 4 else 'cat'}")
+    dataset = opened(path, classes=classes)
+    x, y = dataset.train.arrays(np.arange(10))
+    wanted = [numbers["dog" if value % 4 else "cat"] for value in x[:, 0]]
+    np.testing.assert_array_equal(y, wanted)
+    assert dataset.class_names == (classes or ("cat", "dog"))
+    assert dataset.num_classes == len(dataset.class_names)
+
+
+def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None:
+    names = ("train", "val", "test", "train")
+    path = table(tmp_path, "x,y,split", lambda i: f"{i},{i // 4 % 2},{names[i % 4]}")
+    dataset = opened(path)
+    x, _ = dataset.test.arrays(np.arange(10))
+    np.testing.assert_array_equal(x[:, 0] % 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "words"),
+    [
+        ("a,b", "1,2", "which column is the target"),
+        ("a,y", "x,1", "a in row 2 is 'x', not a finite number"),
+        ("a,y", "1", "row 2 has 1 values for 2 columns"),
+        ("y", "1", "no column is left for the input"),
+        ("a,a,y", "1,2,3", "two columns of one name"),
+        ("a,y", "nan,1", "not a finite number"),
+    ],
+)
+def test_open_dataset_refuses_a_table(tmp_path: Path, header: str, row: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        opened(table(tmp_path, header, lambda i: row))
+
+
+def test_open_dataset_orders_folders_of_pictures_by_classes(tmp_path: Path) -> None:
+    for place, name in enumerate(("circle", "cross", "square")):
+        (tmp_path / name).mkdir()
+        for number in range(12):
+            picture = Image.fromarray(np.full((4, 4), 80 * place, np.uint8))
+            picture.save(tmp_path / name / f"{number}.png")
+    dataset = opened(tmp_path, "images", classes=["square", "circle", "cross"])
+    x, y = dataset.train.arrays(np.arange(20))
+    shown = x[:, 0, 0, 0] // 80
+    np.testing.assert_array_equal(y, np.array([1, 2, 0])[shown])
+    assert dataset.class_names == ("square", "circle", "cross")
+    with pytest.raises(DataError, match=r"'cross' is not in data\.classes"):
+        opened(tmp_path, "images", classes=["square", "circle", "cros"])
+
+
+def test_open_dataset_names_the_classes_of_whole_numbers(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,y", lambda i: f"{i},{i % 3}")
+    assert opened(path, classes=["a", "b", "c"]).class_names == ("a", "b", "c")
+    with pytest.raises(DataError, match=r"has 2 names, and the labels go up to 2"):
+        opened(path, classes=["a", "b"])
