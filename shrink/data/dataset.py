@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shrink.data.augment.apply import Augmentation
@@ -45,6 +46,29 @@ class Dataset:
     class_names: tuple[str, ...]
     num_classes: int | None
     notes: tuple[str, ...] = ()
+
+
+def open_dataset_for(
+    config: DataConfig, seed: int, image_input: Callable[[], tuple[int, int, int] | None]
+) -> Dataset:
+    """Open a data set with pictures brought to the shape that a model takes.
+
+    Args:
+        config: the `data` section.
+        seed: decides splits that the source does not give.
+        image_input: returns height, width and channels of the model's one image input, or None;
+            called only where the section leaves the shape of pictures open.
+
+    Raises:
+        DataError: see `open_dataset`.
+    """
+    if config.source != "images":
+        return open_dataset(config, seed)
+    from shrink.data.sources.images import fitted_to
+
+    fitted, note = fitted_to(config, image_input)
+    dataset = open_dataset(fitted, seed)
+    return replace(dataset, notes=(note, *dataset.notes)) if note else dataset
 
 
 def open_dataset(config: DataConfig, seed: int) -> Dataset:

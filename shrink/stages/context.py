@@ -11,7 +11,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset, open_dataset_for
 from shrink.engine.cluster import open_cluster
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
@@ -23,6 +23,7 @@ from shrink.engine.planner import Plan
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
+from shrink.model.image_input import image_input
 from shrink.model.load import import_note, load_source
 from shrink.model.trust import Trust
 from shrink.recipe.reference import ModelReference
@@ -121,7 +122,8 @@ class StageContext:
         """The recipe's examples."""
         # A stage's own seed must not move examples between splits: what one stage trained on
         # another would test on.
-        return open_dataset(self.data_config, self.split_seed)
+        image = functools.partial(image_input, self._inputs["model"])
+        return open_dataset_for(self.data_config, self.split_seed, image)
 
     @functools.cached_property
     def devices(self) -> Devices:

@@ -35,8 +35,9 @@ def data_check(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     Returns:
         `splits` by name, each with `examples`, `classes` (count by class name), `shape`, `dtype`,
         `low` and `high` of the first input, and `inputs` with these of every input; `class_names`
-        by label, empty where targets are real; `bad` with a message for each unreadable example; `duplicates`, groups of files with the same content;
-        `suspicious`, messages on files that can be read; `notes`; `examples_per_s` of reading.
+        by label, empty where targets are real; `bad` with a message for each unreadable example;
+        `duplicates`, groups of files with the same content; `suspicious`, messages on files that
+        can be read; `notes`; `examples_per_s` of reading.
     """
     config = DataConfig.model_validate(job["data"])
     bad: list[str] = []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset, open_dataset_for
 from shrink.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
+from shrink.model.image_input import image_input
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
 from shrink.run import files
@@ -38,7 +40,8 @@ def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, A
         ShrinkError: the model or the data cannot be read, or they do not belong together.
     """
     send("phase", name="reading the data")
-    dataset = open_dataset(DataConfig.model_validate(job["data"]), int(job["seed"]))
+    image = functools.partial(image_input, job["model"])
+    dataset = open_dataset_for(DataConfig.model_validate(job["data"]), int(job["seed"]), image)
     send("phase", name="looking at the model")
     task_config = TaskConfig.model_validate(job["task"])
     source, task, counted = _looked_at(job["model"], dataset, task_config)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -164,6 +165,41 @@ def open_pictures(config: DataConfig, skip: bool) -> tuple[Pictures, PictureDeco
     path = Path(config.path or "").expanduser().absolute()
     pictures = _in_folders(path, config) if path.is_dir() else listed_pictures(path, config)
     return pictures, _decoder(config, pictures.files(), skip)
+
+
+def fitted_to(
+    config: DataConfig, wanted: Callable[[], tuple[int, int, int] | None]
+) -> tuple[DataConfig, str | None]:
+    """Return a `data` section whose pictures have the shape that a model takes, and a note.
+
+    Only what the section leaves open is filled in, and only where the first picture has another
+    shape than the model's input.
+
+    Args:
+        config: the `data` section.
+        wanted: returns height, width and channels (1 or 3), or None where a model takes no one
+            image; called only where pictures could be fitted.
+
+    Raises:
+        DataError: see `open_source`.
+    """
+    if config.source != "images" or config.image_size is not None:
+        return config, None
+    path = Path(config.path or "").expanduser().absolute()
+    pictures = _in_folders(path, config) if path.is_dir() else listed_pictures(path, config)
+    _, (height, width, channels) = _first_picture(
+        pictures.files(), skip=config.on_bad_example == "skip"
+    )
+    shape = wanted()
+    own = (height, width, config.channels or channels)
+    if shape is None or own == shape:
+        return config, None
+    changes: dict[str, Any] = {"image_size": shape[:2]} if own[:2] != shape[:2] else {}
+    if own[2] != shape[2] and config.channels is None:
+        changes["channels"] = shape[2]
+    told = " x ".join(map(str, own)), " x ".join(map(str, shape))
+    note = f"pictures of {told[0]} are brought to the model's input, {told[1]}; data.image_size"
+    return config.model_copy(update=changes), f"{note} and data.channels say otherwise"
 
 
 def _in_folders(path: Path, config: DataConfig) -> Pictures:

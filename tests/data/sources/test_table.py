@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset, open_dataset, open_dataset_for
 from shrink.data.reference import parse_data_reference
 from shrink.errors import DataError
 
@@ -108,3 +108,33 @@ def test_open_dataset_names_the_classes_of_whole_numbers(tmp_path: Path) -> None
     assert opened(path, classes=["a", "b", "c"]).class_names == ("a", "b", "c")
     with pytest.raises(DataError, match=r"has 2 names, and the labels go up to 2"):
         opened(path, classes=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "wanted", "note"),
+    [
+        ((8, 8, 3), {}, (8, 8, 3), "4 x 4 x 1 are brought to the model's input, 8 x 8 x 3"),
+        ((4, 4, 1), {}, (4, 4, 1), None),
+        ((8, 8, 3), {"image_size": [2, 2]}, (2, 2, 1), None),
+        (None, {}, (4, 4, 1), None),
+    ],
+)
+def test_open_dataset_for_brings_pictures_to_the_models_input(
+    tmp_path: Path,
+    shape: tuple[int, int, int] | None,
+    settings: dict[str, Any],
+    wanted: tuple[int, int, int],
+    note: str | None,
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(10):
+            grey = Image.fromarray(np.full((4, 4), number, np.uint8))
+            grey.save(tmp_path / name / f"{number}.png")
+    config = DataConfig.model_validate({"source": "images", "path": str(tmp_path), **settings})
+    dataset = open_dataset_for(config, 0, lambda: shape)
+    assert dataset.train.arrays(np.arange(2))[0].shape == (2, *wanted)
+    assert [n for n in dataset.notes if "brought" in n] == (
+        [n for n in dataset.notes if note and note in n]
+    )
+    assert any("brought" in n for n in dataset.notes) == (note is not None)

@@ -1,0 +1,62 @@
+"""The image that a model takes, found without loading the model where its file says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shrink.model.load import load_source
+from shrink.model.scan_archive import check_archive
+from shrink.model.scan_hdf5 import read_attribute
+from shrink.tflite.interpreter import load
+
+Shape = tuple[int, int, int]
+"""Height, width and channels."""
+
+
+def image_input(source: Mapping[str, Any]) -> Shape | None:
+    """Return the shape of the one image that a model takes; None without, or with several.
+
+    Args:
+        source: `kind`, `path`, `function` and `arguments`, as a job file has them.
+
+    Raises:
+        ModelError: the model cannot be read.
+    """
+    found = [shape for dims in _inputs(source) if (shape := _image(dims)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _inputs(source: Mapping[str, Any]) -> list[Sequence[Any]]:
+    """Return the shape of each input, with the batch."""
+    path = Path(source["path"])
+    if source["kind"] == "tflite":
+        return [detail.shape for detail in load(path).input_details]
+    config = None
+    if source["kind"] == "keras":
+        config = check_archive(path)[1]
+    elif source["kind"] == "h5":
+        config = read_attribute(path, "model_config")
+    if isinstance(config, Mapping) and (declared := list(_declared(config))):
+        return declared
+    return [tuple(tensor.shape) for tensor in load_source(source, as_graph=True).inputs]
+
+
+def _declared(config: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    """Yield the shapes of a model's own input layers, as tf-keras and Keras 3 write them."""
+    own = config.get("config")
+    layers = own.get("layers") if isinstance(own, Mapping) else own
+    for layer in layers if isinstance(layers, list) else ():
+        if isinstance(layer, Mapping) and layer.get("class_name") == "InputLayer":
+            settings = layer.get("config") or {}
+            shape = settings.get("batch_input_shape") or settings.get("batch_shape")
+            if isinstance(shape, list):
+                yield shape
+
+
+def _image(dims: Sequence[Any]) -> Shape | None:
+    if len(dims) != 4 or not all(isinstance(side, int) for side in dims[1:]):
+        return None
+    height, width, channels = (int(side) for side in dims[1:])
+    return (height, width, channels) if channels in (1, 3) else None
