@@ -69,6 +69,5 @@ def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, di
     reference = parse_model_reference(model, Path.cwd())
     named = parse_named_data(data, Path.cwd())
     config = validate_section(DataConfig, named.data, data).model_dump(mode="json")
-    settings = {"data": config, "task": named.task, "seed": 0}
-    found = run_tool("first-look", reference, console, **settings)
+    found = run_tool("first-look", reference, console, data=config, task=named.task, seed=0)
     return first_recipe(recipe_name(model), reference, named, found, output.parent), found

@@ -79,7 +79,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         words: the words of the command line. Building every flag costs more than the rest of a
             light command.
     """
-    special = {"distill": _distill, "evaluate": _evaluate}
+    special: dict[str, Callable[..., None]] = {"distill": _distill, "evaluate": _evaluate}
     for kind, text in VERBS.items():
         function = special.get(kind) or _verb(kind)
         command = _with_flags(function, kind) if kind in words else _without_flags(function)

@@ -15,7 +15,7 @@ DIGITS = NamedData({"source": "digits"}, {})
 
 
 def found(**changes: Any) -> dict[str, Any]:
-    known = {"parameters": 1_000, "float_bytes": 400_000, "groups": 3}
+    known: dict[str, Any] = {"parameters": 1_000, "float_bytes": 400_000, "groups": 3}
     quantized = {"scheme": "static_wi8_ai8", "quantized_bytes": 100_000}
     known |= {**quantized, "quantized_arena_bytes": 64_000}
     task = {"metric": "accuracy", "loss": "sparse_categorical_crossentropy", "classes": 10}
