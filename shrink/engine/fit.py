@@ -22,7 +22,7 @@ from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.cluster import settle, share_weights, unsettle
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
-from shrink.engine.early_stop import EarlyStop
+from shrink.engine.early_stop import EarlyStop, first_settled_epoch
 from shrink.engine.exactness import inexact_because
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
@@ -110,7 +110,8 @@ def train(
         global_batch_size=config.global_batch_size,
         every_step=not devices.on_gpu,
     )
-    best = _best_weights(model, config, monitor)
+    first_epoch = first_settled_epoch(after_update, steps=plan.steps, epochs=epochs)
+    best = _best_weights(model, config, monitor, first_epoch)
     memory = AllocatorPeak(devices.device_names)
     recovery = recovery or Recovery()
     trainer.watcher = recovery.watcher
@@ -128,7 +129,7 @@ def train(
     checkpoints.resume()
     memory.reset()
     timeline = MemoryTimeline(memory, checkpoints.first_update)
-    stop = _early_stop(config, monitor, checkpoints)
+    stop = _early_stop(config, monitor, checkpoints, first_epoch)
     ends = [callback for callback in (best, stop) if callback is not None]
     callbacks = [progress, *ends, timeline, checkpoints]
     with _telling(recovery.watcher):
@@ -213,21 +214,27 @@ def _validation(dataset: Dataset, batch_size: int, devices: Devices) -> dict[str
     }
 
 
-def _best_weights(model: Any, config: TrainingConfig, monitor: str) -> BestWeights | None:
+def _best_weights(
+    model: Any, config: TrainingConfig, monitor: str, first_epoch: int
+) -> BestWeights | None:
     if not (config.restore_best or config.patience):
         return None
     name, higher_is_better = _direction(monitor)
-    return BestWeights(model, name, higher_is_better=higher_is_better)
+    return BestWeights(model, name, higher_is_better=higher_is_better, first_epoch=first_epoch)
 
 
 def _early_stop(
-    config: TrainingConfig, monitor: str, checkpoints: Checkpointing
+    config: TrainingConfig, monitor: str, checkpoints: Checkpointing, first_epoch: int
 ) -> EarlyStop | None:
     if config.patience is None:
         return None
     name, higher_is_better = _direction(monitor)
     return EarlyStop(
-        name, config.patience, higher_is_better=higher_is_better, history=checkpoints.history
+        name,
+        config.patience,
+        higher_is_better=higher_is_better,
+        history=checkpoints.history,
+        first_epoch=first_epoch,
     )
 
 

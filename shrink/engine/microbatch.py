@@ -36,7 +36,11 @@ _MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.laye
 
 
 class AfterUpdate(Protocol):
-    """What follows every update, in graph and in cross-replica context, such as a mask."""
+    """What follows every update, in graph and in cross-replica context, such as a mask.
+
+    One that changes with the updates has `settles_after`, the number of the update from which on
+    the model is what was asked for, such as as sparse: no epoch that ends before is kept.
+    """
 
     def __call__(self, strategy: Any, step: Any) -> None:
         """Act on variables through `strategy.extended.update`.

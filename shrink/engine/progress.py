@@ -173,6 +173,7 @@ class BestWeights(keras.callbacks.Callback):
         weights_of: the model whose weights are kept.
         monitor: a metric's name in the epoch's logs, such as `val_loss`.
         higher_is_better: its direction.
+        first_epoch: the first one that may be kept, from 0.
 
     Attributes:
         score: of the best epoch so far, the higher the better.
@@ -181,16 +182,21 @@ class BestWeights(keras.callbacks.Callback):
 
     _supports_tf_logs = True
 
-    def __init__(self, weights_of: Any, monitor: str, *, higher_is_better: bool) -> None:
+    def __init__(
+        self, weights_of: Any, monitor: str, *, higher_is_better: bool, first_epoch: int = 0
+    ) -> None:
         super().__init__()
         self._weights_of = weights_of
         self._monitor = monitor
         self._sign = 1.0 if higher_is_better else -1.0
+        self._first_epoch = first_epoch
         self.score = -math.inf
         self.weights: list[Any] | None = None
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Keep the weights if this epoch is the best so far; the earlier one of equals."""
+        if epoch < self._first_epoch:
+            return
         score = self._sign * float((logs or {})[self._monitor])
         if score > self.score:
             self.score = score

@@ -126,6 +126,21 @@ def test_train_ends_bitwise_the_same_when_cut_short(
     )
 
 
+def test_train_keeps_no_epoch_of_a_rising_mask_when_cut_short(tmp_path: Path) -> None:
+    # The ramp ends in update 7 of 9, so that the last of three epochs alone is as sparse as asked.
+    spoiling = OptimizerConfig(name="sgd", learning_rate=5.0, global_clipnorm=1.0)
+    config = CONFIG.model_copy(update={"optimizer": spoiling, "patience": 1})
+    whole, record, _ = run(None, config=config)
+    assert record.history["val_loss"].index(min(record.history["val_loss"])) < 2
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=7, config=config)
+    resumed, again, _ = run(tmp_path, config=config)
+    for model in (whole, resumed):
+        kernel = model.layers[2].kernel.numpy()
+        assert int(np.sum(kernel == 0)) == round(0.6 * kernel.size)
+    check_equal(resumed, again, (whole, record))
+
+
 def test_train_draws_the_same_dropout_when_cut_short(
     undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
 ) -> None:

@@ -27,6 +27,11 @@ _NOT_PRUNABLE = (
     keras.layers.DepthwiseConv1D,
     keras.layers.DepthwiseConv2D,
 )
+_TRANSPOSED = (
+    keras.layers.Conv1DTranspose,
+    keras.layers.Conv2DTranspose,
+    keras.layers.Conv3DTranspose,
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,9 @@ class Masks:
         last_update: after this update the masks no longer change.
         frequency: updates between two choices of the masks.
         pattern: from a kernel and the sparsity to its mask.
+
+    Attributes:
+        settles_after: the update after which the masks are as sparse as they get.
     """
 
     def __init__(
@@ -81,7 +89,7 @@ class Masks:
     ) -> None:
         self._pattern = pattern
         self._schedule = schedule
-        self._last_update = last_update
+        self.settles_after = last_update
         self._frequency = frequency
         self._pairs = [
             (kernel, tf.Variable(tf.ones_like(kernel), trainable=False)) for kernel in kernels
@@ -95,7 +103,7 @@ class Masks:
     def prune_now(self, sparsity: float) -> None:
         """Choose and apply the masks at once."""
         for kernel, mask in self._pairs:
-            chosen = self._pattern(kernel.read_value(), tf.constant(sparsity, tf.float32))
+            chosen = self._pattern(kernel.read_value(), tf.constant(sparsity, tf.float64))
             mask.assign(chosen)
             kernel.assign(kernel.read_value() * chosen)
 
@@ -107,8 +115,8 @@ class Masks:
     def __call__(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
         """Apply the masks after update number `step`, counted from 1, choosing them when due."""
         step = tf.cast(step, tf.int32)
-        on_beat = tf.logical_or(step % self._frequency == 0, step == self._last_update)
-        due = tf.logical_and(step <= self._last_update, on_beat)
+        on_beat = tf.logical_or(step % self._frequency == 0, step == self.settles_after)
+        due = tf.logical_and(step <= self.settles_after, on_beat)
         for kernel, mask in self._pairs:
             strategy.extended.update(kernel, self._masked, args=(mask, due, step))
 
@@ -163,6 +171,8 @@ def _reason_to_skip(
         return f"{type(layer).__name__} kernels are left as they are" if has_kernel else ""
     if any(fnmatch.fnmatchcase(layer.name, pattern) for pattern in exclude):
         return "excluded by the recipe"
+    if multiple_of > 1 and isinstance(layer, _TRANSPOSED):
+        return "transposed kernels have no groups of input channels side by side"
     if (channels := layer.kernel.shape[-2]) % multiple_of:
         return f"its {channels} input channels are no multiple of {multiple_of}"
     return None

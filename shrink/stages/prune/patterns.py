@@ -7,8 +7,10 @@ blocks of TFLite's sparse kernels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 GROUP = 4
@@ -21,14 +23,26 @@ Pattern = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 def unstructured(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
     """Return 0 for the `round(sparsity * size)` weights of smallest magnitude, 1 for the others.
 
-    The weights may have any shape. Ties with the largest pruned magnitude are pruned.
+    The weights may have any shape that is known. Exactly so many are 0: of equal ones those go
+    that spread evenly over the kernel, the same at every call.
     """
-    size = tf.cast(tf.size(weights), tf.float32)
-    pruned = tf.cast(tf.round(sparsity * size), tf.int32)
-    ascending = tf.sort(tf.reshape(tf.abs(weights), [-1]))
-    largest_pruned = ascending[tf.maximum(pruned - 1, 0)]
+    magnitudes = tf.abs(weights)
+    size = math.prod(weights.shape)
+    # In float64, as float32 cannot count the weights of a large kernel.
+    pruned = tf.cast(tf.round(tf.cast(sparsity, tf.float64) * size), tf.int32)
+    largest_pruned = tf.sort(tf.reshape(magnitudes, [-1]))[tf.maximum(pruned - 1, 0)]
     threshold = tf.where(pruned > 0, largest_pruned, tf.constant(-1.0, weights.dtype))
-    return tf.cast(tf.abs(weights) > threshold, weights.dtype)
+    above = magnitudes > threshold
+    too_many = size - tf.math.count_nonzero(above, dtype=tf.int32) - pruned
+
+    def with_equals() -> tf.Tensor:
+        """Keep so many of those that equal the threshold."""
+        places = tf.where(magnitudes == threshold, _spread(weights.shape), -1.0)
+        last = tf.argsort(tf.reshape(places, [-1]), direction="DESCENDING", stable=True)[:too_many]
+        kept = tf.scatter_nd(last[:, tf.newaxis], tf.ones([too_many], tf.int32), [size])
+        return tf.logical_or(above, tf.reshape(kept, weights.shape) > 0)
+
+    return tf.cast(tf.cond(too_many > 0, with_equals, lambda: above), weights.dtype)
 
 
 def two_of_four(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
@@ -39,9 +53,11 @@ def two_of_four(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
 
 
 def block(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
-    """Return 0 for the groups of smallest L1 norm, as many as the sparsity says."""
+    """Return 0 for the `round(sparsity * groups)` groups of smallest L1 norm."""
     groups = _groups(weights)
-    kept = unstructured(tf.reduce_sum(tf.abs(groups), -1, keepdims=True), sparsity)
+    *places, inputs, outputs = weights.shape
+    norms = tf.reshape(tf.reduce_sum(tf.abs(groups), -1), [*places, outputs, inputs // GROUP])
+    kept = tf.reshape(unstructured(norms, sparsity), [-1, 1])
     return _ungroup(kept * tf.ones_like(groups), weights)
 
 
@@ -51,6 +67,38 @@ PATTERNS: Mapping[str, Pattern] = {
     "block": block,
 }
 """Every pattern, by its name in a recipe."""
+
+
+def pruned_count(kernel: np.ndarray, pattern: str) -> tuple[int, int]:
+    """Return how many units of a pattern are zero in a kernel, and how many there are.
+
+    A unit is a weight, or a group of four: wholly zero for `block`, for `2:4` with two zeros.
+
+    Args:
+        kernel: (..., in, out).
+    """
+    if pattern == "unstructured":
+        return int(np.sum(kernel == 0)), kernel.size
+    zeros = np.sum(np.swapaxes(kernel, -1, -2).reshape(-1, GROUP) == 0, axis=1)
+    needed = GROUP if pattern == "block" else GROUP // 2
+    return int(np.sum(zeros >= needed)), len(zeros)
+
+
+def _spread(shape: tf.TensorShape) -> tf.Tensor:
+    """Return a number in [0, 1) for each place, float64: those below x are a part x of every line.
+
+    Steps along each axis are powers of a generalized golden ratio, taken modulo 1 (Roberts 2018,
+    "The Unreasonable Effectiveness of Quasirandom Sequences").
+    """
+    ratio = 2.0
+    for _ in range(50):
+        ratio = (1 + ratio) ** (1 / (len(shape) + 1))
+    places = tf.zeros(shape, tf.float64)
+    for axis, side in enumerate(shape):
+        along = [side if other == axis else 1 for other in range(len(shape))]
+        steps = tf.cast(tf.range(side), tf.float64) / ratio ** (axis + 1)
+        places += tf.reshape(steps, along)
+    return places % 1.0
 
 
 def _groups(weights: tf.Tensor) -> tf.Tensor:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 SparsitySchedule = Callable[[tf.Tensor], tf.Tensor]
+"""From the number of an update to the sparsity, float64: how many weights that is must be exact."""
 
 
 def constant(sparsity: float) -> SparsitySchedule:
     """Return a schedule that is at `sparsity` from the start."""
-    return lambda step: tf.fill(tf.shape(step), tf.constant(sparsity, tf.float32))
+    return lambda step: tf.fill(tf.shape(step), tf.constant(sparsity, tf.float64))
 
 
 def polynomial(sparsity: float, last_update: int) -> SparsitySchedule:
@@ -22,7 +23,7 @@ def polynomial(sparsity: float, last_update: int) -> SparsitySchedule:
     """
 
     def at(step: tf.Tensor) -> tf.Tensor:
-        progress = tf.minimum(tf.cast(step, tf.float32) / last_update, 1.0)
+        progress = tf.minimum(tf.cast(step, tf.float64) / last_update, 1.0)
         return sparsity * (1.0 - (1.0 - progress) ** 3)
 
     return at

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
+from shrink.errors import StageError
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.masks import prunable_kernels
@@ -19,15 +20,25 @@ L = keras.layers
 
 @pytest.fixture
 def context(tmp_path: Path) -> StageContext:
+    return _context(tmp_path)
+
+
+def _context(tmp_path: Path, kernel: float | None = None, **training: Any) -> StageContext:
     inputs = L.Input((8, 8, 1))
     x = L.ReLU()(L.Conv2D(8, 3, name="stem")(L.Rescaling(1 / 16)(inputs)))
     x = L.ReLU()(L.Conv2D(4, 3, name="conv")(x))
     x = L.Dense(10, activation="softmax", name="head")(L.Flatten()(x))
-    keras.Model(inputs, x).save(tmp_path / "model.keras")
-    training = {"global_batch_size": 256, "micro_batch_size": 128}
+    model = keras.Model(inputs, x)
+    if kernel is not None:
+        signs = np.random.default_rng(0)
+        for one in prunable_kernels(model)[0]:
+            one.kernel.assign(signs.choice([-kernel, kernel], one.kernel.shape))
+    model.save(tmp_path / "model.keras")
+    training = {"global_batch_size": 256, "micro_batch_size": 128, **training}
     source = {"kind": "keras", "path": str(tmp_path / "model.keras")}
     step = {"name": "p", "kind": "prune", "claims": [], "training": training}
     job: dict[str, Any] = {"step": {**step, "inputs": {"model": source}}, "task": {}}
+    job["checkpoints"] = str(tmp_path / "checkpoints")
     job |= {"data": {"source": "digits"}, "split_seed": 0}
     return StageContext(job, lambda *args, **fields: None, tmp_path)
 
@@ -46,3 +57,50 @@ def test_prune_keeps_the_pattern_through_fine_tuning(
         assert {int(n) for n in (groups == 0).sum(axis=1)} == zeros
         assert np.mean(groups == 0) == 0.5
     assert f"in the pattern {pattern}" in result.notes[0]
+
+
+def zeros_by_kernel(model: keras.Model | None) -> dict[str, tuple[int, int]]:
+    """Return how many weights of each kernel are zero, and how many there are."""
+    assert model is not None
+    kernels = {name: model.get_layer(name).get_weights()[0] for name in ("stem", "conv", "head")}
+    return {name: (int(np.sum(k == 0)), k.size) for name, k in kernels.items()}
+
+
+def exactly(sparsity: float, model: keras.Model | None) -> bool:
+    return all(zeros == round(sparsity * of) for zeros, of in zeros_by_kernel(model).values())
+
+
+@pytest.mark.parametrize("sparsity", [0.3, 0.5, 0.95])
+def test_prune_meets_the_sparsity_when_all_weights_are_equal(
+    sparsity: float, tmp_path: Path
+) -> None:
+    config = PruneConfig.model_validate({"sparsity": sparsity, "epochs": 0})
+    result = run(config, _context(tmp_path, kernel=0.1))
+    assert exactly(sparsity, result.model)
+
+
+# With a learning rate that spoils the model the first epoch is the best, while the ramp ends in
+# the third: it would be kept, at the sparsity that it had.
+SPOILING = {"optimizer": {"name": "sgd", "learning_rate": 100.0, "global_clipnorm": 1.0}}
+
+
+@pytest.mark.parametrize("choice", [{"restore_best": True}, {"patience": 1}])
+def test_prune_meets_the_sparsity_when_an_earlier_epoch_was_best(
+    choice: dict[str, Any], tmp_path: Path
+) -> None:
+    config = PruneConfig.model_validate({"sparsity": 0.95, "epochs": 4, "frequency": 1})
+    result = run(config, _context(tmp_path, **choice, **SPOILING))
+    assert result.training is not None
+    losses = result.training.history["val_loss"]
+    assert int(np.argmin(losses)) < 2, losses
+    assert len(losses) >= 3
+    assert exactly(0.95, result.model)
+    assert "completed" not in " ".join(result.notes)
+
+
+def test_prune_says_so_when_no_weight_is_left_to_prune(tmp_path: Path) -> None:
+    config = PruneConfig.model_validate(
+        {"sparsity": 0.001, "epochs": 0, "exclude": ["conv", "head"]}
+    )
+    with pytest.raises(StageError, match="the largest of 1 kernels has 72 weights"):
+        run(config, _context(tmp_path))

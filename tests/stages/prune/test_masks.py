@@ -47,6 +47,13 @@ def test_polynomial_follows_the_published_equation() -> None:
         assert float(schedule(tf.constant(step))) == pytest.approx(expected, abs=1e-6)
 
 
+def test_schedules_tell_how_many_weights_of_a_large_kernel() -> None:
+    # float32 holds 0.7 as 0.69999999, and numbers of this size in steps of 1.
+    size = 12_000_001
+    for schedule in (constant(0.7), polynomial(0.7, last_update=4)):
+        assert float(tf.round(schedule(tf.constant(4)) * size)) == round(0.7 * size)
+
+
 def test_ramp_updates_is_at_least_one() -> None:
     assert [ramp_updates(0.0, 100), ramp_updates(0.5, 100), ramp_updates(0.6, 1)] == [1, 50, 1]
 

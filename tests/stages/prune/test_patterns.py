@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.stages.prune.patterns import PATTERNS, block, two_of_four, unstructured
+from shrink.stages.prune.patterns import (
+    PATTERNS,
+    block,
+    pruned_count,
+    two_of_four,
+    unstructured,
+)
 
 SHAPES = [(8, 5), (3, 4, 6), (3, 3, 12, 2)]
 
@@ -69,3 +75,58 @@ def test_every_pattern_is_of_the_kernel_and_runs_in_a_graph(name: str) -> None:
     assert mask.shape == weights.shape
     assert mask.dtype == tf.float64
     assert float(tf.reduce_mean(mask)) == 0.5
+
+
+SPARSITIES = [0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 0.99]
+SIGNS = np.where(np.random.default_rng(0).random((3, 3, 8, 5)) < 0.5, -0.25, 0.25)
+TIED = {
+    "binary": SIGNS,
+    "ternary": SIGNS * (np.arange(5) % 3),
+    "constant": np.full((6, 4), 2.0),
+    "nothing": np.zeros((4, 4)),
+    "half zeros": np.arange(64).reshape(8, 8) % 2 * 3.0,
+    "one": np.full((1, 1), 0.5),
+    "two": np.full((2, 1), 0.5),
+}
+
+
+@pytest.mark.parametrize("sparsity", SPARSITIES)
+@pytest.mark.parametrize("name", TIED)
+def test_unstructured_prunes_exactly_as_many_when_weights_are_equal(
+    name: str, sparsity: float
+) -> None:
+    weights = TIED[name].astype(np.float32)
+    mask = unstructured(tf.constant(weights), tf.constant(sparsity, tf.float64)).numpy()
+    assert int(np.sum(mask == 0)) == round(sparsity * weights.size)
+    # Nothing larger goes while something smaller stays.
+    pruned, kept = np.abs(weights)[mask == 0], np.abs(weights)[mask == 1]
+    assert not pruned.size or not kept.size or pruned.max() <= kept.min()
+
+
+@pytest.mark.parametrize("sparsity", SPARSITIES)
+def test_block_prunes_exactly_as_many_groups_when_norms_are_equal(sparsity: float) -> None:
+    weights = SIGNS.astype(np.float32)
+    mask = block(tf.constant(weights), tf.constant(sparsity, tf.float64)).numpy()
+    assert int(np.sum(mask == 0)) == 4 * round(sparsity * weights.size / 4)
+    assert all(values.all() or not values.any() for values in groups(mask))
+
+
+def test_unstructured_spreads_equal_weights_over_the_kernel() -> None:
+    mask = unstructured(tf.ones((40, 25)), tf.constant(0.3, tf.float64)).numpy()
+    assert np.abs(np.sum(mask == 0, axis=0) - 0.3 * 40).max() <= 2
+    assert np.abs(np.sum(mask == 0, axis=1) - 0.3 * 25).max() <= 2
+
+
+def test_unstructured_prunes_the_same_at_every_call() -> None:
+    weights, sparsity = tf.constant(SIGNS, tf.float32), tf.constant(0.3, tf.float64)
+    np.testing.assert_array_equal(
+        unstructured(weights, sparsity), tf.function(unstructured)(weights, sparsity)
+    )
+
+
+def test_pruned_count_counts_units_of_the_pattern() -> None:
+    kernel = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 2.0]])
+    assert pruned_count(kernel, "unstructured") == (6, 8)
+    assert pruned_count(kernel, "block") == (1, 2)
+    assert pruned_count(kernel, "2:4") == (2, 2)
+    assert pruned_count(np.array([[0.0], [1.0], [1.0], [1.0]]), "2:4") == (0, 1)
