@@ -12,8 +12,8 @@ import tf_keras as keras
 from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.measure.artifact import Evaluation, evaluate_artifact
-from shrink.recipe.metrics import METRICS
-from shrink.report.intervals import Interval, paired_interval
+from shrink.report.control import control_sentence, verdict
+from shrink.report.intervals import paired_interval
 from shrink.run import files
 from shrink.stages.context import StageContext
 from shrink.stages.task import Task
@@ -26,7 +26,8 @@ class Control:
 
     Attributes:
         note: a sentence for the report.
-        details: metrics of student alone, taught student and teacher, and the difference.
+        details: metrics of student alone, taught student and teacher, and the difference, with what it
+            proves.
     """
 
     note: str
@@ -69,10 +70,12 @@ def compare_with_control(
         "taught": own.metrics,
         "teacher": its_own.metrics,
         "gain": {name: asdict(gain) for name, gain in gains.items()},
+        "verdict": {name: verdict(name, gain) for name, gain in gains.items()},
     }
     name = task.monitor.removeprefix("val_")
     values = (alone.metrics[name], own.metrics[name], its_own.metrics[name])
-    return Control(_sentence(name, values, gains[name], record.updates), {"control": details})
+    note = control_sentence(name, *values, gains[name], record.updates)
+    return Control(note, {"control": details})
 
 
 def _as_long(training: TrainingConfig) -> TrainingConfig:
@@ -85,14 +88,3 @@ def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluati
     path = context.work / "control.tflite"
     files.write_bytes(path, convert(model, "float32").content)
     return evaluate_artifact(path, context.dataset.test, task)
-
-
-def _sentence(name: str, values: tuple[float, float, float], gain: Interval, updates: int) -> str:
-    alone, taught, teacher = values
-    better = gain.value if name in METRICS and METRICS[name].higher_is_better else -gain.value
-    word = "better" if better > 0 else "not better"
-    span = "" if gain.low is None else f", 95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
-    return (
-        f"control: after {updates:,} updates the student has {name} {taught:.4f} with its teacher "
-        f"and {alone:.4f} without ({word}: {gain.value:+.4f}{span}); the teacher has {teacher:.4f}"
-    )
