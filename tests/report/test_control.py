@@ -79,9 +79,9 @@ def test_verdict_is_the_rule_of_the_report(
 def test_control_sentence_speaks_in_points_and_proves_nothing_by_a_middle() -> None:
     gain = Interval(0.0187, -0.01, 0.0554)
     assert control_sentence("accuracy", 0.61, 0.6287, 0.8319, gain, 1200) == (
-        "control: after 1,200 updates the student has accuracy 62.87 % with its teacher and 61.00 % "
-        "without (+1.87 points, 95 % interval -1.00 to +5.54: no proven difference); the teacher "
-        "has 83.19 %"
+        "control: after 1,200 updates the student has accuracy 62.87 % with its teacher and "
+        "61.00 % without (+1.87 points, 95 % interval -1.00 to +5.54: no proven difference); "
+        "the teacher has 83.19 %"
     )
     text = control_sentence("loss", 1.0, 1.25, 0.5, Interval(0.25, None, None), 8)
     assert "(+0.25; there is no interval)" in text

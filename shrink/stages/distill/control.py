@@ -26,8 +26,8 @@ class Control:
 
     Attributes:
         note: a sentence for the report.
-        details: metrics of student alone, taught student and teacher, and the difference, with what it
-            proves.
+        details: metrics of student alone, taught student and teacher, the difference, and what
+            it proves.
     """
 
     note: str

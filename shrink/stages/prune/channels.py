@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import tf_keras as keras
@@ -21,7 +22,7 @@ from shrink.stages.prune.fine_tuning import fine_tuning
 from shrink.stages.prune.frozen import FrozenMasks
 from shrink.stages.prune.ranking import by_ranking, comparable
 from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
-from shrink.stages.prune.targets import channel_counts, saved
+from shrink.stages.prune.targets import Target, find_target, saved
 from shrink.stages.prune.verify import check_same
 
 _CHECKED = 8
@@ -40,17 +41,22 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     with context.devices.scope():
         curves, known = measure_sensitivity(graph, config, context)
         allocate = _sharing(graph, curves, config, context)
-        counts, told = channel_counts(graph, config, context, allocate)
-        _refuse_nothing(counts, graph, config, context)
+        target = find_target(graph, config, context, allocate)
+        _refuse_nothing(target.counts, graph, config, context)
+    counts = target.counts
     rounds: list[_Round] = []
     for part, epochs in zip(in_rounds(counts, config.steps), _epochs(config), strict=True):
         now = find_groups(rounds[-1].model, config.exclude) if rounds else graph
-        rounds.append(_round(now, part, epochs, graph, config, context))
+        is_last = len(rounds) == config.steps - 1
+        check = target.verify if is_last else None
+        rounds.append(_round(now, part, epochs, graph, config, context, check))
+    if config.file_bytes is not None and config.rebuild and config.epochs:
+        target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
     records = [one.record for one in rounds if one.record is not None]
     difference = max(one.difference for one in rounds)
     notes = [
-        *_notes(graph, counts, config),
-        *told,
+        *_notes(graph, target, config),
+        *target.notes,
         *dict.fromkeys(n for r in rounds for n in r.notes),
     ]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
@@ -61,8 +67,17 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         training=joined(records) if records else None,
         skipped=_skipped(graph, counts),
         notes=notes,
-        details={"sensitivity": [asdict(curve) for curve in curves]} if curves else None,
+        details=_details(curves, target),
     )
+
+
+def _details(curves: Sequence[Curve], target: Target) -> dict[str, Any] | None:
+    details: dict[str, Any] = {}
+    if curves:
+        details["sensitivity"] = [asdict(curve) for curve in curves]
+    if target.met is not None:
+        details["budget"] = asdict(target.met)
+    return details or None
 
 
 def _sharing(
@@ -92,6 +107,7 @@ def _round(
     unpruned: ChannelGraph,
     config: PruneConfig,
     context: StageContext,
+    check: Callable[[keras.Model], None] | None,
 ) -> _Round:
     with context.devices.scope():
         context.phase("choosing channels")
@@ -101,6 +117,8 @@ def _round(
         same_size = rebuild(graph, graph.keep(np.array([])), chosen.weights)
         _set(same_size, masked(graph, keep, chosen.weights))
         difference = check_same(same_size, smaller, graph, keep, sample(context, _CHECKED))
+        if check is not None:
+            check(smaller)
     pruned = smaller if config.rebuild else same_size
     hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
     record = _fine_tune(pruned, epochs, hooks, unpruned, config, context) if epochs else None
@@ -171,7 +189,8 @@ def _refuse_nothing(
     )
 
 
-def _notes(graph: ChannelGraph, counts: Counts, config: PruneConfig) -> list[str]:
+def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str]:
+    counts = target.counts
     everything = graph.keep(np.array([]))
     keep = graph.keep(any_channels(graph, counts))
     total = sum(len(group) for group in graph.groups)
@@ -186,7 +205,8 @@ def _notes(graph: ChannelGraph, counts: Counts, config: PruneConfig) -> list[str
         f"{sum(counts):,} of {total:,} channels in {len(widths)} of {len(graph.groups)} groups "
         f"{how} by {config.importance}{f' in {config.steps} rounds' if config.steps > 1 else ''}",
         _change("parameters", graph.parameters(everything), graph.parameters(keep), config),
-        _change("MACs", graph.macs(everything), graph.macs(keep), config),
+        _change("MACs of layers with channels", graph.macs(everything), graph.macs(keep), config),
+        *([target.met.note] if target.met else []),
         f"channels: {', '.join(widths[:_LISTED])}{rest}",
     ]
 

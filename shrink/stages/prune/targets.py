@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import tf_keras as keras
 
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
-from shrink.graph.rebuild import rebuild, weights_of
+from shrink.graph.macs import count_macs
+from shrink.graph.rebuild import Weights, rebuild, weights_of
 from shrink.stages.context import StageContext
 from shrink.stages.prune.allocation import (
     Allocate,
@@ -22,103 +24,240 @@ from shrink.stages.prune.allocation import (
     by_ratios,
     removed_count,
 )
+from shrink.stages.prune.budgets import by_figure
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.training_peak import by_training_peak, outputs, step_peak
 from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.source import FloatModel
+from shrink.stages.quantize.static import static_int8
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
-_CONVERSIONS = 6
-_CLOSE = 0.98
+_CALIBRATION = 10
+"""Sizes do not depend on the ranges: a few examples are enough."""
 
 
-def channel_counts(
+@dataclass(frozen=True)
+class BudgetMet:
+    """What became of a budget, by the figure that the report gives.
+
+    Attributes:
+        figure: `macs`, `parameters`, `file_bytes` or `arena_bytes`.
+        limit: the most that may be left, in the figure's unit.
+        before: of the unpruned model.
+        after: of the pruned one.
+        precision: of the file that the figure is taken from, where it is one.
+        measured: models that were built and measured on the way; None where nobody counted.
+    """
+
+    figure: str
+    limit: float
+    before: float
+    after: float
+    precision: str | None
+    measured: int | None
+
+    @property
+    def note(self) -> str:
+        """A sentence for the report."""
+        of = f" of the {self.precision} file" if self.precision else ""
+        share = f"{self.after / self.before:.1%}" if self.before else "all"
+        return (
+            f"{self.figure}{of}: {self.before:,.0f} to {self.after:,.0f} ({share}), at most "
+            f"{self.limit:,.0f} were to be left"
+        )
+
+
+class Target:
+    """What a recipe asks for: how many channels of each group go, and whether that was enough.
+
+    Attributes:
+        counts: channels to remove from each group.
+        notes: sentences for the report.
+        met: the budget, where there is one.
+    """
+
+    def __init__(
+        self,
+        counts: Counts,
+        notes: Sequence[str] = (),
+        met: BudgetMet | None = None,
+        measure: Callable[[keras.Model], float] | None = None,
+    ) -> None:
+        self.counts = counts
+        self.notes = tuple(notes)
+        self.met = met
+        self._measure = measure
+
+    def verify(self, model: keras.Model) -> None:
+        """Measure the figure of the pruned model itself, and hold it to the budget.
+
+        Raises:
+            StageError: it is more than was asked for.
+        """
+        if self.met is None or self._measure is None:
+            return
+        self.met = replace(self.met, after=self._measure(model))
+        if self.met.after > self.met.limit:
+            raise StageError(
+                f"{self.met.figure}: {self.met.after:,.0f} are left of the pruned model, and at "
+                f"most {self.met.limit:,.0f} were to be",
+                subject="prune",
+                hint=f"ask for {2 * self.met.limit - self.met.after:,.0f}",
+            )
+
+
+def find_target(
     graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
-) -> tuple[Counts, list[str]]:
-    """Return how many channels of each group go, and sentences for the report.
+) -> Target:
+    """Return how many channels of each group go.
 
-    `macs` and `parameters` are what may be left of the unpruned model's, by the arithmetic of
-    groups; `file_bytes` and `arena_bytes` are found with real conversions, `training_peak_bytes`
-    with real training steps.
+    Budgets are met by the figure that the report gives: `macs` are counted in the TFLite file,
+    `file_bytes` and `arena_bytes` come from real conversions, `training_peak_bytes` from real
+    training steps.
 
     Raises:
-        StageError: a budget that even one channel per group exceeds.
+        StageError: a budget that even one channel per group exceeds, or that is met already.
         RecipeError: a pattern in `ratios` that fits no group.
     """
     if config.training_peak_bytes is not None:
         context.phase("measuring training peaks")
         measure = step_peak(graph, config, context)
         found = by_training_peak(graph, config.training_peak_bytes, measure, allocate)
-        return found.counts, [found.note]
-    return _counts(graph, config, context, allocate), []
-
-
-def _counts(
-    graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
-) -> Counts:
-    everything = graph.keep(np.array([]))
-    if config.macs is not None:
-        budget = config.macs * graph.macs(everything)
-        return by_budget(graph, graph.macs, budget, "macs", allocate)
-    if config.parameters is not None:
-        budget = config.parameters * graph.parameters(everything)
-        return by_budget(graph, graph.parameters, budget, "parameters", allocate)
-    if config.file_bytes is not None:
-        context.phase("measuring file sizes")
-        convert_to = conversion(config, context)
-        width = 4 if config.file_precision == "float32" else 1
-        return by_file_size(graph, config.file_bytes, lambda m: len(convert_to(m)), width, allocate)
-    if config.arena_bytes is not None:
-        context.phase("measuring arenas")
-        cost = arena_cost(graph, conversion(config, context))
-        return by_budget(graph, cost, config.arena_bytes, "arena_bytes", allocate)
+        _refuse_nothing_to_do("training_peak_bytes", config.training_peak_bytes, found.before)
+        return Target(found.counts, [found.note])
+    for name in ("macs", "parameters", "file_bytes", "arena_bytes"):
+        if getattr(config, name) is not None:
+            return _budget(name, graph, config, context, allocate)
     if config.allocation != "uniform" and not config.ratios:
         total = sum(len(group) for group in graph.groups)
         left = total - removed_count(total, config.ratio or 0.0)
-        return by_budget(graph, channels_left(graph), left, "ratio", allocate)
-    return by_ratios(graph.groups, config.ratios, config.ratio or 0.0, config.round_to)
+        return Target(by_budget(graph, channels_left(graph), left, "ratio", allocate))
+    return Target(by_ratios(graph.groups, config.ratios, config.ratio or 0.0, config.round_to))
 
 
-def by_file_size(
-    graph: ChannelGraph,
-    budget: int,
-    measure: Callable[[keras.Model], int],
-    bytes_per_parameter: int,
-    allocate: Allocate,
-) -> Counts:
-    """Return the counts with which the model's file fits `budget`, in a few conversions.
+def _budget(
+    name: str, graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
+) -> Target:
+    context.phase(f"measuring {name}")
+    figure = _figure(name, config, context)
+    weights = _as_after_training(weights_of(graph), config)
 
-    A file is taken for its parameters plus a rest that hardly changes; each conversion corrects
-    the rest.
+    left = _remembered(lambda keep: figure.measure(rebuild(graph, keep, weights)))
+    asked = getattr(config, name)
+    limit = asked if name.endswith("bytes") else asked * left(graph.keep(np.array([])))
+    if name == "arena_bytes":
+        counts = by_budget(graph, left, limit, name, allocate)
+        nothing, removed = np.array([]), any_channels(graph, counts)
+        before, after = left(graph.keep(nothing)), left(graph.keep(removed))
+        measured = None
+    else:
+        planned = _planned(name, graph, config)
+        fit = by_figure(graph, name, limit, allocate, left, planned)
+        counts, before, after, measured = fit.counts, fit.before, fit.after, fit.measurements
+    _refuse_nothing_to_do(name, limit, before)
+    met = BudgetMet(name, limit, before, after, figure.precision, measured)
+    return Target(counts, (), met, figure.measure)
 
-    Args:
-        measure: the size of a model's file in bytes.
+
+@dataclass(frozen=True)
+class _Figure:
+    """How a figure of a model is measured, and of which file."""
+
+    measure: Callable[[keras.Model], float]
+    precision: str | None = None
+
+
+def _figure(name: str, config: PruneConfig, context: StageContext) -> _Figure:
+    if name == "parameters":
+        return _Figure(lambda model: float(model.count_params()))
+    if name == "macs":
+        return _Figure(lambda model: _macs(convert(model, "float32").content))
+    convert_to = conversion(config, context)
+    if name == "file_bytes":
+        return _Figure(lambda model: float(len(convert_to(model))), config.file_precision)
+    return _Figure(lambda model: _arena(convert_to(model)), config.file_precision)
+
+
+def _planned(name: str, graph: ChannelGraph, config: PruneConfig) -> Cost:
+    """Return what arithmetic makes of a figure."""
+    if name == "macs":
+        return graph.macs
+    width = 1
+    if name == "file_bytes":
+        width = 4 if config.file_precision == "float32" else 1
+    return lambda keep: float(width * graph.parameters(keep))
+
+
+def _macs(content: bytes) -> float:
+    """Return the report's figure of a float32 file.
+
+    Raises:
+        StageError: the file has a loop whose rounds nobody can tell.
     """
-    weights = weights_of(graph)
-    counts: Counts = [0] * len(graph.groups)
-    fits: Counts | None = None
-    for _ in range(_CONVERSIONS):
-        keep = graph.keep(any_channels(graph, counts))
-        size = measure(rebuild(graph, keep, weights))
-        if size <= budget:
-            fits = counts
-            if size >= _CLOSE * budget or not sum(counts):
-                break
-        rest = size - bytes_per_parameter * graph.parameters(keep)
-
-        def cost(left: np.ndarray, rest: int = rest) -> float:
-            return bytes_per_parameter * graph.parameters(left) + rest
-
-        previous, counts = counts, by_budget(graph, cost, budget, "file_bytes", allocate)
-        if counts == previous:
-            break
-    if fits is None:
+    found: int | None = count_macs(content)
+    if found is None:
         raise StageError(
-            f"file_bytes: no model of at most {budget:,} bytes was found in {_CONVERSIONS} steps",
+            "macs: the multiply-accumulates of this model cannot be counted: it has a loop whose "
+            "number of rounds the file does not tell",
             subject="prune",
-            hint="lower file_bytes a little",
+            hint="give a budget of parameters or file_bytes, or a ratio",
         )
-    return fits
+    return float(found)
+
+
+def _arena(content: bytes) -> float:
+    with tempfile.TemporaryDirectory(prefix="shrink-arena-") as folder:
+        path = Path(folder) / "model.tflite"
+        path.write_bytes(content)
+        figure = arena_bytes(path)
+    if figure.value is None:
+        raise StageError(f"arena_bytes: {figure.note}", subject="prune")
+    return float(figure.value)
+
+
+def _as_after_training(weights: Weights, config: PruneConfig) -> Weights:
+    """Return weights of which no two arrays are alike, as training makes them.
+
+    A file stores equal arrays once: biases that are all zero before the fine-tuning, and not
+    after it, would make it larger than was measured.
+    """
+    if not config.epochs:
+        return weights
+    random = np.random.default_rng(0)
+    return {
+        name: [
+            # More, never less: a variance stays above zero.
+            array + 1e-3 * np.abs(random.normal(size=array.shape)).astype(array.dtype)
+            if np.issubdtype(array.dtype, np.floating)
+            else array
+            for array in arrays
+        ]
+        for name, arrays in weights.items()
+    }
+
+
+def _remembered(cost: Cost) -> Cost:
+    known: dict[bytes, float] = {}
+
+    def remembered(keep: np.ndarray) -> float:
+        key = keep.tobytes()
+        if key not in known:
+            known[key] = cost(keep)
+        return known[key]
+
+    return remembered
+
+
+def _refuse_nothing_to_do(name: str, limit: float, before: float) -> None:
+    if before <= limit:
+        raise StageError(
+            f"{name}: the model has {before:,.0f}, and at most {limit:,.0f} were to be left: there "
+            "is nothing to prune",
+            subject="prune",
+            hint="lower the budget, or leave the stage out",
+        )
 
 
 def saved(graph: ChannelGraph, config: PruneConfig) -> Cost:
@@ -136,34 +275,10 @@ def channels_left(graph: ChannelGraph) -> Cost:
     return lambda keep: float(keep[channels].sum())
 
 
-def arena_cost(graph: ChannelGraph, convert_to: Callable[[keras.Model], bytes]) -> Cost:
-    """Return the tensor arena of the rebuilt model's TFLite file in bytes, by what stays.
-
-    Raises:
-        StageError: (the cost) an arena that cannot be told.
-    """
-    weights = weights_of(graph)
-    known: dict[bytes, float] = {}
-
-    def cost(keep: np.ndarray) -> float:
-        key = keep.tobytes()
-        if key not in known:
-            with tempfile.TemporaryDirectory(prefix="shrink-arena-") as folder:
-                path = Path(folder) / "model.tflite"
-                path.write_bytes(convert_to(rebuild(graph, keep, weights)))
-                figure = arena_bytes(path)
-            if figure.value is None:
-                raise StageError(f"arena_bytes: {figure.note}", subject="prune")
-            known[key] = figure.value
-        return known[key]
-
-    return cost
-
-
 def conversion(config: PruneConfig, context: StageContext) -> Callable[[keras.Model], bytes]:
-    """Return how to make a model's TFLite file, float32 or int8 with int8 in- and outputs."""
+    """Return how to make a model's TFLite file: as converted, or as `quantize` makes it of int8."""
     if config.file_precision == "float32":
         return lambda model: convert(model, "float32").content
-    # Sizes do not depend on the ranges: a few examples are enough.
-    examples = CalibrationExamples(context.dataset.train, 10, context.training.seed)
-    return lambda model: convert(model, "static_int8", examples, "int8", "int8").content
+    examples = CalibrationExamples(context.dataset.train, _CALIBRATION, context.training.seed)
+    settings = QuantizeConfig(scheme="static_wi8_ai8")
+    return lambda model: static_int8(FloatModel(model), examples, settings).content

@@ -8,7 +8,6 @@ import tf_keras as keras
 
 from shrink.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.prune.allocation import (
     any_channels,
     by_budget,
@@ -17,7 +16,6 @@ from shrink.stages.prune.allocation import (
     removed_count,
     uniform,
 )
-from shrink.stages.prune.targets import by_file_size
 
 L = keras.layers
 
@@ -78,16 +76,6 @@ def test_by_budget_names_what_is_reachable(graph: ChannelGraph) -> None:
     one_channel_each = 27 + 1 + 9 + 1 + 4 + 4
     with pytest.raises(StageError, match=f"out of reach.* {one_channel_each} are left"):
         by_budget(graph, graph.parameters, 10, "parameters", uniform(graph.groups))
-
-
-def test_by_file_size_fits_what_is_measured(graph: ChannelGraph) -> None:
-    def measure(model: keras.Model) -> int:
-        # Not quite proportional to the parameters, as real files are not.
-        return 1000 + 4 * model.count_params() + 30 * model.layers[1].filters
-
-    counts = by_file_size(graph, 5000, measure, 4, uniform(graph.groups))
-    keep = graph.keep(any_channels(graph, counts))
-    assert 4500 < measure(rebuild(graph, keep, weights_of(graph))) <= 5000
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 7])

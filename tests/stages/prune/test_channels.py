@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,11 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.importance import Evidence, lamp
 from shrink.stages.prune.run import run
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.run import run as quantize
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
+from shrink.tflite.flatbuffer import read
 from tests.graph.equivalence import randomise
 
 L = keras.layers
@@ -151,6 +156,71 @@ def _macs(model: keras.Model | None) -> int:
     return graph.macs(graph.keep(np.array([])))
 
 
+def _tflite_macs(model: keras.Model | None) -> int:
+    """Multiply-accumulates by hand, from the operators of the file."""
+    (graph,) = read(convert(model, "float32").content)[:1]
+    total = 0
+    for operator in graph.operators:
+        sides = [graph.tensors[i].shape if i >= 0 else () for i in operator.inputs]
+        out = graph.tensors[operator.outputs[0]].shape
+        if operator.name in ("CONV_2D", "FULLY_CONNECTED"):
+            total += math.prod(out) * math.prod(sides[1][1:])
+        elif operator.name == "BATCH_MATMUL":
+            total += math.prod(sides[0]) * math.prod(out) // math.prod(out[:-1])
+    return total
+
+
+def _saved(model: keras.Model, folder: Path) -> Path:
+    randomise(model)
+    model.save(folder / "other.keras")
+    return folder / "other.keras"
+
+
+def _with_attention() -> keras.Model:
+    inputs = L.Input((8, 8, 1), name="picture")
+    x = L.Dense(16, name="words")(L.Reshape((16, 4))(inputs))
+    x = L.MultiHeadAttention(8, 4, name="attention")(x, x)
+    x = L.Dense(12, activation="relu", name="wide")(x)
+    return keras.Model(inputs, L.Dense(10, name="head")(L.GlobalAveragePooling1D()(x)))
+
+
+def _with_wrapped() -> keras.Model:
+    inputs = L.Input((8, 8, 1), name="picture")
+    x = L.Conv2D(8, 3, padding="same", name="conv")(inputs)
+    x = L.TimeDistributed(L.Dense(16), name="wrapped")(x)
+    x = L.Conv2D(8, 3, padding="same", name="after")(x)
+    return keras.Model(inputs, L.Dense(10, name="head")(L.GlobalAveragePooling2D()(x)))
+
+
+@pytest.mark.parametrize("build", [_with_attention, _with_wrapped])
+def test_prune_meets_macs_by_the_count_of_the_file(
+    build: Callable[[], keras.Model], tmp_path: Path
+) -> None:
+    model = build()
+    path, before = _saved(model, tmp_path), _tflite_macs(model)
+    result = prune(path, tmp_path, macs=0.6)
+    left = _tflite_macs(result.model)
+    assert 0.5 * before < left <= 0.6 * before
+    assert result.details is not None
+    met = result.details["budget"]
+    assert (met["figure"], met["before"], met["after"]) == ("macs", before, left)
+    assert any(f"macs: {before:,} to {left:,}" in note for note in result.notes)
+
+
+def test_prune_says_how_few_macs_are_possible(tmp_path: Path) -> None:
+    path = _saved(_with_wrapped(), tmp_path)
+    least = prune(path, tmp_path, ratio=0.999)
+    possible = f"{_tflite_macs(least.model):,} are left"
+    with pytest.raises(StageError, match=possible) as caught:
+        prune(path, tmp_path, macs=0.01)
+    assert caught.value.exit_code == 4
+
+
+def test_prune_says_so_where_a_budget_is_met_already(model_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(StageError, match="there is nothing to prune"):
+        prune(model_path, tmp_path, file_bytes=10**6)
+
+
 def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path) -> None:
     result = prune(model_path, tmp_path, ratio=0.5, steps=2, epochs=3, importance="taylor")
     assert widths(result) == {"stem": 5, "inner": 6, "outer": 5}
@@ -163,24 +233,38 @@ def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path)
     assert "in 2 rounds" in result.notes[0]
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_prune_meets_a_file_size(precision: str, model_path: Path, tmp_path: Path) -> None:
-    limit = 9_000 if precision == "float32" else 6_600
-    result = prune(model_path, tmp_path, file_bytes=limit, file_precision=precision)
-    assert widths(result)["inner"] < 12
-    assert _file_bytes(result.model, precision) <= limit
+@pytest.mark.parametrize(
+    ("precision", "epochs"),
+    [pytest.param("float32", 1, marks=pytest.mark.slow), ("float32", 0), ("int8", 0)],
+)
+def test_prune_meets_a_file_size(
+    precision: str, epochs: int, model_path: Path, tmp_path: Path
+) -> None:
+    limit = 9_000 if precision == "float32" else 6_000
+    settings = {"file_bytes": limit, "file_precision": precision, "epochs": epochs}
+    result = prune(model_path, tmp_path, **settings)
+    size = _file_bytes(result.model, precision, tmp_path)
+    assert 0.93 * limit < size <= limit
+    assert result.details is not None
+    assert result.details["budget"]["precision"] == precision
+    assert abs(result.details["budget"]["after"] - size) <= 32
+    assert any(f"file_bytes of the {precision} file: " in note for note in result.notes)
 
 
-def _file_bytes(model: keras.Model | None, precision: str) -> int:
-    return len(_converted(model, precision))
-
-
-def _converted(model: keras.Model | None, precision: str) -> bytes:
+def _file_bytes(model: keras.Model | None, precision: str, folder: Path) -> int:
+    """Return the size of the file that the `quantize` stage makes, or a plain conversion's."""
+    assert model is not None
     if precision == "float32":
-        return convert(model, "float32").content
-    pictures = np.random.default_rng(0).uniform(0, 16, (10, 1, 8, 8, 1)).astype(np.float32)
-    examples = [[picture] for picture in pictures]
-    return convert(model, "static_int8", examples, "int8", "int8").content
+        return len(_converted(model))
+    quantized = folder / "quantized.keras"
+    model.save(quantized)
+    content = quantize(QuantizeConfig(scheme="static_wi8_ai8"), context(quantized, folder)).tflite
+    assert content is not None
+    return len(content)
+
+
+def _converted(model: keras.Model | None) -> bytes:
+    return convert(model, "float32").content
 
 
 def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> None:
@@ -188,7 +272,7 @@ def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> N
 
     def arena(model: keras.Model | None) -> int:
         path = tmp_path / "model.tflite"
-        path.write_bytes(_converted(model, "float32"))
+        path.write_bytes(_converted(model))
         found = arena_bytes(path)
         assert found.method == "tflm"
         assert found.value is not None
