@@ -44,6 +44,7 @@ class Network:
         calls: every call, those inside nested models included.
         inputs: the model's inputs, each with its input layer.
         outputs: the model's outputs.
+        nested: the functional models inside, once for each of their calls.
         names: a name for each layer, by `id`; unique, and the layer's own wherever that is free.
     """
 
@@ -51,6 +52,7 @@ class Network:
     calls: list[Call] = field(default_factory=list)
     inputs: list[tuple[keras.layers.Layer, Ref]] = field(default_factory=list)
     outputs: list[Ref] = field(default_factory=list)
+    nested: list[keras.Model] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
 
     def name(self, layer: keras.layers.Layer) -> str:
@@ -111,6 +113,7 @@ class _Reader:
         inputs = tuple(known[id(t)] for t in node.keras_inputs)
         outputs = tf.nest.flatten(node.outputs)
         if getattr(node.layer, "_is_graph_network", False):
+            self.network.nested.append(node.layer)
             refs: Sequence[Ref] = self._walk(node.layer, inputs)
         else:
             self._name(node.layer, owner)

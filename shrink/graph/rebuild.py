@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.errors import ModelError
 from shrink.graph.groups import ChannelGraph, LayerChannels
 from shrink.graph.network import Network, Ref, map_tensors
 
@@ -154,7 +155,13 @@ def connect(
         without: `id` of each call that is not made.
         aliases: for a tensor that is no longer made, the one that takes its place, by index.
         then: gives the Keras tensor that stands for one of the network from there on.
+
+    Calls that lead to no output stay too: they make the losses and metrics of the model.
+
+    Raises:
+        ModelError: a loss was added as a function, which cannot follow the model.
     """
+    _refuse_loss_functions(network)
     tensors: dict[int, Any] = {}
     aliases = aliases or {}
 
@@ -177,8 +184,30 @@ def connect(
         tensors.update({r.index: then(r, t) for r, t in zip(call.outputs, outputs, strict=True)})
     outputs = [tensor(ref) for ref in network.outputs]
     model = network.model
-    return keras.Model(
+    connected = keras.Model(
         tf.nest.pack_sequence_as(model._nested_inputs, inputs),
         tf.nest.pack_sequence_as(model._nested_outputs, outputs),
         name=model.name,
     )
+    _add_losses(connected, {id(call.layer) for call in network.calls}, built)
+    return connected
+
+
+def _add_losses(
+    model: keras.Model, called: Collection[int], built: Mapping[int, keras.layers.Layer]
+) -> None:
+    """Make layers that no output needs part of a model, as Keras does where it loads a file."""
+    layers = [built[key] for key in called if key in built and built[key].inbound_nodes]
+    known = {id(layer) for layer in model.layers}
+    if apart := [layer for layer in layers if id(layer) not in known]:
+        model._insert_layers(apart, [node for layer in layers for node in layer.inbound_nodes])
+
+
+def _refuse_loss_functions(network: Network) -> None:
+    for model in (network.model, *network.nested):
+        if model._callable_losses:
+            raise ModelError(
+                f"a loss was added to {model.name!r} as a function, which would go on to look at "
+                "the weights of the old model",
+                hint="add it as a tensor, model.add_loss(f(x)), in a layer, or as a regularizer",
+            )

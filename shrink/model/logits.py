@@ -9,6 +9,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.errors import ModelError
+from shrink.graph.losses import with_losses
 
 
 @contextlib.contextmanager
@@ -36,7 +37,10 @@ def logits_of(model: keras.Model, *closing: Sequence[str]) -> Iterator[keras.Mod
         layer.activation = keras.activations.linear
     try:
         same = all(before is after for (_, after), before in zip(ends, model.outputs, strict=True))
-        yield model if same else keras.Model(model.inputs, [tensor for _, tensor in ends])
+        if same:
+            yield model
+        else:
+            yield with_losses(model, keras.Model(model.inputs, [tensor for _, tensor in ends]))
     finally:
         for key, layer in switched.items():
             layer.activation = activations[key]

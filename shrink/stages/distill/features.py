@@ -8,6 +8,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.errors import ModelError
+from shrink.graph.losses import with_losses
 from shrink.stages.distill.rows import Shape, shapes_of
 
 L = keras.layers
@@ -28,7 +29,8 @@ def with_features(model: keras.Model, features: Sequence[Any], wanted: Sequence[
         ModelError: a feature has other positions than the teacher's.
     """
     pairs = zip(features, wanted, strict=True)
-    return keras.Model(model.inputs, [*model.outputs, *(_fit(f, shape) for f, shape in pairs)])
+    fitted = [_fit(f, shape) for f, shape in pairs]
+    return with_losses(model, keras.Model(model.inputs, [*model.outputs, *fitted]))
 
 
 def check_positions(feature: Any, wanted: Shape) -> None:

@@ -11,6 +11,7 @@ import tf_keras as keras
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.errors import StageError
+from shrink.graph.losses import with_losses
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.control import compare_with_control
@@ -128,4 +129,4 @@ def _with_features(student: keras.Model, config: DistillConfig, teaching: Teachi
     if config.feature_loss == "attention":
         for feature, shape in zip(own, wanted, strict=True):
             check_positions(feature, shape)
-    return keras.Model(student.inputs, [*student.outputs, *own])
+    return with_losses(student, keras.Model(student.inputs, [*student.outputs, *own]))
