@@ -73,7 +73,15 @@ def shallower(model: keras.Model, depth: float, *, inherit: bool) -> keras.Model
         ModelError: no block would go.
     """
     network = read_network(model)
-    gone = [block for run in stages(find_blocks(network)) for block in _dropped(run, depth)]
+    runs = stages(find_blocks(network))
+    gone = [block for run in runs for block in _dropped(run, depth)]
+    if runs and not gone:
+        raise ModelError(
+            f"no block of {model.name!r} would go at depth {depth:g}: the most of one shape that "
+            f"follow each other are {max(map(len, runs))}",
+            subject="student.depth",
+            hint="give a lower depth",
+        )
     if not gone:
         raise ModelError(
             f"no block of {model.name!r} can be left out at depth {depth:g}: none gives the shape "
@@ -106,6 +114,8 @@ def _dropped(run: list[Block], depth: float) -> list[Block]:
 
 def _nothing(model: keras.Model, graph: ChannelGraph, width: float) -> ModelError:
     reasons = "; ".join(f"{p['layer']}: {p['reason']}" for p in graph.protected[:8])
+    if graph.groups:
+        reasons = f"the largest of {len(graph.groups)} groups has {max(map(len, graph.groups))}"
     return ModelError(
         f"no channel of {model.name!r} would go at width {width:g} ({reasons or 'none has any'})",
         subject="student.width",

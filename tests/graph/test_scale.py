@@ -180,3 +180,17 @@ def test_scaled_by_depth_leaves_out_transformer_blocks() -> None:
     assert "attention0" in names
     assert not {"attention1", "hidden0"} <= set(names)
     assert np.isfinite(outputs(student)).all()
+
+
+def test_scaled_says_why_a_depth_drops_no_block() -> None:
+    inputs = keras.Input((3,))
+    x = L.Dense(6)(inputs)
+    for _ in range(3):
+        x = L.Add()([x, L.Dense(6)(x)])
+    model = keras.Model(inputs, L.Dense(2)(x))
+    with pytest.raises(ModelError, match=r"at depth 0\.9: the most of one shape .* are 3"):
+        scaled(model, {"depth": 0.9})
+    with pytest.raises(ModelError, match=r"at width 0.95 \(the largest of 2 groups has 6\)"):
+        scaled(
+            keras.Sequential([L.Input((3,)), L.Dense(6), L.Dense(4), L.Dense(2)]), {"width": 0.95}
+        )

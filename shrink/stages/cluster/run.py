@@ -15,16 +15,26 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
     """Cluster the weights of each kernel, then fine-tune the shared values.
 
     Raises:
-        StageError: no kernel is left to cluster.
+        StageError: no kernel is left to cluster, all of them have few values already, or one ends
+            with more than were asked for.
     """
     model = context.load()
-    kernels, skipped = prunable_kernels(model, config.exclude)
+    kernels, skipped = prunable_kernels(model, config.exclude, key="cluster.exclude")
     if not kernels:
         raise StageError(
             "there is no kernel to cluster: no dense or convolutional layer is left",
             subject=context.name,
             hint="loosen cluster.exclude",
         )
+    few = [one for one in kernels if len(np.unique(one.kernel.numpy())) <= config.clusters]
+    if len(few) == len(kernels):
+        raise StageError(
+            f"each of {len(kernels)} kernels has no more than {config.clusters} values already",
+            subject=context.name,
+            hint="ask for fewer clusters, or leave the stage out",
+        )
+    reason = f"its weights take no more than {config.clusters} values already"
+    skipped += [{"layer": one.layer, "reason": reason} for one in few]
     context.phase("clustering")
     keep_zeros = "sparsity" in context.claims
     found: list[Shared] = []
@@ -39,7 +49,15 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
             hook = SharedKernels(pairs)
         objective = context.task(model).objective()
         record = context.train(model, objective, config.epochs, after_update=(hook,))
-    most = max(len(np.unique(one.kernel.numpy())) for one in kernels)
+    counts = {one.layer: len(np.unique(one.kernel.numpy())) for one in kernels}
+    most = max(counts.values())
+    if most > config.clusters:
+        layer = max(counts, key=lambda name: counts[name])
+        raise StageError(
+            f"{layer}: its weights take {most} values, and {config.clusters} were asked for",
+            subject=context.name,
+            hint="please report this",
+        )
     note = (
         f"the weights of each of {len(kernels)} kernels take at most {most} values: that makes a "
         "compressed file smaller, and the stored one not"

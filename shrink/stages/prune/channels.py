@@ -14,12 +14,20 @@ from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.allocation import Allocate, Counts, any_channels, in_rounds
+from shrink.stages.prune.allocation import (
+    Allocate,
+    Cost,
+    Counts,
+    any_channels,
+    by_ratios,
+    in_rounds,
+)
 from shrink.stages.prune.choice import choose, sample, scorer
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.curves import Curve
 from shrink.stages.prune.fine_tuning import fine_tuning
 from shrink.stages.prune.frozen import FrozenMasks
+from shrink.stages.prune.matching import refuse_unmatched
 from shrink.stages.prune.ranking import by_ranking, comparable
 from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
 from shrink.stages.prune.targets import Target, find_target, saved
@@ -37,6 +45,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
             not the masked one.
     """
     graph = find_groups(context.load(), config.exclude)
+    refuse_unmatched(config.exclude, list(graph.layers), "prune.exclude")
     _refuse_no_groups(graph, config, context)
     with context.devices.scope():
         curves, known = measure_sensitivity(graph, config, context)
@@ -181,9 +190,11 @@ def _refuse_nothing(
     if sum(counts) or not wanted:
         return
     largest = max(len(group) for group in graph.groups)
+    why = f"the largest of {len(graph.groups)} groups has {largest} channels"
+    if config.round_to > 1:
+        why += f", and what stays is a multiple of {config.round_to}"
     raise StageError(
-        f"no channel would be removed: the largest of {len(graph.groups)} groups has {largest} "
-        f"channels, and what stays is a multiple of {config.round_to}",
+        f"no channel would be removed: {why}",
         subject=context.name,
         hint="raise the ratio, or lower the budget or round_to",
     )
@@ -191,8 +202,8 @@ def _refuse_nothing(
 
 def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str]:
     counts = target.counts
-    everything = graph.keep(np.array([]))
-    keep = graph.keep(any_channels(graph, counts))
+    asked = target.met.figure if target.met else None
+    ends = (graph.keep(np.array([])), graph.keep(any_channels(graph, counts)))
     total = sum(len(group) for group in graph.groups)
     widths = [
         f"{'+'.join(group.layers)} {len(group)} to {len(group) - count}"
@@ -204,14 +215,45 @@ def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str
     return [
         f"{sum(counts):,} of {total:,} channels in {len(widths)} of {len(graph.groups)} groups "
         f"{how} by {config.importance}{f' in {config.steps} rounds' if config.steps > 1 else ''}",
-        _change("parameters", graph.parameters(everything), graph.parameters(keep), config),
-        _change("MACs of layers with channels", graph.macs(everything), graph.macs(keep), config),
         *([target.met.note] if target.met else []),
+        *([] if asked == "parameters" else [_change("parameters", graph.parameters, ends, config)]),
+        *(
+            []
+            if asked == "macs"
+            else [_change("MACs of layers with channels", graph.macs, ends, config)]
+        ),
+        *_less_than_asked(graph, counts, config),
         f"channels: {', '.join(widths[:_LISTED])}{rest}",
     ]
 
 
-def _change(name: str, before: int, after: int, config: PruneConfig) -> str:
+def _less_than_asked(graph: ChannelGraph, counts: Counts, config: PruneConfig) -> list[str]:
+    """Say so where groups keep channels that the ratio would have taken, for `round_to`."""
+    if config.round_to == 1 or config.ratio is None or config.allocation != "uniform":
+        return []
+    kept = [
+        group.name
+        for group, wanted, count in zip(
+            graph.groups,
+            by_ratios(graph.groups, config.ratios, config.ratio),
+            counts,
+            strict=True,
+        )
+        if count < wanted
+    ]
+    if not kept:
+        return []
+    total = sum(len(group) for group in graph.groups)
+    return [
+        f"{sum(counts) / total:.1%} of the channels go, less than was asked for: in "
+        f"{', '.join(kept[:_LISTED])} what stays is a multiple of {config.round_to}"
+    ]
+
+
+def _change(
+    name: str, figure: Cost, ends: tuple[np.ndarray, np.ndarray], config: PruneConfig
+) -> str:
+    before, after = (int(figure(keep)) for keep in ends)
     text = f"{name}: {before:,} to {after:,} ({after / max(before, 1):.1%})"
     return text if config.rebuild else f"{text} once rebuilt; masked, the shapes stay"
 

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.stages.prune.matching import refuse_unmatched
 from shrink.stages.prune.patterns import Pattern, unstructured
 from shrink.stages.prune.schedule import SparsitySchedule, constant
 
@@ -43,7 +44,10 @@ class PrunableKernel:
 
 
 def prunable_kernels(
-    model: keras.Model, exclude: Sequence[str] = (), multiple_of: int = 1
+    model: keras.Model,
+    exclude: Sequence[str] = (),
+    multiple_of: int = 1,
+    key: str = "prune.exclude",
 ) -> tuple[list[PrunableKernel], list[dict[str, str]]]:
     """Return the kernels of dense and convolutional layers, and the layers left alone with why.
 
@@ -51,10 +55,17 @@ def prunable_kernels(
         model: nested models are walked too.
         exclude: shell patterns of layer names.
         multiple_of: of which the input channels of a kernel have to be a multiple.
+        key: where `exclude` stands in a recipe, for errors.
+
+    Raises:
+        RecipeError: a pattern fits no layer with a kernel.
     """
     kernels: list[PrunableKernel] = []
     skipped: list[dict[str, str]] = []
-    for layer in model._flatten_layers(include_self=False, recursive=True):
+    layers = list(model._flatten_layers(include_self=False, recursive=True))
+    named = [layer.name for layer in layers if _reason_to_skip(layer, (), 1) != ""]
+    refuse_unmatched(exclude, named, key)
+    for layer in layers:
         reason = _reason_to_skip(layer, exclude, multiple_of)
         if reason is None:
             kernels.append(PrunableKernel(layer.name, layer.kernel))

@@ -24,7 +24,8 @@ def comparable(scores: np.ndarray, importance: str) -> np.ndarray:
 def by_ranking(groups: Sequence[Group], scores: Sequence[np.ndarray], round_to: int) -> Allocate:
     """Return the allocation that takes the fraction of all channels that has the lowest scores.
 
-    The highest of each group stays.
+    The highest of each group stays. Of equal scores those go first that are lower within their
+    group, so that no group goes before the others by its place.
 
     Args:
         scores: comparable ones, (channels,) for each group.
@@ -32,7 +33,8 @@ def by_ranking(groups: Sequence[Group], scores: Sequence[np.ndarray], round_to: 
     """
     ranked = [np.sort(score)[:-1] for score in scores]
     owners = np.repeat(np.arange(len(groups)), [len(one) for one in ranked])
-    order = owners[np.argsort(np.concatenate([np.array([]), *ranked]), kind="stable")]
+    places = [np.arange(len(one)) / len(one) for one in ranked if len(one)]
+    order = owners[np.lexsort([_joined(places), _joined(ranked)])]
 
     def allocate(extent: float) -> Counts:
         lowest = order[: round(extent * len(order))]
@@ -43,3 +45,7 @@ def by_ranking(groups: Sequence[Group], scores: Sequence[np.ndarray], round_to: 
         ]
 
     return allocate
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.array([]), *arrays])

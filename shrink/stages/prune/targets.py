@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -146,7 +147,8 @@ def _budget(
 
     left = _remembered(lambda keep: figure.measure(rebuild(graph, keep, weights)))
     asked = getattr(config, name)
-    limit = asked if name.endswith("bytes") else asked * left(graph.keep(np.array([])))
+    everything = graph.keep(np.array([]))
+    limit = asked if name.endswith("bytes") else math.floor(asked * left(everything))
     if name == "arena_bytes":
         counts = by_budget(graph, left, limit, name, allocate)
         nothing, removed = np.array([]), any_channels(graph, counts)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.errors import RecipeError, StageError
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.cluster.run import run
 from shrink.stages.context import StageContext
@@ -63,3 +63,18 @@ def test_run_leaves_excluded_layers_alone_and_refuses_none(tmp_path: Path) -> No
     with pytest.raises(StageError, match=r"no kernel to cluster") as caught:
         run(ClusterConfig(exclude=("*",)), opened)
     assert "cluster.exclude" in str(caught.value)
+
+
+def test_run_refuses_to_change_nothing(tmp_path: Path) -> None:
+    # 54 and 2,160 weights: 100 values are more than the smaller kernel has.
+    opened = context(tmp_path)
+    result = run(ClusterConfig(clusters=100, epochs=0), opened)
+    assert [entry["layer"] for entry in result.skipped] == ["conv"]
+    with pytest.raises(StageError, match="no more than 100 values already") as caught:
+        run(ClusterConfig(clusters=100, epochs=0, exclude=("head",)), opened)
+    assert caught.value.exit_code == 4
+
+
+def test_run_refuses_to_exclude_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"cluster\.exclude: 'haed' fits no layer"):
+        run(ClusterConfig(clusters=4, epochs=0, exclude=("haed",)), context(tmp_path))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.errors import RecipeError, StageError
 from shrink.graph.groups import find_groups
 from shrink.graph.rebuild import weights_of
 from shrink.stages.context import StageContext, StageResult
@@ -221,6 +221,18 @@ def test_prune_says_so_where_a_budget_is_met_already(model_path: Path, tmp_path:
         prune(model_path, tmp_path, file_bytes=10**6)
 
 
+def test_prune_refuses_to_exclude_what_is_not_there(model_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="'stemm' fits no layer"):
+        prune(model_path, tmp_path, ratio=0.5, exclude=["stemm"])
+
+
+def test_prune_says_how_much_less_goes_for_multiples(model_path: Path, tmp_path: Path) -> None:
+    result = prune(model_path, tmp_path, ratio=0.5, round_to=8)
+    assert widths(result) == {"stem": 8, "inner": 8, "outer": 8}
+    text = " ".join(result.notes)
+    assert "27.3% of the channels go, less than was asked for: in stem, inner" in text
+
+
 def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path) -> None:
     result = prune(model_path, tmp_path, ratio=0.5, steps=2, epochs=3, importance="taylor")
     assert widths(result) == {"stem": 5, "inner": 6, "outer": 5}
@@ -290,6 +302,7 @@ def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> N
     [
         ({"ratio": 0.05}, "no channel would be removed"),
         ({"ratio": 0.5, "round_to": 16}, "no channel would be removed"),
+        ({"ratio": 0.5, "round_to": 16}, "what stays is a multiple of 16"),
         ({"ratio": 0.5, "exclude": ["*"]}, "no layer has channels that can be removed"),
         ({"parameters": 0.001}, "out of reach"),
         ({"ratio": 0.5, "importance": "bn_scale", "exclude": ["inner"]}, None),

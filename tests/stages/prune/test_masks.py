@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.errors import RecipeError
 from shrink.stages.prune.masks import (
     Masks,
     count_zeros,
@@ -32,6 +33,17 @@ def test_prunable_kernels_lists_what_is_left_alone_and_why() -> None:
         "depthwise": "a depthwise kernel has too few weights per channel",
         "dense": "excluded by the recipe",
     }
+
+
+def test_prunable_kernels_refuses_a_pattern_that_fits_nothing() -> None:
+    with pytest.raises(RecipeError, match="'densse' fits no layer") as caught:
+        prunable_kernels(model(), exclude=("conv", "densse"))
+    assert caught.value.hint == "did you mean dense?"
+    assert caught.value.exit_code == 2
+    inputs = keras.Input((8, 8, 3))
+    inner = keras.Model(inputs, model()(inputs), name="inner")  # has no kernel of its own
+    with pytest.raises(RecipeError, match="'inner' fits no layer"):
+        prunable_kernels(keras.Model(inputs, inner(inputs)), exclude=("inner",))
 
 
 def test_prunable_kernels_leaves_alone_what_has_no_whole_groups() -> None:

@@ -26,6 +26,12 @@ def test_by_ranking_takes_the_lowest_of_all_groups(groups: tuple[Group, ...]) ->
     assert taken == [[0, 0], [1, 0], [1, 1], [1, 2], [2, 2], [3, 2]]
 
 
+def test_by_ranking_takes_equal_scores_from_all_groups_alike(groups: tuple[Group, ...]) -> None:
+    allocate = by_ranking(groups, [np.ones(4), np.ones(3)], 1)
+    taken = [allocate(n / 5) for n in range(6)]
+    assert taken == [[0, 0], [1, 0], [1, 1], [2, 1], [2, 2], [3, 2]]
+
+
 def test_by_ranking_leaves_multiples(groups: tuple[Group, ...]) -> None:
     allocate = by_ranking(groups, SCORES, 2)
     assert [allocate(n / 5) for n in range(6)] == [[0, 0], [0, 0], [0, 1], [0, 1], [2, 1], [2, 1]]
