@@ -20,7 +20,7 @@ L = keras.layers
 X = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
 
 
-class Sparse(L.Layer):
+class Sparse(keras.layers.Layer):
     """Gives what it takes, and adds a loss."""
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:

@@ -81,7 +81,9 @@ def test_prune_meets_the_sparsity_when_all_weights_are_equal(
 
 # With a learning rate that spoils the model the first epoch is the best, while the ramp ends in
 # the third: it would be kept, at the sparsity that it had.
-SPOILING = {"optimizer": {"name": "sgd", "learning_rate": 100.0, "global_clipnorm": 1.0}}
+SPOILING: dict[str, Any] = {
+    "optimizer": {"name": "sgd", "learning_rate": 100.0, "global_clipnorm": 1.0}
+}
 
 
 @pytest.mark.parametrize("choice", [{"restore_best": True}, {"patience": 1}])

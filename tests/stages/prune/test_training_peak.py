@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from shrink.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.stages.context import StageContext
 from shrink.stages.prune.allocation import any_channels, uniform
+from shrink.stages.prune.channels import _warn_of_peak
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
 from shrink.stages.prune.training_peak import by_training_peak, outputs, step_peak
@@ -72,6 +74,18 @@ def context(folder: Path, **training: Any) -> StageContext:
     step = {"name": "p", "kind": "prune", "claims": [], "training": training, "inputs": inputs}
     job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
     return StageContext(job, lambda *args, **fields: None, folder)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "warned"), [((900, 1100), True), ((900, 1000), False), ((), False)]
+)
+def test_prune_warns_of_a_training_above_its_budget(peaks: tuple[int, ...], warned: bool) -> None:
+    told: list[tuple[str, ...]] = []
+    context: Any = SimpleNamespace(warn=lambda *words: told.append(words))
+    records: Any = [SimpleNamespace(training_peak_bytes=peak) for peak in peaks]
+    _warn_of_peak(1000, records, context)
+    assert [words[0] for words in told] == ["training-peak-over-budget"] * warned
+    assert not told or "peaked at 1,100 bytes, and at most 1,000" in told[0][1]
 
 
 @pytest.mark.slow
