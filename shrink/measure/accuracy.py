@@ -1,4 +1,9 @@
-"""Per-example scores whose mean is a metric, from outputs and targets, in float64."""
+"""Per-example scores whose mean is a metric, from outputs and targets, in float64.
+
+Equal outputs are common among integers. Where the own class ties with others for a place among the
+best, the score is the expected value of breaking the tie at random: no order of the classes then
+makes a model better or worse.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from shrink.errors import DataError, RecipeError
+from shrink.measure.pooling import Sums, sum_up
 
 Array = np.ndarray[Any, Any]
 
@@ -18,8 +24,17 @@ _EPSILON = 1e-7
 def scores(outputs: Array, targets: Array, metric: str, *, from_logits: bool) -> Array:
     """Return each example's score, float64 (n,); the mean over examples is the metric.
 
-    Classes are on the last axis; axes between the first and the classes (pixels, time) are
-    averaged within an example.
+    Axes between the first and the classes (pixels, time) are averaged within an example. The
+    arguments and errors are those of `sums`.
+    """
+    found = sums(outputs, targets, metric, from_logits=from_logits)
+    return np.asarray(found.values / found.valid)
+
+
+def sums(
+    outputs: Array, targets: Array, metric: str, *, from_logits: bool, mask: Array | None = None
+) -> Sums:
+    """Return the sum of each example's scores over its valid elements, and their number.
 
     Args:
         outputs: what the model gave, (n, ..., classes), or (n,) and (n, 1) for a single number.
@@ -27,10 +42,11 @@ def scores(outputs: Array, targets: Array, metric: str, *, from_logits: bool) ->
             probabilities, and real targets.
         metric: a name of `shrink.recipe.metrics.METRICS`.
         from_logits: whether the outputs of a classifier are logits, not probabilities.
+        mask: bool, of the leading axes of the outputs; what is not set does not count.
 
     Raises:
         RecipeError: no such metric.
-        DataError: targets that do not match the outputs, or labels that are out of range.
+        DataError: targets or a mask that do not match the outputs, or labels that are out of range.
     """
     if metric not in _SCORERS:
         raise RecipeError(
@@ -42,18 +58,13 @@ def scores(outputs: Array, targets: Array, metric: str, *, from_logits: bool) ->
     targets = np.asarray(targets)
     if len(targets) != len(outputs):
         raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
-    score: Array = _SCORERS[metric](outputs, targets, from_logits)
-    return score.reshape(len(outputs), -1).mean(axis=1)
+    return sum_up(_SCORERS[metric](outputs, targets, from_logits), mask)
 
 
 def _accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     if outputs.shape[-1] == 1:
-        positive = outputs > (0.0 if from_logits else 0.5)
-        right = positive == (_aligned(targets, outputs) > 0.5)
-    else:
-        right = outputs.argmax(axis=-1)[..., None] == _labels(outputs, targets)
-    # A NaN is never the right answer, wherever argmax puts it.
-    return (right & ~np.isnan(outputs).any(axis=-1, keepdims=True)).astype(np.float64)
+        return _binary_accuracy(outputs, targets, from_logits)
+    return _among_best(outputs, targets, 1)
 
 
 def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
@@ -64,9 +75,20 @@ def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array
 
 
 def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    return _among_best(outputs, targets, 5)
+
+
+def _among_best(outputs: Array, targets: Array, places: int) -> Array:
+    """Return the chance that the own class is among the `places` best, ties broken at random.
+
+    Places that better classes leave are shared by all that have the own class' value.
+    """
     own = np.take_along_axis(outputs, _labels(outputs, targets), axis=-1)
     better = (outputs > own).sum(axis=-1)
-    return ((better < 5) & ~np.isnan(outputs).any(axis=-1)).astype(np.float64)
+    equal = np.maximum((outputs == own).sum(axis=-1), 1)
+    chance = np.clip((places - better) / equal, 0.0, 1.0)
+    # A NaN is never the right answer, wherever it sorts.
+    return np.where(np.isnan(outputs).any(axis=-1), 0.0, chance)
 
 
 def _crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.data.dataset import Examples
 from shrink.errors import DataError
-from shrink.measure.accuracy import scores as metric_scores
+from shrink.measure.accuracy import sums
+from shrink.measure.masks import Masks, OutputMasks
+from shrink.measure.pooling import Sums, pool
 from shrink.recipe.metrics import measured_outputs
 from shrink.stages.task import Task
 from shrink.tflite.interpreter import Runner, load
 
 _BATCH = 250
+_Term = tuple[str, int]
+"""A metric or loss, and the place of the output that it is of."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +29,9 @@ class Evaluation:
     """Metrics of an artifact on the test split.
 
     Attributes:
-        metrics: mean of each metric; `loss` is the task's loss.
-        scores: each example's score by metric, in the split's order, float64 (n,).
+        metrics: mean of each metric over the elements that count; `loss` is the task's loss.
+        scores: each example's part by metric, in the split's order, float64 (n,), the mean of
+            which is the metric: see `shrink.measure.pooling.pool`.
         examples: number of examples.
     """
 
@@ -33,31 +40,69 @@ class Evaluation:
     examples: int
 
 
-def evaluate_artifact(tflite: Path, examples: Examples, task: Task) -> Evaluation:
+def evaluate_artifact(
+    tflite: Path, examples: Examples, task: Task, masks: OutputMasks | None = None
+) -> Evaluation:
     """Run the artifact on every example and score it.
 
     Args:
         tflite: the artifact; integer inputs and outputs are quantized and dequantized.
         examples: the test split.
         task: metrics, loss, and whether outputs are logits.
+        masks: of the Keras model that the artifact is, or was made from: only the elements of an
+            output that its mask leaves count, pooled over all examples.
 
     Raises:
-        DataError: the examples do not match its inputs or outputs.
+        DataError: the examples do not match its inputs or outputs, or no element counts.
     """
     runner = load(tflite)
     order = _input_order(runner, task)
-    collected: dict[str, list[np.ndarray]] = {name: [] for name in ("loss", *task.metrics)}
+    terms = {name: _terms(task, name) for name in ("loss", *task.metrics)}
+    parts: dict[_Term, list[Sums]] = {term: [] for many in terms.values() for term in many.factors}
     for start in range(0, len(examples), _BATCH):
         indices = np.arange(start, min(start + _BATCH, len(examples)))
         x, y = examples.arrays(indices)
         inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
         outputs = runner.predict([inputs[place] for place in order], batch_size=_BATCH)
         targets = tf.nest.flatten(y)
-        for name, parts in collected.items():
-            parts.append(_scores(outputs, targets, task, name))
-    scores = {name: np.concatenate(parts) for name, parts in collected.items()}
-    means = {name: float(np.mean(values)) for name, values in scores.items()}
-    return Evaluation(means, scores, len(examples))
+        _check_count(outputs, targets)
+        present: Masks = masks.of(x) if masks else [None] * len(outputs)
+        for (metric, i), sums_of in parts.items():
+            logits = task.from_logits[i]
+            sums_of.append(
+                sums(outputs[i], targets[i], metric, from_logits=logits, mask=present[i])
+            )
+    pooled = {term: pool(sums_of) for term, sums_of in parts.items()}
+    metrics = {
+        name: float(many.combine({term: found.value for term, found in pooled.items()}))
+        for name, many in terms.items()
+    }
+    scores = {
+        name: many.combine({term: found.scores for term, found in pooled.items()})
+        for name, many in terms.items()
+    }
+    return Evaluation(metrics, scores, len(examples))
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What `loss` or a metric adds up of single outputs: factors, and the divisor of the sum."""
+
+    factors: Mapping[_Term, float]
+    divisor: int = 1
+
+    def combine(self, values: Mapping[_Term, Any]) -> Any:
+        # One division at the end: a third of 1 + 1 + 1 is 1, to the last bit.
+        total = sum(factor * values[term] for term, factor in self.factors.items())
+        return total / self.divisor
+
+
+def _terms(task: Task, name: str) -> _Terms:
+    if name == "loss":
+        weighted = zip(task.losses, task.loss_weights, strict=True)
+        return _Terms({(loss, i): weight for i, (loss, weight) in enumerate(weighted)})
+    chosen = measured_outputs(name, task.losses)
+    return _Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 
 
 def _input_order(runner: Runner, task: Task) -> list[int]:
@@ -68,23 +113,10 @@ def _input_order(runner: Runner, task: Task) -> list[int]:
     return list(range(len(names)))
 
 
-def _scores(
-    outputs: list[np.ndarray], targets: list[np.ndarray], task: Task, name: str
-) -> np.ndarray:
-    """Return each example's `loss`, or a metric's mean over the outputs, float64 (n,)."""
+def _check_count(outputs: list[np.ndarray], targets: list[np.ndarray]) -> None:
     if len(outputs) != len(targets):
         raise DataError(
             f"{len(targets)} targets for an artifact with {len(outputs)} outputs",
             subject="data.targets",
             hint="name one array for each output, in the model's order",
         )
-
-    def score(index: int, metric: str) -> np.ndarray:
-        logits = task.from_logits[index]
-        return metric_scores(outputs[index], targets[index], metric, from_logits=logits)
-
-    if name == "loss":
-        weighted = zip(task.losses, task.loss_weights, strict=True)
-        each = [weight * score(i, loss) for i, (loss, weight) in enumerate(weighted)]
-        return np.sum(each, axis=0)
-    return np.mean([score(i, name) for i in measured_outputs(name, task.losses)], axis=0)

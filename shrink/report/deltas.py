@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shrink.report.figures import FIGURES
-from shrink.report.intervals import Interval, paired_interval
+from shrink.report.figures import FIGURES, metric_figure
+from shrink.report.intervals import Bounds, Interval, paired_interval
 
 Scores = Mapping[str, Sequence[float]]
 _DECIMALS = 12
@@ -41,7 +41,8 @@ def stage_delta(
         elif stage["name"] == base["name"]:
             delta[name] = {"value": 0.0, "low": 0.0, "high": 0.0}
         else:
-            interval = score_interval(base_scores.get(name), scores.get(name))
+            bounds = metric_figure(name).bounds
+            interval = score_interval(base_scores.get(name), scores.get(name), bounds=bounds)
             delta[name] = _metric_delta(value, base_value, interval)
     return delta
 
@@ -64,14 +65,17 @@ def exact_difference(value: float, base: float) -> float:
 
 
 def score_interval(
-    before: Sequence[float] | None, after: Sequence[float] | None, confidence: float = 0.95
+    before: Sequence[float] | None,
+    after: Sequence[float] | None,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
 ) -> Interval | None:
-    """Return the paired interval, or None where the scores do not allow one."""
+    """Return `paired_interval`, or None where the scores do not allow one."""
     if not before or not after or len(before) != len(after):
         return None
     if not all(map(math.isfinite, before)) or not all(map(math.isfinite, after)):
         return None
-    return paired_interval(before, after, confidence)
+    return paired_interval(before, after, confidence, bounds)
 
 
 def _metric_delta(value: float, base: float, interval: Interval | None) -> dict[str, Any]:

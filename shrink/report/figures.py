@@ -36,6 +36,11 @@ class Figure:
     unit: Unit
     larger_is_better: bool = False
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """What it cannot leave: a fraction lies in 0 to 1."""
+        return (0.0, 1.0) if self.unit == "fraction" else None
+
     def text(self, value: float | None) -> str:
         """Return the value for people: `1.20 KB`, `12.5 M`, `98.33 %`; `-` for null."""
         return "-" if value is None else format_value(value, self.unit)

@@ -189,6 +189,7 @@ class _Checker:
             self.scores.get(self.baseline, {}).get(metric),
             self.scores.get(str(found.stage), {}).get(metric),
             self.gate.confidence,
+            self.target.figure.bounds,
         )
         if interval is None or interval.low is None or interval.high is None:
             reason = "no interval without scores of the same examples; the point value decides"

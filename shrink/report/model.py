@@ -9,7 +9,7 @@ from typing import Any
 
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
-from shrink.report.figures import FIGURES, explains, figures_of
+from shrink.report.figures import FIGURES, explains, figures_of, metric_figure
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.intervals import mean_interval
 from shrink.report.outcome import StageOutcome
@@ -143,7 +143,7 @@ def _stage(outcome: StageOutcome) -> dict[str, Any]:
 def _intervals(outcome: StageOutcome) -> dict[str, Any]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
     usable = {n: s for n, s in outcome.scores.items() if s and all(map(math.isfinite, s))}
-    found = {name: mean_interval(scores) for name, scores in usable.items()}
+    found = {n: mean_interval(s, bounds=metric_figure(n).bounds) for n, s in usable.items()}
     return {name: {"low": i.low, "high": i.high} for name, i in found.items()}
 
 

@@ -22,6 +22,7 @@ from shrink.measure.host import machine
 from shrink.measure.interface import describe_interface
 from shrink.measure.latency import latency
 from shrink.measure.layers import layer_table, operator_table
+from shrink.measure.masks import masks_of
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.nvml import nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
@@ -149,8 +150,9 @@ def _measure(
     context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
 ) -> dict[str, Any]:
     notes: list[str] = []
-    task = _task(context, outcome, tflite)
-    evaluation = evaluate_artifact(tflite, context.dataset.test, task)
+    model = _keras_model(context, outcome)
+    task = _task(context, model, tflite)
+    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
     _check_finite(evaluation.metrics, context.name)
     scores = {name: values.tolist() for name, values in evaluation.scores.items()}
     files.write_text(context.work / "scores.json", json.dumps(scores))
@@ -195,13 +197,23 @@ def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[
     return told if "audit" in told else {"operators": operator_table(read(content)[0]), **told}
 
 
-def _task(context: StageContext, outcome: StageResult, tflite: Path) -> Task:
-    """Return loss and metrics, from the Keras model wherever there is one."""
+def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:
+    """Return the Keras model that the figures are of, or that the artifact was made from.
+
+    None where a .tflite file or a SavedModel without layers is all there is.
+    """
+    if outcome.model is not None:
+        return outcome.model
     bare = context.input_path().suffix == ".tflite" or context.input_graph_only()
-    if outcome.model is None and bare:
+    return None if bare else context.load()
+
+
+def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Task:
+    """Return loss and metrics, from the Keras model wherever there is one."""
+    if model is None:
         interface = artifact_interface(tflite, context.dataset)
         return resolve_task(context.task_config, context.dataset, interface)
-    return context.task(outcome.model if outcome.model is not None else context.load())
+    return context.task(model)
 
 
 def _add_training_memory(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 
 import pytest
 
@@ -105,12 +106,62 @@ def test_paired_interval_covers_the_true_difference_at_its_confidence() -> None:
     assert 0.935 <= covered / 2000 <= 0.985
 
 
-def test_paired_interval_is_students_t_when_scores_are_not_binary() -> None:
-    # Differences 1, 2, 3, 4, 5: mean 3, standard error sqrt(2.5 / 5), t(4) = 2.776.
+def test_paired_interval_is_students_t_widened_when_scores_are_not_binary() -> None:
+    # Differences 1, 2, 3, 4, 5: mean 3, variance of the mean 2.5 / 5, t(4) = 2.776. On top
+    # z^2 s^2 / n^2, where s^2 = sum(r^4) / sum(r^2) = 34 / 10. No skewness.
     interval = paired_interval([0.5] * 5, [1.5, 2.5, 3.5, 4.5, 5.5])
+    half = 2.7764 * math.sqrt(0.5 + 3.8415 * 3.4 / 25)
     assert interval.value == pytest.approx(3)
-    assert interval.low == pytest.approx(3 - 2.7764 * math.sqrt(0.5), abs=1e-3)
-    assert interval.high == pytest.approx(3 + 2.7764 * math.sqrt(0.5), abs=1e-3)
+    assert interval.low == pytest.approx(3 - half, abs=1e-3)
+    assert interval.high == pytest.approx(3 + half, abs=1e-3)
+
+
+def test_paired_interval_is_students_t_when_there_are_many_examples() -> None:
+    generator = random.Random(1)
+    after = [generator.gauss(0, 1) for _ in range(5000)]
+    interval = paired_interval([0.0] * 5000, after)
+    half = 1.9604 * statistics.stdev(after) / math.sqrt(5000)
+    assert interval.low == pytest.approx(interval.value - half, abs=0.01 * half)
+    assert interval.high == pytest.approx(interval.value + half, abs=0.01 * half)
+
+
+def test_paired_interval_moves_towards_the_longer_tail() -> None:
+    # Seven examples of a hundred lose half a point each: more such losses are likelier than fewer.
+    before, after = [1.0] * 90 + [0.5] * 10, [0.5] * 7 + [1.0] * 83 + [0.5] * 10
+    interval = paired_interval(before, after, bounds=(0, 1))
+    assert interval.value == pytest.approx(-0.035)
+    assert interval.low is not None
+    assert interval.high is not None
+    assert interval.value - interval.low > interval.high - interval.value > 0
+
+
+@pytest.mark.parametrize("count", [20, 200, 5000])
+def test_paired_interval_has_width_when_means_of_outputs_agree(count: int) -> None:
+    scores = [1.0, 0.5] * (count // 2)
+    interval = paired_interval(scores, scores, bounds=(0, 1))
+    assert interval.value == 0
+    assert interval.low is not None
+    assert interval.high is not None
+    # Events of half a point that had a chance of 5 % not to be seen: 3 / n (the rule of three).
+    assert interval.high == -interval.low
+    assert interval.high > 0.5 * 3 / count
+
+
+def test_intervals_scale_with_their_scores() -> None:
+    before, after = [0.0, 0.5, 1.0, 0.25] * 20, [0.0, 0.75, 1.0, 0.5] * 20
+    small, large = (
+        paired_interval([f * x for x in before], [f * x for x in after]) for f in (1, 1000)
+    )
+    assert large.low == pytest.approx(1000 * (small.low or math.nan))
+    assert large.high == pytest.approx(1000 * (small.high or math.nan))
+
+
+def test_mean_interval_stays_within_bounds() -> None:
+    interval = mean_interval([1.0] * 30 + [0.5], bounds=(0, 1))
+    assert interval.high == 1
+    assert interval.low is not None
+    # One event of half a point in 31: no more than 5.57 such are expected, with 97.5 % (Poisson).
+    assert interval.value - interval.low == pytest.approx(0.5 * (5.57 - 1) / 31, rel=0.3)
 
 
 def test_paired_interval_has_no_limits_when_one_score_is_not_binary() -> None:
@@ -153,7 +204,14 @@ def test_mean_interval_ends_at_the_range_when_all_scores_agree(
     assert (interval.high or 0) - (interval.low or 0) == pytest.approx(3.8415 / 12.8415, abs=1e-4)
 
 
-def test_mean_interval_is_students_t_when_scores_are_not_binary() -> None:
+def test_mean_interval_is_students_t_widened_when_scores_are_not_binary() -> None:
+    # Variance of the mean 1 / 3, on top z^2 s^2 / n^2 with s^2 = 2 / 2; t(2) = 4.303.
     interval = mean_interval([1.0, 2.0, 3.0])
     assert interval.value == 2
-    assert interval.high == pytest.approx(2 + 4.303 / math.sqrt(3), abs=1e-3)
+    assert interval.high == pytest.approx(2 + 4.3027 * math.sqrt(1 / 3 + 3.8415 / 9), abs=1e-3)
+
+
+def test_mean_interval_has_width_when_all_scores_are_the_same_half() -> None:
+    interval = mean_interval([0.5] * 100, bounds=(0, 1))
+    assert (interval.low or 0) < 0.485
+    assert (interval.high or 0) > 0.515

@@ -12,6 +12,7 @@ import tf_keras as keras
 from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.measure.artifact import Evaluation, evaluate_artifact
+from shrink.measure.masks import masks_of
 from shrink.report.control import control_sentence, verdict
 from shrink.report.intervals import paired_interval
 from shrink.run import files
@@ -62,7 +63,11 @@ def compare_with_control(
     teacher = context.load("teacher")
     its_own = _evaluate(teacher, context.task(teacher), context)
     gains = {
-        name: paired_interval(alone.scores[name].tolist(), own.scores[name].tolist())
+        name: paired_interval(
+            alone.scores[name].tolist(),
+            own.scores[name].tolist(),
+            bounds=metric_figure(name).bounds,
+        )
         for name in own.scores
     }
     details = {
@@ -87,4 +92,4 @@ def _as_long(training: TrainingConfig) -> TrainingConfig:
 def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluation:
     path = context.work / "control.tflite"
     files.write_bytes(path, convert(model, "float32").content)
-    return evaluate_artifact(path, context.dataset.test, task)
+    return evaluate_artifact(path, context.dataset.test, task, masks_of(model))

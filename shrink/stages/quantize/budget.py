@@ -9,6 +9,7 @@ from typing import Any
 
 from shrink.errors import StageError
 from shrink.measure.artifact import evaluate_artifact
+from shrink.measure.masks import masks_of
 from shrink.run import files
 from shrink.stages.context import StageContext
 from shrink.stages.quantize import edge_quantizer
@@ -100,11 +101,13 @@ def _drop_on_validation(source: FloatModel, context: StageContext) -> Callable[[
     else:
         interface = artifact_interface(candidate, context.dataset)
         task = resolve_task(context.task_config, context.dataset, interface)
+    masks = masks_of(source.model)
     scored: Task = dataclasses.replace(task, metrics=("accuracy",))
 
     def accuracy(content: bytes) -> float:
         files.write_bytes(candidate, content)
-        return evaluate_artifact(candidate, validation, scored).metrics["accuracy"]
+        found = evaluate_artifact(candidate, validation, scored, masks)
+        return found.metrics["accuracy"]
 
     reference = accuracy(source.float32.content)
     return lambda content: reference - accuracy(content)

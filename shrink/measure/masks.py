@@ -1,0 +1,46 @@
+"""Which elements of an output count: the masks that a Keras model's layers carry to its outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.engine.masking import masked_outputs
+
+Masks = list[np.ndarray[Any, Any] | None]
+
+
+class OutputMasks:
+    """Computes the masks of a model's outputs, such as those of `Embedding(mask_zero=True)`.
+
+    A converted artifact has the outputs but not the masks: they come from the Keras model.
+
+    Args:
+        model: a functional or sequential model.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        # Only the masks are fetched, so that TensorFlow computes nothing else of the model.
+        @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+        def masks(x: Any) -> list[Any]:
+            outputs = tf.nest.flatten(model(x, training=False))
+            return [getattr(output, "_keras_mask", None) for output in outputs]
+
+        self._masks = masks
+
+    def of(self, x: Any) -> Masks:
+        """Return the mask of each output, bool (n, ...); None for an output without one.
+
+        Args:
+            x: the model's inputs, (n, ...) each, nested as the model takes them.
+        """
+        found = self._masks(tf.nest.map_structure(tf.convert_to_tensor, x))
+        return [None if mask is None else np.asarray(mask, bool) for mask in found]
+
+
+def masks_of(model: keras.Model | None) -> OutputMasks | None:
+    """Return what computes a model's masks; None where no output of it has one."""
+    return OutputMasks(model) if model is not None and masked_outputs(model) else None
