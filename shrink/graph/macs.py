@@ -2,38 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from shrink.tflite.flatbuffer import Operator, Subgraph, Tensor, read
+from shrink.graph.trips import Known, Scalars, loop_states
+from shrink.tflite.structure import Operator, Subgraph, Tensor, read
 
 Inputs = list[Tensor | None]
 
+_LOOP, _BRANCH = "WHILE", "IF"
 
-def count_macs(content: bytes) -> int:
+
+class UnknownMacsError(Exception):
+    """What an operator computes cannot be told from the file; the message says why."""
+
+
+@dataclass(frozen=True)
+class MacsFigure:
+    """The multiply-accumulates of one example; None with a note where they cannot be told."""
+
+    value: int | None
+    note: str = ""
+
+
+def count_macs(content: bytes) -> int | None:
+    """Return `macs_figure`'s value."""
+    return macs_figure(content).value
+
+
+def macs_figure(content: bytes) -> MacsFigure:
     """Return the multiply-accumulates that one example takes.
 
     Counted are convolutions (plain, depthwise, transposed, 3-D), fully connected layers, batch
-    matrix products and the matrices of LSTMs, in the model's entry subgraph; padding counts as
-    computed, as kernels and the literature have it. Additions, activations and means are not.
+    matrix products and the matrices of recurrent layers; padding counts as computed, as kernels
+    and the literature have it. Additions, activations and means are not. What stands in a loop
+    counts once for each of its turns, whose number is found by following the loop's counters.
 
     Args:
         content: a .tflite file; where it is made for a batch above 1, the count is divided by it.
 
+    Returns:
+        None, with a note, where an operator's work cannot be told: of a loop that ends by what it
+        computes, of branches that differ, of custom operators.
+
     Raises:
         ModelError: the content is no TFLite model.
     """
-    graph = read(content)[0]
-    total = sum(operator_macs(graph, operator) for operator in graph.operators)
-    return total // _batch([graph.tensors[index] for index in graph.inputs])
+    counter = MacsCounter(read(content))
+    try:
+        total = counter.total()
+    except UnknownMacsError as error:
+        return MacsFigure(None, f"not counted: {error}")
+    graph = counter.graphs[0]
+    return MacsFigure(total // _batch([graph.tensors[index] for index in graph.inputs]))
 
 
-def operator_macs(graph: Subgraph, operator: Operator) -> int:
-    """Return the multiply-accumulates of one operator, as `count_macs` counts them."""
+class MacsCounter:
+    """Counts the multiply-accumulates of a file's operators.
+
+    Args:
+        graphs: the subgraphs of the file, the entry first.
+    """
+
+    def __init__(self, graphs: tuple[Subgraph, ...]) -> None:
+        self.graphs = graphs
+        self._scalars = Scalars(graphs)
+
+    def total(self) -> int:
+        """Return those of the whole model.
+
+        Raises:
+            UnknownMacsError: they cannot be told.
+        """
+        return self._graph(0, {}, ())
+
+    def operator(self, operator: Operator) -> int | None:
+        """Return those of one operator of the entry subgraph, None where they cannot be told."""
+        try:
+            return self._operator(0, operator, self._scalars.known(0, {}), ())
+        except UnknownMacsError:
+            return None
+
+    def _graph(self, index: int, given: Known, callers: tuple[int, ...]) -> int:
+        if index in callers:
+            raise UnknownMacsError("a subgraph runs itself")
+        known = self._scalars.known(index, given)
+        inside = (*callers, index)
+        return sum(self._operator(index, o, known, inside) for o in self.graphs[index].operators)
+
+    def _operator(
+        self, index: int, operator: Operator, known: Known, callers: tuple[int, ...]
+    ) -> int:
+        if operator.name == _LOOP and operator.subgraphs:
+            return self._loop(index, operator, known, callers)
+        if operator.name == _BRANCH and operator.subgraphs:
+            return self._branches(operator, known, callers)
+        return _plain(self.graphs[index], operator)
+
+    def _loop(self, index: int, operator: Operator, known: Known, callers: tuple[int, ...]) -> int:
+        _, body = operator.subgraphs
+        if not self._works(body, callers):
+            return 0
+        states = loop_states(self._scalars, index, operator, known)
+        if states is None:
+            raise UnknownMacsError("how often a loop turns depends on what it computes")
+        if not any(o.subgraphs for o in self.graphs[body].operators):
+            return len(states) * self._graph(body, {}, callers)
+        return sum(self._graph(body, state, callers) for state in states)
+
+    def _works(self, index: int, callers: tuple[int, ...]) -> bool:
+        """Whether a subgraph multiplies at all, whatever it is given."""
+        try:
+            return self._graph(index, {}, callers) > 0
+        except UnknownMacsError:
+            return True
+
+    def _branches(self, operator: Operator, known: Known, callers: tuple[int, ...]) -> int:
+        chosen = known.get(operator.inputs[0])
+        if chosen is not None:
+            return self._graph(operator.subgraphs[0 if chosen else 1], {}, callers)
+        counts = {self._graph(branch, {}, callers) for branch in operator.subgraphs}
+        if len(counts) > 1:
+            raise UnknownMacsError("which of two branches runs depends on the example")
+        return counts.pop()
+
+
+def _plain(graph: Subgraph, operator: Operator) -> int:
+    """Return the multiply-accumulates of an operator that runs no subgraph."""
+    if operator.custom or operator.name in _OPAQUE:
+        raise UnknownMacsError(f"what the operator {operator.name} computes is not known")
     rule = _RULES.get(operator.name)
     outputs = [graph.tensors[i] for i in operator.outputs if i >= 0]
     if rule is None or not outputs:
         return 0
-    return rule([graph.tensors[i] if i >= 0 else None for i in operator.inputs], outputs[0])
+    inputs = [graph.tensors[i] if i >= 0 else None for i in operator.inputs]
+    if any(tensor.open_sides for tensor in (*inputs, *outputs) if tensor is not None):
+        raise UnknownMacsError(f"{operator.name} has a side that is known only when it runs")
+    count = rule(inputs, outputs[0])
+    if count is None:
+        raise UnknownMacsError(f"{operator.name} has no kernel of the usual shape")
+    return count
 
 
 def _batch(inputs: list[Tensor]) -> int:
@@ -47,58 +155,92 @@ def _shape(inputs: Inputs, index: int, rank: int) -> tuple[int, ...] | None:
     return tensor.shape if tensor is not None and len(tensor.shape) == rank else None
 
 
-def _convolution(inputs: Inputs, output: Tensor) -> int:
+def _convolution(inputs: Inputs, output: Tensor) -> int | None:
     kernel = _shape(inputs, 1, 4)  # (out, height, width, in / groups)
-    return output.elements * kernel[1] * kernel[2] * kernel[3] if kernel else 0
+    return output.elements * kernel[1] * kernel[2] * kernel[3] if kernel else None
 
 
-def _depthwise(inputs: Inputs, output: Tensor) -> int:
+def _depthwise(inputs: Inputs, output: Tensor) -> int | None:
     kernel = _shape(inputs, 1, 4)  # (1, height, width, out)
-    return output.elements * kernel[1] * kernel[2] if kernel else 0
+    return output.elements * kernel[1] * kernel[2] if kernel else None
 
 
-def _transposed(inputs: Inputs, output: Tensor) -> int:
+def _transposed(inputs: Inputs, output: Tensor) -> int | None:
     kernel, source = _shape(inputs, 1, 4), inputs[2] if len(inputs) > 2 else None
     if kernel is None or source is None:
-        return 0
+        return None
     return source.elements * kernel[0] * kernel[1] * kernel[2]  # (out, height, width, in)
 
 
-def _convolution_3d(inputs: Inputs, output: Tensor) -> int:
+def _convolution_3d(inputs: Inputs, output: Tensor) -> int | None:
     kernel = _shape(inputs, 1, 5)  # (depth, height, width, in / groups, out)
-    return output.elements * kernel[0] * kernel[1] * kernel[2] * kernel[3] if kernel else 0
+    return output.elements * kernel[0] * kernel[1] * kernel[2] * kernel[3] if kernel else None
 
 
-def _fully_connected(inputs: Inputs, output: Tensor) -> int:
+def _transposed_3d(inputs: Inputs, output: Tensor) -> int | None:
+    kernel, source = _shape(inputs, 1, 5), inputs[2] if len(inputs) > 2 else None
+    if kernel is None or source is None:
+        return None
+    return source.elements * kernel[0] * kernel[1] * kernel[2] * kernel[3]  # (d, h, w, out, in)
+
+
+def _fully_connected(inputs: Inputs, output: Tensor) -> int | None:
     matrix = _shape(inputs, 1, 2)  # (out, in)
-    return output.elements * matrix[1] if matrix else 0
+    return output.elements * matrix[1] if matrix else None
 
 
-def _batch_matmul(inputs: Inputs, output: Tensor) -> int:
+def _batch_matmul(inputs: Inputs, output: Tensor) -> int | None:
     left = inputs[0]
     if left is None or len(left.shape) < 2 or len(output.shape) < 2 or not output.shape[-2]:
-        return 0
+        return None
     # The left matrix's rows are the output's; the other side is the inner one, transposed or not.
     return output.elements * (left.shape[-2] * left.shape[-1] // output.shape[-2])
 
 
-def _lstm(inputs: Inputs, output: Tensor) -> int:
+def _each_step(inputs: Inputs, places: tuple[int, ...]) -> int | None:
+    """Return the elements of some matrices, each applied once a step of the sequence."""
     source = inputs[0]
     if source is None or not source.shape or not source.shape[-1]:
-        return 0
-    # Inputs 1-4 and 5-8 are the gates' matrices, 16 the projection; each is applied once a step.
-    used = [inputs[i] for i in (*range(1, 9), 16) if i < len(inputs)]
+        return None
+    used = [inputs[i] for i in places if i < len(inputs)]
     matrices = sum(tensor.elements for tensor in used if tensor is not None)
     return source.elements // source.shape[-1] * matrices
 
 
-_RULES: dict[str, Callable[[Inputs, Tensor], int]] = {
+def _lstm(inputs: Inputs, output: Tensor) -> int | None:
+    # Inputs 1-4 and 5-8 are the gates' matrices, 16 the projection.
+    return _each_step(inputs, (*range(1, 9), 16))
+
+
+def _rnn(inputs: Inputs, output: Tensor) -> int | None:
+    return _each_step(inputs, (1, 2))  # of the input and of the state; in SVDF of features and time
+
+
+_RULES: Mapping[str, Callable[[Inputs, Tensor], int | None]] = {
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _depthwise,
     "TRANSPOSE_CONV": _transposed,
     "CONV_3D": _convolution_3d,
+    "CONV_3D_TRANSPOSE": _transposed_3d,
     "FULLY_CONNECTED": _fully_connected,
     "BATCH_MATMUL": _batch_matmul,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
     "LSTM": _lstm,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _rnn,
+    "RNN": _rnn,
+    "SVDF": _rnn,
 }
+_OPAQUE = frozenset(
+    {
+        "BIDIRECTIONAL_SEQUENCE_LSTM",
+        "BIDIRECTIONAL_SEQUENCE_RNN",
+        "CALL",
+        "DELEGATE",
+        "STABLEHLO_COMPOSITE",
+        "STABLEHLO_CONVOLUTION",
+        "STABLEHLO_CUSTOM_CALL",
+        "STABLEHLO_DOT_GENERAL",
+        "STABLEHLO_WHILE",
+    }
+)
+"""Operators that multiply, or may, and for which there is no rule."""

@@ -105,6 +105,28 @@ def _terms(task: Task, name: str) -> _Terms:
     return _Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 
 
+def sample_inputs(
+    tflite: Path, examples: Examples, task: Task, count: int
+) -> list[np.ndarray[Any, Any]]:
+    """Return the inputs of a few examples, spread evenly, to run an artifact with.
+
+    Args:
+        tflite: the artifact.
+        examples: any split; none of it gives no arrays.
+        task: of the model.
+        count: how many at most.
+
+    Returns:
+        A float32 array (n, ...) for each input, in the artifact's order.
+    """
+    if not len(examples):
+        return []
+    indices = np.unique(np.linspace(0, len(examples) - 1, count).astype(np.int64))
+    x, _ = examples.arrays(indices)
+    inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+    return [inputs[place] for place in _input_order(load(tflite), task)]
+
+
 def _input_order(runner: Runner, task: Task) -> list[int]:
     """Return, for each input of the artifact, the place of the examples' input that it takes."""
     names = [detail.name for detail in runner.input_details]

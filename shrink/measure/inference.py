@@ -13,7 +13,7 @@ _TIMEOUT_S = 120.0
 
 
 def run_inference(
-    figure: Literal["memory", "latency"], tflite: Path, threads: int = 1
+    figure: Literal["memory", "latency"], tflite: Path, threads: int = 1, examples: str = ""
 ) -> tuple[dict[str, Any] | None, str]:
     """Return what `shrink.measure.inference_child` measured, or None and why there is nothing.
 
@@ -21,8 +21,9 @@ def run_inference(
         figure: "memory" or "latency".
         tflite: the artifact.
         threads: of the interpreter.
+        examples: an .npz file with the inputs to time it with.
     """
-    arguments = (figure, str(tflite.resolve()), str(threads))
+    arguments = (figure, str(tflite.resolve()), str(threads), examples)
     run = run_child("shrink.measure.inference_child", *arguments, timeout_s=_TIMEOUT_S)
     if run.failure is not None:
         return None, f"LiteRT, running the artifact, {run.failure}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.graph.macs import operator_macs
+from shrink.graph.macs import MacsCounter
 from shrink.tflite.flatbuffer import (
     Operator,
     Subgraph,
+    Tensor,
     nonzero,
     operator_weights,
     read,
@@ -49,69 +49,124 @@ def layer_table(model: keras.Model, content: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def operator_table(graph: Subgraph, layers: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return a row per operator, in order of execution.
+def layer_paths(model: keras.Model) -> list[str]:
+    """Return the paths of a model's layers, those of models in it as outer/inner/name."""
+    return list(dict(_leaves(model, "")))
+
+
+def operator_table(
+    graphs: tuple[Subgraph, ...], layers: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return a row per operator of the entry subgraph, in order of execution.
 
     Args:
-        graph: of a .tflite file.
-        layers: names of the Keras layers that it was made from, to tell the operators' layers.
+        graphs: of a .tflite file; what a loop runs counts as the loop's.
+        layers: paths of the Keras layers that it was made from, to tell the operators' layers.
 
     Returns:
         `name` (CONV_2D), `layer` or None, `inputs` and `outputs` (types of activations), `weights`
-        (type of the weights, or None), `parameters`, `macs`, `activation_bytes` of the outputs,
-        and `sparsity` of the weights, None where there are none.
+        (type of the weights, or None), `parameters`, `macs` (None where they cannot be told),
+        `activation_bytes` of the outputs, and `sparsity` of the weights, None where there are none.
     """
-    return [
-        {
-            "name": operator.name,
-            "layer": owner(graph, operator, layers),
-            "inputs": _dtypes(graph, operator.inputs),
-            "weights": next((t.dtype.lower() for t in operator_weights(graph, operator)), None),
-            "outputs": _dtypes(graph, operator.outputs),
-            **_held(graph, operator),
-        }
-        for operator in graph.operators
-    ]
+    counter, owners, graph = MacsCounter(graphs), Owners(layers), graphs[0]
+    rows = []
+    for operator in graph.operators:
+        weights = _weights(graphs, graph, operator)
+        rows.append(
+            {
+                "name": operator.name,
+                "layer": owners.of(graphs, operator),
+                "inputs": _dtypes(graph, operator.inputs),
+                "weights": next((tensor.dtype.lower() for tensor in weights), None),
+                "outputs": _dtypes(graph, operator.outputs),
+                "parameters": sum(tensor.elements for tensor in weights),
+                "macs": counter.operator(operator),
+                "activation_bytes": _written_bytes(graph, operator),
+                "sparsity": _zeros(weights),
+            }
+        )
+    return rows
 
 
-def owner(graph: Subgraph, operator: Operator, layers: Collection[str]) -> str | None:
-    """Return the layer that an operator computes, told from its tensors' names; None if unknown.
+class Owners:
+    """Tells which layer an operator computes, from the names that the converter gave its tensors.
 
-    The converter names a tensor after the operations that it fused, last first, so of several
-    layers (activation, batch normalization, convolution) the first one computed counts.
+    A tensor is named after the path of the layer in the model, `model/outer/inner/name/MatMul`; of
+    operations that were fused the names are joined by `;`, last first, so that of several layers
+    (activation, batch normalization, convolution) the first one computed counts.
+
+    Args:
+        paths: of the layers, `name` or `outer/inner/name`.
     """
-    by_leaf = {path.rpartition("/")[2]: path for path in layers}
-    tensors = [i for i in (*operator.outputs[:1], *operator.inputs[1:2]) if i >= 0]
-    for index in tensors:
-        parts = re.split("[;/]", graph.tensors[index].name)
-        named = [by_leaf[part] for part in parts if part in by_leaf]
-        if named:
-            return named[-1]
-    return None
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self._paths = {tuple(path.split("/")): path for path in paths}
+        leaves = [path[-1] for path in self._paths]
+        # Some names lack the models around a layer; then its own has to be the only such one.
+        self._alone = {p[-1:]: path for p, path in self._paths.items() if leaves.count(p[-1]) == 1}
+
+    def of(self, graphs: tuple[Subgraph, ...], operator: Operator) -> str | None:
+        """Return the path of the layer that an operator of the entry subgraph computes, or None."""
+        for name in _names(graphs, operator):
+            found = [path for part in name.split(";") if (path := self._named(part))]
+            if found:
+                return found[-1]
+        return None
+
+    def _named(self, name: str) -> str | None:
+        parts = tuple(name.split("/"))
+        # The longest path that the name holds: a layer may be called as a model around it is.
+        for known in (self._paths, self._alone):
+            for length in range(len(parts), 0, -1):
+                for start in range(len(parts) - length + 1):
+                    if path := known.get(parts[start : start + length]):
+                        return path
+        return None
 
 
-def _held(graph: Subgraph, operator: Operator) -> dict[str, Any]:
-    weights = operator_weights(graph, operator)
-    count = sum(tensor.elements for tensor in weights)
-    outputs = [graph.tensors[i] for i in operator.outputs if i >= 0]
+def _names(graphs: tuple[Subgraph, ...], operator: Operator) -> list[str]:
+    """Return the names of an operator's tensors that tell its layer, the surest first."""
+    tensors = graphs[0].tensors
+    if not operator.subgraphs:
+        return [tensors[i].name for i in (*operator.outputs[:1], *operator.inputs[1:2]) if i >= 0]
+    # A loop's inputs may be named after the layer before it, its constants are its own.
+    held = [tensors[i] for i in operator.inputs if i >= 0 and tensors[i].constant]
+    inside = [t for i in operator.subgraphs for t in graphs[i].tensors if t.constant]
+    return [*(tensors[i].name for i in operator.outputs), *(t.name for t in (*held, *inside))]
+
+
+def _weights(
+    graphs: tuple[Subgraph, ...], graph: Subgraph, operator: Operator, depth: int = 0
+) -> list[Tensor]:
+    """Return the weights of an operator and of what it runs, each buffer once."""
+    found = {tensor.buffer: tensor for tensor in operator_weights(graph, operator)}
+    if depth < len(graphs):  # no deeper than there are subgraphs, if one should run itself
+        for index in operator.subgraphs:
+            for inner in graphs[index].operators:
+                for tensor in _weights(graphs, graphs[index], inner, depth + 1):
+                    found.setdefault(tensor.buffer, tensor)
+    return list(found.values())
+
+
+def _written_bytes(graph: Subgraph, operator: Operator) -> int:
+    return sum(tensor_bytes(graph.tensors[i]) for i in operator.outputs if i >= 0)
+
+
+def _zeros(weights: list[Tensor]) -> float | None:
     kernels = [tensor for tensor in weights if len(tensor.shape) > 1]
     size = sum(tensor.elements for tensor in kernels)
-    kept = sum(nonzero(tensor) for tensor in kernels)
-    return {
-        "parameters": count,
-        "macs": operator_macs(graph, operator),
-        "activation_bytes": sum(tensor_bytes(tensor) for tensor in outputs),
-        "sparsity": 1 - kept / size if size else None,
-    }
+    return 1 - sum(nonzero(tensor) for tensor in kernels) / size if size else None
 
 
-def _macs_by_layer(content: bytes, layers: Mapping[str, Any]) -> dict[str, int]:
-    graph = read(content)[0]
-    found: dict[str, int] = {}
-    for operator in graph.operators:
-        path = owner(graph, operator, layers)
+def _macs_by_layer(content: bytes, layers: Collection[str]) -> dict[str, int | None]:
+    graphs = read(content)
+    counter, owners = MacsCounter(graphs), Owners(layers)
+    found: dict[str, int | None] = {}
+    for operator in graphs[0].operators:
+        path = owners.of(graphs, operator)
         if path is not None:
-            found[path] = found.get(path, 0) + operator_macs(graph, operator)
+            known, more = found.get(path, 0), counter.operator(operator)
+            found[path] = None if known is None or more is None else known + more
     return found
 
 

@@ -24,7 +24,7 @@ class OutputMasks:
 
     def __init__(self, model: keras.Model) -> None:
         # Only the masks are fetched, so that TensorFlow computes nothing else of the model.
-        @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+        @tf.function(reduce_retracing=True)
         def masks(x: Any) -> list[Any]:
             outputs = tf.nest.flatten(model(x, training=False))
             return [getattr(output, "_keras_mask", None) for output in outputs]

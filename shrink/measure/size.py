@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
-from shrink.graph.macs import count_macs
+from shrink.graph.macs import macs_figure
 from shrink.run.files import size_bytes
 from shrink.tflite.flatbuffer import nonzero_parameters, parameters, weights
 
@@ -18,7 +18,9 @@ _MANY_ZEROS = 0.3
 _CHUNK_BYTES = 1 << 20
 
 
-def measure_sizes(artifact: Path, tflite: Path, model: keras.Model | None) -> dict[str, int]:
+def measure_sizes(
+    artifact: Path, tflite: Path, model: keras.Model | None
+) -> tuple[dict[str, int | None], list[str]]:
     """Return the sizes of a stage's artifact, by the keys of the report's `size`.
 
     Args:
@@ -26,6 +28,9 @@ def measure_sizes(artifact: Path, tflite: Path, model: keras.Model | None) -> di
         tflite: the artifact, or its float32 conversion: `tflite_bytes`, `macs` per example.
         model: where given, `parameters` and `nonzero_parameters` count all its weights, trainable
             or not; otherwise they come from `tflite`.
+
+    Returns:
+        The sizes, and notes for the report: `macs` is None, with a note, where it cannot be told.
 
     Raises:
         ModelError: `tflite` is no TFLite model.
@@ -35,24 +40,26 @@ def measure_sizes(artifact: Path, tflite: Path, model: keras.Model | None) -> di
         total, nonzero = parameters(content), nonzero_parameters(content)
     else:
         total, nonzero = int(model.count_params()), _nonzero(model)
-    return {
+    macs = macs_figure(content)
+    sizes = {
         "file_bytes": size_bytes(artifact),
         "gzip_bytes": gzip_bytes(artifact),
         "tflite_bytes": len(content),
         "parameters": total,
         "nonzero_parameters": nonzero,
-        "macs": count_macs(content),
+        "macs": macs.value,
     }
+    return sizes, [f"macs: {macs.note}"] if macs.note else []
 
 
-def zeros_note(size: Mapping[str, int], tflite: Path) -> list[str]:
+def zeros_note(size: Mapping[str, int | None], tflite: Path) -> list[str]:
     """Return a sentence on what zeros do not save, where many parameters are zero and stored.
 
     Args:
         size: what `measure_sizes` returned.
         tflite: the file that it looked at.
     """
-    zeros = 1 - size["nonzero_parameters"] / max(size["parameters"], 1)
+    zeros = 1 - (size["nonzero_parameters"] or 0) / max(size["parameters"] or 0, 1)
     if zeros < _MANY_ZEROS or any(tensor.sparse for tensor in weights(tflite.read_bytes())):
         return []
     return [

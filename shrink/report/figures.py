@@ -60,6 +60,7 @@ FIGURES: dict[str, Figure] = {
         Figure("training_host_peak_bytes", "memory", "bytes"),
         Figure("inference_peak_bytes", "memory", "bytes"),
         Figure("arena_bytes", "memory", "bytes"),
+        Figure("arena_estimate_bytes", "memory", "bytes"),
         Figure("p50_ms", "latency", "ms"),
         Figure("p90_ms", "latency", "ms"),
     )

@@ -16,11 +16,11 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.errors import InternalError, StageError
-from shrink.measure.artifact import evaluate_artifact
+from shrink.measure.artifact import evaluate_artifact, sample_inputs
 from shrink.measure.guessing import describe_guess
 from shrink.measure.host import machine
 from shrink.measure.interface import describe_interface
-from shrink.measure.latency import latency
+from shrink.measure.latency import EXAMPLES, latency
 from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.masks import masks_of
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
@@ -158,17 +158,23 @@ def _measure(
     files.write_text(context.work / "scores.json", json.dumps(scores))
     arena = arena_bytes(tflite)
     peak, peak_note = inference_peak_bytes(tflite)
-    speed = latency(tflite)
+    inputs = sample_inputs(tflite, context.dataset.train, task, EXAMPLES)
+    speed = latency(tflite, inputs=inputs)
     if "note" in speed:
         notes.append(f"p50_ms, p90_ms: {speed.pop('note')}")
-    notes.append(f"arena_bytes: {arena.note}")
+    if arena.note:
+        notes.append(f"arena_bytes: {arena.note}")
     if peak_note:
         notes.append(f"inference_peak_bytes: {peak_note}")
-    size = measure_sizes(artifact, tflite, outcome.model)
-    notes += zeros_note(size, tflite)
+    size, size_notes = measure_sizes(artifact, tflite, outcome.model)
+    notes += [*size_notes, *zeros_note(size, tflite)]
     return {
         "size": size,
-        "memory": {"inference_peak_bytes": peak, "arena_bytes": arena.value},
+        "memory": {
+            "inference_peak_bytes": peak,
+            "arena_bytes": arena.value,
+            "arena_estimate_bytes": arena.estimate,
+        },
         "metrics": evaluation.metrics,
         "examples": evaluation.examples,
         "latency": speed,
@@ -194,7 +200,7 @@ def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[
         return {"layers": layer_table(outcome.model, content), **told}
     told["interface"] = describe_interface(content, context.dataset, context.data_config)
     # The audit of a quantized artifact has the same table, with the layers that it was made of.
-    return told if "audit" in told else {"operators": operator_table(read(content)[0]), **told}
+    return told if "audit" in told else {"operators": operator_table(read(content)), **told}
 
 
 def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:

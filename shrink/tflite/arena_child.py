@@ -1,25 +1,92 @@
-"""Child process: allocate and run a model in TFLite Micro; it prints its allocations from C++."""
+"""Child process: allocate and run a model in TFLite Micro, and find the smallest arena for it.
+
+TFLite Micro prints from C++. What it says while arenas are tried that are too small is thrown away;
+what it says of the model itself goes to the parent.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from shrink.run.lifetime import die_with_parent
 
+ALLOCATED, SMALLEST, RUNS = "shrink-allocated", "shrink-smallest: ", "shrink-runs"
+STEP_BYTES = 16
+
 
 def main(parent: str, path: str, arena_bytes: str, inputs: str) -> None:
-    """Print the recording allocator's figures, then run the model once on zeros."""
+    """Print that the model was allocated, the smallest arena in which it is, and that it runs.
+
+    Args:
+        parent: its process id.
+        path: the .tflite file.
+        arena_bytes: an arena that is large enough.
+        inputs: how many the model has.
+    """
     die_with_parent(int(parent))
     import numpy as np
     from tflite_micro import runtime
 
-    interpreter = runtime.Interpreter.from_file(path, arena_size=int(arena_bytes))
-    # Before running it: the allocation is complete, and a slow model may not get to its end.
-    interpreter.print_allocations()
+    content = Path(path).read_bytes()
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=int(arena_bytes))
+    say(ALLOCATED)
+
+    def fits(size: int) -> bool:
+        try:
+            runtime.Interpreter.from_bytes(content, arena_size=size)
+        except RuntimeError:
+            return False
+        return True
+
+    with silence():
+        smallest = smallest_arena(fits, int(arena_bytes))
+    say(f"{SMALLEST}{smallest}")
     for index in range(int(inputs)):
         detail = interpreter.get_input_details(index)
         interpreter.set_input(np.zeros(detail["shape"], detail["dtype"]), index)
     interpreter.invoke()
+    say(RUNS)
+
+
+def smallest_arena(fits: Callable[[int], bool], enough: int) -> int:
+    """Return the smallest multiple of 16 bytes that fits, by bisection.
+
+    Args:
+        fits: whether an arena of so many bytes is large enough; larger ones then are, too.
+        enough: a size that fits.
+    """
+    low, high = 0, -(-enough // STEP_BYTES)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle * STEP_BYTES):
+            high = middle
+        else:
+            low = middle
+    return high * STEP_BYTES
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Throw away what the process prints, also from C++."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def say(line: str) -> None:
+    """Print a line of its own, at once: the process may die before its end."""
+    sys.stdout.write(f"\n{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

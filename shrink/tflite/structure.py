@@ -37,6 +37,10 @@ _INDEX_VECTORS = {
     schema.SparseIndexVector.Uint16Vector: schema.Uint16Vector,
     schema.SparseIndexVector.Uint8Vector: schema.Uint8Vector,
 }
+_CALLS = {
+    schema.BuiltinOptions.WhileOptions: schema.WhileOptions,
+    schema.BuiltinOptions.IfOptions: schema.IfOptions,
+}
 _MOST_SIDES = 8
 _OPERATOR_NAMES = _names(schema.BuiltinOperator)
 _DTYPE_NAMES = _names(schema.TensorType)
@@ -72,6 +76,8 @@ class Tensor:
         sparse: the values are stored compressed, and `shape` is the dense one.
         sparsity: where they belong; None for other forms, such as blocks.
         variable: keeps its value between invocations.
+        open_sides: whether a side other than the first is known only when the model runs; `shape`
+            has a 1 there.
     """
 
     name: str
@@ -84,6 +90,7 @@ class Tensor:
     sparse: bool
     variable: bool
     sparsity: Sparsity | None = None
+    open_sides: bool = False
 
     @property
     def constant(self) -> bool:
@@ -108,12 +115,14 @@ class Operator:
         custom: whether it is a custom operator.
         inputs: indices of tensors of the subgraph; -1 for one left out.
         outputs: indices of tensors of the subgraph.
+        subgraphs: that it runs: the condition and the body of a WHILE, the branches of an IF.
     """
 
     name: str
     custom: bool
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    subgraphs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +199,22 @@ class _Reader:
             custom=custom,
             inputs=self._indices(operator.InputsLength(), operator.InputsAsNumpy, tensors),
             outputs=self._indices(operator.OutputsLength(), operator.OutputsAsNumpy, tensors),
+            subgraphs=self._called(operator),
         )
+
+    def _called(self, operator: Any) -> tuple[int, ...]:
+        if operator.BuiltinOptionsType() not in _CALLS:
+            return ()
+        options = _CALLS[operator.BuiltinOptionsType()]()
+        table = operator.BuiltinOptions()
+        options.Init(table.Bytes, table.Pos)
+        if isinstance(options, schema.WhileOptions):
+            called = (options.CondSubgraphIndex(), options.BodySubgraphIndex())
+        else:
+            called = (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())
+        if any(not 0 <= index < self._model.SubgraphsLength() for index in called):
+            raise ValueError("an operator runs a subgraph that does not exist")
+        return called
 
     def _tensor(self, tensor: Any) -> Tensor:
         shape = self._numbers(tensor.ShapeLength(), tensor.ShapeAsNumpy)
@@ -214,7 +238,11 @@ class _Reader:
             sparse=tensor.Sparsity() is not None,
             variable=bool(tensor.IsVariable()),
             sparsity=self._sparsity(tensor.Sparsity(), shape),
+            open_sides=any(side < 0 for side in self._signature(tensor)[1:]),
         )
+
+    def _signature(self, tensor: Any) -> tuple[int, ...]:
+        return self._numbers(tensor.ShapeSignatureLength(), tensor.ShapeSignatureAsNumpy)
 
     def _sparsity(self, stored: Any, shape: tuple[int, ...]) -> Sparsity | None:
         if stored is None:

@@ -11,13 +11,18 @@ from shrink.measure.host import machine
 from shrink.measure.latency import latency
 from shrink.measure.memory import inference_peak_bytes
 
+_MADE_UP = {
+    "random": "random numbers",
+    "zeros": "zeros, which some kernels skip: it cannot run random numbers",
+}
+
 
 def bench(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     """Measure the job's artifact in fresh processes.
 
     Returns:
-        `p50_ms`, `p90_ms`, `threads`, `inferences_per_s` (one at a time, at the median),
-        `inference_peak_bytes`, `file_bytes`, `machine` and `notes`.
+        `p50_ms`, `p90_ms`, `threads`, `examples` (0, the inputs are made up), `inferences_per_s`
+        (one at a time, at the median), `inference_peak_bytes`, `file_bytes`, `machine`, `notes`.
 
     Raises:
         ModelError: LiteRT cannot run it.
@@ -26,6 +31,7 @@ def bench(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     speed = latency(path, int(job["threads"]))
     if speed["p50_ms"] is None:
         raise ModelError(str(speed["note"]), subject=path)
+    inputs = f"the inputs are made up ({_MADE_UP[speed.pop('made_up')]}), as there are no examples"
     peak, note = inference_peak_bytes(path)
     return {
         "path": str(path),
@@ -34,5 +40,5 @@ def bench(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
         "inference_peak_bytes": peak,
         "file_bytes": path.stat().st_size,
         "machine": machine(),
-        "notes": [note] if note else [],
+        "notes": [*([note] if note else []), inputs],
     }

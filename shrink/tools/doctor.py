@@ -37,8 +37,8 @@ def doctor(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     files.write_bytes(path, one_op_model())
     if (speed := latency(path))["p50_ms"] is None:
         problems.append(f"LiteRT does not run: {speed['note']}")
-    if (arena := arena_bytes(path)).method != "tflm":
-        limits.append(f"arena_bytes will be planned, not measured: {arena.note}")
+    if (arena := arena_bytes(path)).value is None:
+        limits.append(f"arena_bytes will be missing: {arena.note}")
     return {
         "devices": [device.name.removeprefix("/physical_device:") for device in _devices(tf)],
         "tensorflow_import_s": imported,

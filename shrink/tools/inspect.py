@@ -13,7 +13,7 @@ import tf_keras as keras
 
 from shrink.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
-from shrink.graph.macs import count_macs
+from shrink.graph.macs import macs_figure
 from shrink.measure.layers import operator_table
 from shrink.model.load import load_source
 from shrink.stages.quantize.audit import (
@@ -77,7 +77,7 @@ def describe_groups(model: keras.Model) -> dict[str, Any]:
 def describe_artifact(path: Path) -> dict[str, Any]:
     """Return the operators of a TFLite artifact, with dtypes, shapes and quantization."""
     content = path.read_bytes()
-    graph = read(content)[0]
+    graph, macs = read(content)[0], macs_figure(content)
     arena = arena_bytes(path)
     return {
         "path": str(path),
@@ -87,8 +87,10 @@ def describe_artifact(path: Path) -> dict[str, Any]:
         "outputs": [_tensor(graph.tensors[i]) for i in graph.outputs],
         "parameters": parameters(content),
         "nonzero_parameters": nonzero_parameters(content),
-        "macs": count_macs(content),
+        "macs": macs.value,
+        "macs_note": macs.note,
         "arena_bytes": arena.value,
+        "arena_estimate_bytes": arena.estimate,
         "arena_note": arena.note,
         "quantized_operators": quantized_operators(content),
         "float_operators": float_operators(content),
@@ -106,12 +108,12 @@ def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> d
         except StageError as error:
             litert = error.message
     return {
-        "operators": operator_table(graph),
+        "operators": operator_table(read(content)),
         "float_islands": float_islands(graph),
         "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
         "findings": [*findings(graph), *microcontroller_findings(graph)],
         "litert_fails": litert,
-        "tflm_fails": None if arena.method == "tflm" else arena.note,
+        "tflm_fails": None if arena.runs else arena.note,
     }
 
 

@@ -116,9 +116,12 @@ def _show_groups(result: Mapping[str, Any], console: Console) -> None:
 def _show_operators(result: Mapping[str, Any], console: Console) -> None:
     console.print(
         f"{result['path']}: {_bytes(result['file_bytes'])}, {result['parameters']:,} parameters, "
-        f"{result['macs']:,} MACs, arena {_bytes(result['arena_bytes'])}",
+        f"{_count(result['macs'])} MACs, arena {_bytes(result['arena_bytes'])}",
         markup=False,
     )
+    for name in ("macs_note", "arena_note"):
+        if result[name]:
+            console.print(f"{name.removesuffix('_note')}: {result[name]}", markup=False)
     table = _table(
         ("operator", "left"), ("inputs", "left"), ("weights", "left"), ("output", "left")
     )
@@ -153,6 +156,10 @@ def _table(*columns: tuple[str, Any]) -> Any:
 
 def _bytes(value: int | None) -> str:
     return "unknown" if value is None else format_value(value, "bytes")
+
+
+def _count(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
 
 
 def _shape(shape: list[int | None]) -> str:

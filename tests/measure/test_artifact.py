@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import tf_keras as keras
 
+from shrink.data.examples import Examples
 from shrink.errors import DataError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.measure.masks import masks_of
@@ -21,7 +22,7 @@ N, STEPS, WORDS, TAGS = 40, 7, 11, 4
 
 
 class Held:
-    """Examples that are held in memory, of which an evaluation needs no more."""
+    """Examples that are held in memory; an evaluation needs no more of them than this."""
 
     def __init__(self, x: Any, y: Any) -> None:
         self._x, self._y = x, y
@@ -58,7 +59,7 @@ def task(losses: tuple[str, ...], metrics: tuple[str, ...], logits: bool = False
 def evaluated(model: keras.Model, x: np.ndarray, y: Any, task: Task, path: Path) -> Any:
     file = path / "model.tflite"
     file.write_bytes(convert.to_float32(model))
-    return evaluate_artifact(file, Held(x, y), task, masks_of(model))
+    return evaluate_artifact(file, cast(Examples, Held(x, y)), task, masks_of(model))
 
 
 def test_evaluate_artifact_equals_keras_evaluate_when_the_output_is_masked(tmp_path: Path) -> None:

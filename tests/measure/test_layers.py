@@ -5,7 +5,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.graph.macs import count_macs
-from shrink.measure.layers import layer_table, operator_table
+from shrink.measure.layers import layer_paths, layer_table, operator_table
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import parameters
 from shrink.tflite.structure import read
@@ -51,7 +51,7 @@ def test_layer_table_adds_up_to_the_model(model: keras.Model, content: bytes) ->
 
 
 def test_operator_table_adds_up_to_the_artifact(model: keras.Model, content: bytes) -> None:
-    rows = operator_table(read(content)[0], ["conv", "norm", "relu", "flatten", "dense"])
+    rows = operator_table(read(content), ["conv", "norm", "relu", "flatten", "dense"])
     assert sum(row["macs"] for row in rows) == count_macs(content)
     assert sum(row["parameters"] for row in rows) == parameters(content)
     convolution = next(row for row in rows if row["name"] == "CONV_2D")
@@ -59,3 +59,39 @@ def test_operator_table_adds_up_to_the_artifact(model: keras.Model, content: byt
     assert convolution["activation_bytes"] == 8 * 8 * 4 * np.dtype(np.float32).itemsize
     dense = next(row for row in rows if row["name"] == "FULLY_CONNECTED")
     assert dense["sparsity"] == pytest.approx(0.25)
+
+
+def block(name: str, kernel: int) -> keras.Model:
+    inputs = L.Input((8, 8, 4))
+    x = L.Conv2D(4, kernel, padding="same", use_bias=False, name="conv")(inputs)
+    return keras.Model(inputs, L.ReLU(name="relu")(x), name=name)
+
+
+def test_layer_table_tells_layers_of_one_name_apart_by_their_paths() -> None:
+    inputs, inner = L.Input((8, 8, 4)), L.Input((8, 8, 4))
+    first = block("a", 3)
+    deep = keras.Model(inner, block("b", 1)(inner), name="deep")
+    # A layer that is called as a model is, and a model that is used twice.
+    x = L.Conv2D(4, 5, padding="same", name="a_1")(first(deep(first(inputs))))
+    built = keras.Model(inputs, L.Dense(3, name="conv")(L.Flatten(name="flatten")(x)))
+    content = convert(built, "float32").content
+    macs = {row["name"]: row["macs"] for row in layer_table(built, content)}
+    assert macs["a/conv"] == 2 * 8 * 8 * 4 * 3 * 3 * 4
+    assert macs["deep/b/conv"] == 8 * 8 * 4 * 4
+    assert macs["a_1"] == 8 * 8 * 4 * 5 * 5 * 4
+    assert macs["conv"] == 8 * 8 * 4 * 3
+    assert sum(macs.values()) == count_macs(content)
+
+
+def test_layer_table_counts_a_loop_as_its_layers() -> None:
+    inputs = L.Input((5, 3))
+    x = L.SimpleRNN(6, return_sequences=True, name="first")(inputs)
+    built = keras.Model(inputs, L.SimpleRNN(2, name="second")(x))
+    content = convert(built, "float32").content
+    macs = {row["name"]: row["macs"] for row in layer_table(built, content)}
+    assert macs["first"] == 5 * (3 * 6 + 6 * 6)
+    assert macs["second"] == 5 * (6 * 2 + 2 * 2)
+    rows = operator_table(read(content), layer_paths(built))
+    loops = [row for row in rows if row["name"] == "WHILE"]
+    assert [row["layer"] for row in loops] == ["first", "second"]
+    assert sum(row["parameters"] for row in rows) == parameters(content)

@@ -5,10 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 import tf_keras as keras
+import tflite_micro
 
 from shrink.tflite import convert
 from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena_child import smallest_arena
 from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import read
 from tests.tflite.toys import samples, small_cnn
@@ -24,29 +27,66 @@ def int8(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_arena_bytes_comes_from_tflite_micro_and_holds_the_plan(int8: Path) -> None:
+def allocates(content: bytes, size: int) -> bool:
+    """Tell whether TFLite Micro itself takes a model in an arena of this size."""
+    try:
+        tflite_micro.runtime.Interpreter.from_bytes(content, arena_size=size)
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_arena_bytes_is_the_smallest_arena_in_which_tflite_micro_allocates(int8: Path) -> None:
     figure = arena_bytes(int8)
-    planned = planned_bytes(read(int8.read_bytes())[0])
-    assert figure.method == "tflm"
+    assert figure.runs
+    assert figure.note == ""
     assert figure.value is not None
+    assert figure.value % 16 == 0
+    assert allocates(int8.read_bytes(), figure.value)
+    assert not allocates(int8.read_bytes(), figure.value - 16)
     # The convolution's input and output: 64 and 256 bytes. Structures come on top of the plan.
-    assert planned == 64 + 256
-    assert planned < figure.value < planned + 8192
+    assert figure.estimate == planned_bytes(read(int8.read_bytes())[0]) == 64 + 256
+    assert figure.estimate < figure.value
 
 
-def test_arena_bytes_is_planned_when_tflite_micro_lacks_an_operator(tmp_path: Path) -> None:
+def test_arena_bytes_is_none_when_tflite_micro_lacks_an_operator(tmp_path: Path) -> None:
     inputs = L.Input((4, 4, 2, 2))
     path = tmp_path / "volume.tflite"
     path.write_bytes(convert.to_float32(keras.Model(inputs, L.Conv3D(3, 2)(inputs))))
     figure = arena_bytes(path)
-    assert figure.method == "planned"
-    assert "CONV_3D" in figure.note
-    assert figure.value == 4 * (4 * 4 * 2 * 2 + 3 * 3 * 1 * 3) + 4  # a multiple of 16
+    assert figure.value is None
+    assert not figure.runs
+    assert "Didn't find op for builtin opcode 'CONV_3D'" in figure.note
+    assert figure.estimate == 4 * (4 * 4 * 2 * 2 + 3 * 3 * 1 * 3) + 4  # a multiple of 16
 
 
-def test_arena_bytes_is_planned_when_time_is_up(int8: Path) -> None:
+def test_arena_bytes_gives_the_kernels_reason_when_it_does_not_allocate(tmp_path: Path) -> None:
+    inputs = L.Input((5,))
+    x = L.LSTM(2)(L.Embedding(7, 3, mask_zero=True)(inputs))
+    path = tmp_path / "masked.tflite"
+    path.write_bytes(convert.to_float32(keras.Model(inputs, x)))
+    figure = arena_bytes(path)
+    assert figure.value is None
+    assert "Type 'BOOL' is not supported by gather." in figure.note
+    assert "RecordingMicroAllocator" not in figure.note
+
+
+def test_arena_bytes_keeps_the_figure_when_a_kernel_then_refuses(tmp_path: Path) -> None:
+    inputs = L.Input((4,))
+    # Its kernel looks at the type when it runs only.
+    x = L.Lambda(lambda t: tf.unstack(t > 0.5, axis=1)[0])(inputs)
+    path = tmp_path / "unpack.tflite"
+    path.write_bytes(convert.to_float32(keras.Model(inputs, L.Lambda(tf.logical_not)(x))))
+    figure = arena_bytes(path)
+    assert figure.value is not None
+    assert allocates(path.read_bytes(), figure.value)
+    assert not figure.runs
+    assert "Type 'BOOL' is not supported by unpack" in figure.note
+
+
+def test_arena_bytes_is_none_when_time_is_up(int8: Path) -> None:
     figure = arena_bytes(int8, timeout_s=0.001)
-    assert (figure.method, figure.value) == ("planned", 64 + 256)
+    assert (figure.value, figure.estimate) == (None, 64 + 256)
     assert "longer than" in figure.note
 
 
@@ -54,8 +94,14 @@ def test_arena_bytes_is_none_when_the_file_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "broken.tflite"
     path.write_bytes(b"\x1c\0\0\0TFL3 and nothing more")
     figure = arena_bytes(path)
-    assert figure.value is None
+    assert (figure.value, figure.estimate) == (None, None)
     assert figure.note
+
+
+@pytest.mark.parametrize("needed", [1, 16, 17, 5_808, 99_999])
+def test_smallest_arena_is_the_next_multiple_of_16(needed: int) -> None:
+    found = smallest_arena(lambda size: size >= needed, 100_000)
+    assert found == -(-needed // 16) * 16
 
 
 def test_arena_child_imports_no_tensorflow() -> None:

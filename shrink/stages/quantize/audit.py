@@ -12,7 +12,7 @@ import numpy as np
 
 from shrink.errors import StageError
 from shrink.measure.child import run_child
-from shrink.measure.layers import operator_table
+from shrink.measure.layers import layer_paths, operator_table
 from shrink.run import files
 from shrink.stages.quantize.layer_error import layer_errors
 from shrink.stages.quantize.source import FloatModel
@@ -66,8 +66,9 @@ def audit(
         StageError: LiteRT, or for the target tflm TFLite Micro, cannot run the artifact.
     """
     check_runs(content, path)
-    graph = read(content)[0]
-    layers = [layer.name for layer in source.model.layers] if source.model is not None else []
+    graphs = read(content)
+    graph = graphs[0]
+    layers = layer_paths(source.model) if source.model is not None else []
     agreements = compare_forms(content, source, inputs)
     notes = [*findings(graph), *(microcontroller_findings(graph) if target == "tflm" else [])]
     if agreements:
@@ -76,7 +77,7 @@ def audit(
         found, told = compare_with_micro(content, inputs[:_MICRO_EXAMPLES])
         agreements, notes = [*agreements, *found], [*notes, told]
     return {
-        "operators": operator_table(graph, layers),
+        "operators": operator_table(graphs, layers),
         "float_islands": float_islands(graph),
         "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
         "agreement": [asdict(agreement) for agreement in agreements],
