@@ -215,7 +215,11 @@ def _arena(content: bytes) -> float:
         path.write_bytes(content)
         figure = arena_bytes(path)
     if figure.value is None:
-        raise StageError(f"arena_bytes: {figure.note}", subject="prune")
+        raise StageError(
+            f"arena_bytes: {figure.note}",
+            subject="prune",
+            hint="prune to macs or file_bytes instead, or set file_precision: int8",
+        )
     return float(figure.value)
 
 
