@@ -9,7 +9,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.masking import masked_outputs
+from shrink.tflite.structure import Subgraph
 
+_SEQUENCE_AXES = 3
 Masks = list[np.ndarray[Any, Any] | None]
 
 
@@ -44,3 +46,19 @@ class OutputMasks:
 def masks_of(model: keras.Model | None) -> OutputMasks | None:
     """Return what computes a model's masks; None where no output of it has one."""
     return OutputMasks(model) if model is not None and masked_outputs(model) else None
+
+
+def unmasked_notes(model: keras.Model | None, graph: Subgraph) -> list[str]:
+    """Return a sentence where an artifact may have had masks that nobody can know any more.
+
+    Args:
+        model: the Keras model behind the artifact; None where the artifact is all there is.
+        graph: of the artifact. Masks are of outputs with an axis of steps, (1, steps, ...).
+    """
+    steps = any(len(graph.tensors[place].shape) == _SEQUENCE_AXES for place in graph.outputs)
+    if model is not None or not steps:
+        return []
+    return [
+        "metrics count every element of the outputs: an artifact alone does not tell padding from "
+        "steps; evaluate the Keras model, or what a run made of it, where the model has masks"
+    ]

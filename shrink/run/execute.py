@@ -22,7 +22,7 @@ from shrink.measure.host import machine
 from shrink.measure.interface import describe_interface
 from shrink.measure.latency import EXAMPLES, latency
 from shrink.measure.layers import layer_table, operator_table
-from shrink.measure.masks import masks_of
+from shrink.measure.masks import masks_of, unmasked_notes
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.nvml import nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
@@ -35,7 +35,7 @@ from shrink.stages.context import Planned, PlanningContext, StageContext, StageR
 from shrink.stages.task import Task, artifact_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
-from shrink.tflite.structure import read
+from shrink.tflite.structure import read, read_file
 
 ARTIFACT, SCORES = "artifact", "scores"
 
@@ -156,6 +156,7 @@ def _measure(
     _check_finite(evaluation.metrics, context.name)
     scores = {name: values.tolist() for name, values in evaluation.scores.items()}
     files.write_text(context.work / "scores.json", json.dumps(scores))
+    notes += unmasked_notes(model, read_file(tflite)[0])
     arena = arena_bytes(tflite)
     peak, peak_note = inference_peak_bytes(tflite)
     inputs = sample_inputs(tflite, context.dataset.train, task, EXAMPLES)

@@ -12,10 +12,11 @@ import tf_keras as keras
 from shrink.data.examples import Examples
 from shrink.errors import DataError
 from shrink.measure.artifact import evaluate_artifact
-from shrink.measure.masks import masks_of
+from shrink.measure.masks import masks_of, unmasked_notes
 from shrink.measure.pooling import Sums, pool, sum_up
 from shrink.stages.task import Task
 from shrink.tflite import convert
+from shrink.tflite.structure import read
 
 L = keras.layers
 N, STEPS, WORDS, TAGS = 40, 7, 11, 4
@@ -111,6 +112,29 @@ def test_masks_of_is_none_without_a_mask() -> None:
     inputs = L.Input((4,))
     assert masks_of(keras.Model(inputs, L.Dense(2)(inputs))) is None
     assert masks_of(None) is None
+
+
+def test_unmasked_notes_tell_of_steps_that_may_be_padding() -> None:
+    (sequence,) = read(convert.to_float32(tagger()))[:1]
+    inputs = L.Input((4,))
+    (vector,) = read(convert.to_float32(keras.Model(inputs, L.Dense(2)(inputs))))
+    (note,) = unmasked_notes(None, sequence)
+    assert "padding" in note
+    assert unmasked_notes(tagger(), sequence) == []
+    assert unmasked_notes(None, vector) == []
+
+
+def test_evaluate_artifact_gives_whole_scores_when_three_outputs_agree(
+    tmp_path: Path,
+) -> None:
+    # Three heads that are always right: their mean is 1 to the last bit, which intervals rely on.
+    inputs = L.Input((2,), name="input_1")
+    heads = [L.Dense(2, kernel_initializer="identity", name=f"head_{i}")(inputs) for i in range(3)]
+    x = np.eye(2, dtype=np.float32).repeat(5, axis=0)
+    y = x.argmax(1)
+    wanted = task(("sparse_categorical_crossentropy",) * 3, ("accuracy",), logits=True)
+    found = evaluated(keras.Model(inputs, heads), x, (y, y, y), wanted, tmp_path)
+    assert set(found.scores["accuracy"].tolist()) == {1.0}
 
 
 def test_pool_gives_scores_with_the_standard_error_of_a_ratio() -> None:
