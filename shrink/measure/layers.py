@@ -14,6 +14,7 @@ from shrink.tflite.flatbuffer import (
     Operator,
     Subgraph,
     Tensor,
+    loop_starts,
     nonzero,
     operator_weights,
     read,
@@ -139,7 +140,8 @@ def _weights(
     graphs: tuple[Subgraph, ...], graph: Subgraph, operator: Operator, depth: int = 0
 ) -> list[Tensor]:
     """Return the weights of an operator and of what it runs, each buffer once."""
-    found = {tensor.buffer: tensor for tensor in operator_weights(graph, operator)}
+    starts = loop_starts(graphs, graph)
+    found = {tensor.buffer: tensor for tensor in operator_weights(graph, operator, starts)}
     if depth < len(graphs):  # no deeper than there are subgraphs, if one should run itself
         for index in operator.subgraphs:
             for inner in graphs[index].operators:

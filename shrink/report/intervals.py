@@ -47,7 +47,7 @@ def paired_interval(
 
     For 0/1 scores method 10 of Newcombe, Statistics in Medicine 17:2635 (1998), else the widened
     Student's t on the differences. Where no example differs, a difference that was not seen may be
-    as large as the scores lie apart.
+    as large as the scores lie apart; but losses, without bounds, are equal only where outputs are.
 
     Args:
         before: one finite score per example.
@@ -71,14 +71,12 @@ def paired_interval(
             pairs[False, False],
             confidence,
         )
+    differences = [b - a for a, b in zip(before, after, strict=True)]
+    if bounds is None:
+        return _student(differences, confidence, 0.0, None)
+    width = bounds[1] - bounds[0]
     apart = max(*before, *after) - min(*before, *after)
-    width = bounds[1] - bounds[0] if bounds else None
-    return _student(
-        [b - a for a, b in zip(before, after, strict=True)],
-        confidence,
-        unseen=apart or width or 0.0,
-        bounds=None if width is None else (-width, width),
-    )
+    return _student(differences, confidence, apart or width, (-width, width))
 
 
 def mean_interval(

@@ -47,7 +47,7 @@ def main(parent: str, path: str, arena_bytes: str, inputs: str) -> None:
     say(f"{SMALLEST}{smallest}")
     for index in range(int(inputs)):
         detail = interpreter.get_input_details(index)
-        interpreter.set_input(np.zeros(detail["shape"], detail["dtype"]), index)
+        interpreter.set_input(np.ones(detail["shape"], detail["dtype"]), index)
     interpreter.invoke()
     say(RUNS)
 

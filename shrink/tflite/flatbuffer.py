@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ __all__ = [
     "Subgraph",
     "Tensor",
     "float_operators",
+    "loop_starts",
     "nonzero",
     "nonzero_parameters",
     "operator_weights",
@@ -48,7 +49,8 @@ def parameters(content: bytes) -> int:
 
     Counted are the elements (dense, where stored sparsely) of each constant that an operator
     reads, once per buffer, when it is of a floating type, of a quantized integer type, or an
-    int32/int64 bias (told by its scale). Shapes, axes, paddings and scalars are not weights.
+    int32/int64 bias (told by its scale). Shapes, axes, paddings and scalars are not weights, nor
+    is what a loop begins with.
     A float32 export has the Keras count, less what folding batch normalization saves, less
     equal constants that the converter stores once, plus a zero bias where a layer had none.
 
@@ -70,22 +72,61 @@ def nonzero_parameters(content: bytes) -> int:
 def weights(content: bytes) -> list[Tensor]:
     """Return the constant tensors that `parameters` counts."""
     found: dict[int, Tensor] = {}
-    for graph in read(content):
+    graphs = read(content)
+    for graph in graphs:
+        starts = loop_starts(graphs, graph)
         for operator in graph.operators:
-            for tensor in _inputs(graph, operator):
-                if _is_weight(tensor):
-                    found.setdefault(tensor.buffer, tensor)
+            for index in operator.inputs:
+                if index >= 0 and index not in starts and _is_weight(graph.tensors[index]):
+                    found.setdefault(graph.tensors[index].buffer, graph.tensors[index])
     return list(found.values())
 
 
-def operator_weights(graph: Subgraph, operator: Operator) -> list[Tensor]:
+def operator_weights(
+    graph: Subgraph, operator: Operator, starts: Collection[int] = ()
+) -> list[Tensor]:
     """Return the constants of one operator that `parameters` counts.
 
     What is stored sparsely is a constant of the operator that reads it, not of DENSIFY.
+
+    Args:
+        graph: that it stands in.
+        operator: one of its operators.
+        starts: the graph's `loop_starts`.
     """
     if operator.name == _DENSIFY:
         return []
-    return [tensor for tensor in _stored_inputs(graph, operator) if _is_weight(tensor)]
+    places = [place for place in operator.inputs if place not in starts]
+    return [tensor for tensor in _stored_inputs(graph, places) if _is_weight(tensor)]
+
+
+def loop_starts(graphs: Sequence[Subgraph], graph: Subgraph) -> set[int]:
+    """Return the tensors of a graph that are nothing but what its loops begin with.
+
+    A state of zeros, or an empty list of outputs, is no weight. What a loop's body hands on as it
+    is may be one.
+    """
+    starts: set[int] = set()
+    others: set[int] = set(graph.outputs)
+    for operator in reversed(graph.operators):  # those that read a tensor before its writer
+        for position, place in enumerate(operator.inputs):
+            if _begins(graphs, operator, position, starts - others):
+                starts.add(place)
+            else:
+                others.add(place)
+    return starts - others
+
+
+def _begins(
+    graphs: Sequence[Subgraph], operator: Operator, position: int, starts: Collection[int]
+) -> bool:
+    if operator.name == "DEQUANTIZE":
+        return operator.outputs[0] in starts
+    if operator.name != "WHILE" or not operator.subgraphs:
+        return False
+    body = graphs[operator.subgraphs[1]]
+    inside = list(zip(body.inputs, body.outputs, strict=False))
+    return position < len(inside) and inside[position][0] != inside[position][1]
 
 
 def nonzero(tensor: Tensor) -> int:
@@ -161,14 +202,10 @@ def _stored(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     return np.frombuffer(tensor.data[:whole].tobytes(), dtype)
 
 
-def _inputs(graph: Subgraph, operator: Operator) -> Iterator[Tensor]:
-    return (graph.tensors[index] for index in operator.inputs if index >= 0)
-
-
-def _stored_inputs(graph: Subgraph, operator: Operator) -> Iterator[Tensor]:
-    """Yield the inputs, and in place of what DENSIFY writes what it reads."""
+def _stored_inputs(graph: Subgraph, places: Sequence[int]) -> Iterator[Tensor]:
+    """Yield tensors, and in place of what DENSIFY writes what it reads."""
     stored = {o.outputs[0]: o.inputs[0] for o in graph.operators if o.name == _DENSIFY}
-    return (graph.tensors[stored.get(index, index)] for index in operator.inputs if index >= 0)
+    return (graph.tensors[stored.get(index, index)] for index in places if index >= 0)
 
 
 def _is_weight(tensor: Tensor) -> bool:
@@ -186,7 +223,7 @@ def _dequantized_constants(graph: Subgraph) -> set[int]:
         index
         for operator in graph.operators
         if operator.name == "DEQUANTIZE"
-        for tensor in _stored_inputs(graph, operator)
+        for tensor in _stored_inputs(graph, operator.inputs)
         if tensor.constant and _is_quantized(tensor, _INTEGERS)
         for index in operator.outputs
     }

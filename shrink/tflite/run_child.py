@@ -1,4 +1,4 @@
-"""Child process: allocate an artifact in LiteRT and run it once on zeros."""
+"""Child process: allocate an artifact in LiteRT and run it once, on ones: zeros may be padding."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def main(parent: str, path: str) -> None:
     from shrink.tflite.interpreter import load
 
     runner = load(path, num_threads=1)
-    zeros = [np.zeros((1, *detail.shape[1:]), np.float32) for detail in runner.input_details]
-    runner.predict(zeros)
+    ones = [np.ones((1, *detail.shape[1:]), np.float32) for detail in runner.input_details]
+    runner.predict(ones)
 
 
 if __name__ == "__main__":

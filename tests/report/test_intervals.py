@@ -215,3 +215,13 @@ def test_mean_interval_has_width_when_all_scores_are_the_same_half() -> None:
     interval = mean_interval([0.5] * 100, bounds=(0, 1))
     assert (interval.low or 0) < 0.485
     assert (interval.high or 0) > 0.515
+
+
+def test_paired_interval_of_losses_has_no_width_when_no_loss_changed() -> None:
+    losses = [0.1, 0.7, 3.0, 0.2] * 30
+    interval = paired_interval(losses, losses)
+    assert (interval.low, interval.value, interval.high) == (0, 0, 0)
+    # It goes on from there: the width is that of the differences, however small.
+    nearly = paired_interval(losses, [x + 1e-8 * (i % 3 - 1) for i, x in enumerate(losses)])
+    assert nearly.high is not None
+    assert 0 < nearly.high < 1e-8

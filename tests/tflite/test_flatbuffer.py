@@ -141,3 +141,17 @@ def test_read_raises_nothing_but_model_error_when_bytes_are_flipped() -> None:
 def test_read_refuses_what_is_no_model(content: bytes) -> None:
     with pytest.raises(ModelError):
         flatbuffer.read(content)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("layer", [L.GRU(12), L.SimpleRNN(12, return_sequences=True)])
+def test_parameters_are_keras_own_without_what_a_loop_begins_with(
+    layer: keras.layers.Layer, precision: convert.Precision
+) -> None:
+    inputs = L.Input((5, 4))
+    model = keras.Model(inputs, layer(inputs))
+    rng = np.random.default_rng(0)
+    # A bias of zeros would be left out by the converter.
+    model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
+    content = convert.convert(model, precision).content
+    assert flatbuffer.parameters(content) == model.count_params()
