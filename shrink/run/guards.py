@@ -9,8 +9,13 @@ from shrink.recipe.reference import ModelReference
 from shrink.tflite.guard import guard_artifact
 
 
-def guard_reference(reference: ModelReference, trust: Trust) -> None:
+def guard_reference(reference: ModelReference, trust: Trust, to_be_quantized: bool = False) -> None:
     """Scan a Keras model's file, or try a .tflite file; what is code anyway passes.
+
+    Args:
+        reference: the model.
+        trust: what may pass that is not Keras' own.
+        to_be_quantized: whether a .tflite file must be a float one.
 
     Raises:
         ModelError: it is damaged, refused, or brings down the process that looks at it.
@@ -18,4 +23,4 @@ def guard_reference(reference: ModelReference, trust: Trust) -> None:
     if reference.kind in SCANNED:
         guard_model_file(reference.path, trust)
     elif reference.kind == "tflite":
-        guard_artifact(reference.path)
+        guard_artifact(reference.path, to_be_quantized=to_be_quantized)

@@ -15,7 +15,7 @@ from shrink.console import Console
 from shrink.data.fingerprint import fingerprint
 from shrink.errors import InternalError, Interrupted, RecipeError, ShrinkError, Terminated
 from shrink.model.trust import Trust
-from shrink.recipe.plan import Plan, Source, Step
+from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
 from shrink.report_warning import ReportWarning
@@ -188,14 +188,27 @@ class Runner:
             if not self._may_reuse(step):
                 self.store.remove_checkpoints(state.keys[step.name])
             events, warn = self.console.event, self.console.warn
-            job = with_plan(self._job(step, state, work), work, events, self.workers)
-            result = run_recovering(job, work, events, warn, self.attempt)
+            try:
+                job = with_plan(self._job(step, state, work), work, events, self.workers)
+                result = run_recovering(job, work, events, warn, self.attempt)
+            except ShrinkError as error:
+                raise with_names_of_the_user(error, self._called(step, state)) from error
             reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started
             produced = {role: work / name for role, name in result.pop("files").items()}
             stored = self.store.add(state.keys[step.name], result, produced)
             self.store.remove_checkpoints(stored.key)
             return stored
+
+    def _called(self, step: Step, state: _State) -> dict[str, str]:
+        """Return what the user calls the files in the store that a step reads, by their paths."""
+        called = {}
+        for name in filter(None, (source.step for source in step.inputs.values())):
+            before = self.plan.step(name)
+            given = before.inputs["model"].reference if before.kind == BASELINE else None
+            path = state.stored[name].files[ARTIFACT]
+            called[str(path)] = str(given or f"the model of stage {name}")
+        return called
 
     def _job(self, step: Step, state: _State, work: Path) -> dict[str, Any]:
         """Return all that a worker needs to know, as plain data."""
@@ -234,6 +247,20 @@ class Runner:
                 f"{self.options.output} keeps its last finished run; this one is in {folder.path}"
             )
         return RunResult(report, folder.path, self.exit_code, state.error)
+
+
+def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> ShrinkError:
+    """Return an error that names no file of the store, which nobody wrote.
+
+    Args:
+        error: changed in place.
+        called: by path in the store, what the user calls the file.
+    """
+    for path, name in called.items():
+        error.message = error.message.replace(path, name)
+        error.subject = error.subject and error.subject.replace(path, name)
+        error.hint = error.hint and error.hint.replace(path, name)
+    return error
 
 
 def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:

@@ -81,12 +81,14 @@ def guard_models(plan: Plan, trust: Trust) -> None:
         trust: what may pass that is not Keras' own.
 
     Raises:
-        ModelError: a file is damaged, or holds what could do harm.
+        ModelError: a file is damaged, or holds what could do harm, or is a quantized .tflite file
+            and is to be quantized.
     """
     sources = [source for step in plan.steps for source in step.inputs.values()]
     references = [source.reference for source in sources if source.reference is not None]
+    to_be_quantized = any(step.kind == "quantize" for step in plan.steps)
     for reference in dict.fromkeys(references):
-        guard_reference(reference, trust)
+        guard_reference(reference, trust, to_be_quantized)
 
 
 def show_result(result: RunResult, console: Console) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from shrink.errors import ModelError
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_file
 
 __all__ = [
     "Operator",
     "Subgraph",
     "Tensor",
+    "check_float",
     "float_operators",
     "loop_starts",
     "nonzero",
@@ -153,6 +156,27 @@ def quantized_operators(content: bytes) -> int:
         for operator in graph.operators
         if operator.name not in _BORDERS
     )
+
+
+def check_float(content: bytes, subject: Path) -> None:
+    """Raise `ModelError` where a .tflite file is no float model that can be quantized.
+
+    Args:
+        content: the file.
+        subject: its name, for the message.
+    """
+    if count := quantized_operators(content):
+        raise ModelError(
+            f"this .tflite file is quantized already: {count} of its operators work on integers",
+            subject=subject,
+            hint="give a float .tflite file, or the Keras model that it was made from",
+        )
+    if any(tensor.sparse for tensor in weights(content)):
+        raise ModelError(
+            "this .tflite file leaves out the zeros of its kernels, which are not weights then",
+            subject=subject,
+            hint="give the file without `sparse: true`, or the Keras model that it was made from",
+        )
 
 
 def float_operators(content: bytes) -> list[str]:

@@ -13,19 +13,26 @@ _TIMEOUT_S = 120.0
 _AGAIN = "convert the model again, or give the Keras model that it was made from"
 
 
-def guard_artifact(path: Path, timeout_s: float = _TIMEOUT_S, child: str = _CHILD) -> None:
+def guard_artifact(
+    path: Path,
+    timeout_s: float = _TIMEOUT_S,
+    child: str = _CHILD,
+    to_be_quantized: bool = False,
+) -> None:
     """Check a .tflite file's structure and run it once on zeros, in a child with limited memory.
 
     Args:
         path: of the artifact.
         timeout_s: seconds that the child may take.
         child: the module that it runs.
+        to_be_quantized: whether it must be a float model.
 
     Raises:
         ModelError: its structure is corrupt, it asks for more memory than there is, or running it
-            ends the child: by a signal, or by taking too long.
+            ends the child: by a signal, or by taking too long. Or it was to be quantized, and is.
     """
-    run = run_child(child, str(path.resolve()), timeout_s=timeout_s)
+    needs = ("float",) if to_be_quantized else ()
+    run = run_child(child, str(path.resolve()), *needs, timeout_s=timeout_s)
     if run.failure is None:
         return
     said = run.output.rstrip().rpartition("\n")[2]

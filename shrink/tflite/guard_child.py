@@ -15,8 +15,13 @@ _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
 
 
-def main(parent: str, name: str) -> int:
+def main(parent: str, name: str, needs: str = "") -> int:
     """Return 0, or 3 after printing the refusal as the last line.
+
+    Args:
+        parent: its process id.
+        name: path of the file.
+        needs: "float" where it must not be quantized.
 
     What LiteRT and its kernels do with a file that passes the check is not caught here: a signal
     ends this process, and the parent says so.
@@ -25,6 +30,8 @@ def main(parent: str, name: str) -> int:
     path = Path(name)
     try:
         needed = check_artifact(path)
+        if needs == "float":
+            _check_float(path)
         limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         _run_on_zeros(path)
@@ -70,14 +77,20 @@ def check_artifact(path: Path) -> int:
     return arena + path.stat().st_size
 
 
+def _check_float(path: Path) -> None:
+    from shrink.tflite.flatbuffer import check_float
+
+    check_float(path.read_bytes(), path)
+
+
 def _run_on_zeros(path: Path) -> None:
     import numpy as np
 
     from shrink.tflite.interpreter import load
 
     runner = load(path, num_threads=1)
-    shapes = [(1, *detail.shape[1:]) for detail in runner.input_details]
-    runner.predict([np.zeros(shape, np.float32) for shape in shapes])
+    details = runner.input_details
+    runner.predict({one.name: np.zeros((1, *one.shape[1:]), np.float32) for one in details})
 
 
 def _in_use_bytes() -> int:
