@@ -30,7 +30,8 @@ def static_int8(
     """Quantize to int8 with least-squares ranges, then correct the biases.
 
     ai-edge-quantizer takes the ranges; the TFLite converter, which knows more operators, does what
-    that refuses, leaves in float, or gets wrong.
+    that refuses, leaves in float, or gets wrong. Weights that were trained under rounding have
+    biases that were, too: a correction towards the same weights unrounded would undo that.
 
     Raises:
         StageError: neither can quantize the model.
@@ -42,6 +43,8 @@ def static_int8(
     elif source.model is not None and _noise(found, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
         found = min((found, other), key=lambda one: _noise(one, source, few))
+    if config.aware:
+        return Conversion(without_constant_names(found.content), found.notes)
     try:
         content = with_corrected_biases(found.content, source.float32.content, few)
     except ModelError as error:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shrink.stages.quantize import static
+from shrink.stages.quantize.aware_model import aware_model
 from shrink.stages.quantize.calibration import Batches, CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.ranges import Ranges, extreme_ranges
@@ -37,3 +38,30 @@ def test_static_int8_takes_the_converter_where_the_quantizer_gives_noise(
     monkeypatch.setattr(static, "least_squares_ranges", far_too_narrow)
     source = FloatModel(residual(prelu=False))
     assert_near(quantized(source), source)
+
+
+def test_static_int8_after_aware_training_computes_what_was_trained() -> None:
+    """The simulated forward pass is the reference: codes of the outputs, one by one."""
+    network = residual(prelu=False)
+    random = np.random.default_rng(0)
+    for weight in network.trainable_weights:
+        if len(weight.shape) > 1:  # outliers, so that rounding moves means
+            values = weight.numpy()
+            values.reshape(-1)[random.integers(0, values.size, values.shape[-1])] *= 8
+            weight.assign(values)
+    rows: Any = UnlabelledExamples(pictures(100))
+    calibration = CalibrationExamples(rows, 100, 0)
+    model = aware_model(network, calibration.batches())
+    x = pictures(100, seed=3)
+    simulated = model.aware(x).numpy()
+
+    def share_of_equal_codes(**keys: Any) -> float:
+        config = QuantizeConfig(**keys)
+        content = static.static_int8(FloatModel(model.trained()), calibration, config).content
+        runner = load(content)
+        scale = runner.output_details[0].scale
+        codes = np.rint(runner.predict(x)[0] / scale)
+        return float(np.mean(codes == np.rint(simulated / scale)))
+
+    assert share_of_equal_codes(aware=True, epochs=1) > 0.95
+    assert share_of_equal_codes() < 0.9  # else the test would show nothing
