@@ -38,6 +38,11 @@ class Dataset:
         class_names: name of each integer label, empty where targets are real.
         num_classes: number of classes, None where targets are real.
         notes: what a reader of the report should know of how the data was read.
+        input_names: of the input arrays, in their order; empty where the source has no names.
+        target_names: of the target arrays, likewise.
+        input_arrays: once the arrays have the names of a model's inputs: what the recipe calls
+            them, in the same order.
+        target_arrays: likewise.
     """
 
     train: Examples
@@ -46,6 +51,10 @@ class Dataset:
     class_names: tuple[str, ...]
     num_classes: int | None
     notes: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
+    input_arrays: tuple[str, ...] = ()
+    target_arrays: tuple[str, ...] = ()
 
 
 def open_dataset_for(
@@ -109,4 +118,5 @@ def open_dataset(config: DataConfig, seed: int) -> Dataset:
         test=view(dataset.test),
         class_names=() if inputs_are_targets else dataset.class_names,
         num_classes=classes,
+        target_names=dataset.input_names if inputs_are_targets else dataset.target_names,
     )

@@ -17,7 +17,8 @@ from shrink.measure.masks import Masks, OutputMasks
 from shrink.measure.pooling import Sums, pool
 from shrink.recipe.metrics import measured_outputs
 from shrink.stages.task import Task
-from shrink.tflite.interpreter import Runner, load
+from shrink.tflite.interpreter import load
+from shrink.tflite.names import named, ordered
 
 _BATCH = 250
 _Term = tuple[str, int]
@@ -56,14 +57,13 @@ def evaluate_artifact(
         DataError: the examples do not match its inputs or outputs, or no element counts.
     """
     runner = load(tflite)
-    order = _input_order(runner, task)
     terms = {name: _terms(task, name) for name in ("loss", *task.metrics)}
     parts: dict[_Term, list[Sums]] = {term: [] for many in terms.values() for term in many.factors}
     for start in range(0, len(examples), _BATCH):
         indices = np.arange(start, min(start + _BATCH, len(examples)))
         x, y = examples.arrays(indices)
         inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
-        outputs = runner.predict([inputs[place] for place in order], batch_size=_BATCH)
+        outputs = runner.predict(named(inputs, task.input_names), batch_size=_BATCH)
         targets = tf.nest.flatten(y)
         _check_count(outputs, targets)
         present: Masks = masks.of(x) if masks else [None] * len(outputs)
@@ -124,15 +124,7 @@ def sample_inputs(
     indices = np.unique(np.linspace(0, len(examples) - 1, count).astype(np.int64))
     x, _ = examples.arrays(indices)
     inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
-    return [inputs[place] for place in _input_order(load(tflite), task)]
-
-
-def _input_order(runner: Runner, task: Task) -> list[int]:
-    """Return, for each input of the artifact, the place of the examples' input that it takes."""
-    names = [detail.name for detail in runner.input_details]
-    if sorted(names) == sorted(task.input_names):
-        return [task.input_names.index(name) for name in names]
-    return list(range(len(names)))
+    return ordered(named(inputs, task.input_names), load(tflite).input_names)
 
 
 def _check_count(outputs: list[np.ndarray], targets: list[np.ndarray]) -> None:

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.errors import ModelError
+from shrink.tflite.names import natural_order
 from shrink.tflite.serving import load_signature
 
 _CLOSING = {"Softmax": "softmax", "Sigmoid": "sigmoid", "Relu": "relu", "Tanh": "tanh"}
@@ -80,7 +81,9 @@ def graph_model(folder: Path) -> keras.Model:
             subject=folder,
             hint="export it with an open batch: tf.TensorSpec([None, ...])",
         )
-    return _wrapped(signature, {name: specs[name] for name in sorted(specs)}, module, folder.name)
+    return _wrapped(
+        signature, {name: specs[name] for name in natural_order(specs)}, module, folder.name
+    )
 
 
 def subclassed_model(model: keras.Model, path: Path) -> keras.Model:
@@ -169,7 +172,9 @@ def _input_spec(model: keras.Model, path: Path) -> Any:
 
 
 def _in_order(outputs: Any) -> list[Any]:
-    return [outputs[name] for name in sorted(outputs)] if isinstance(outputs, dict) else outputs
+    return (
+        outputs if not isinstance(outputs, dict) else [outputs[n] for n in natural_order(outputs)]
+    )
 
 
 def _logits(probabilities: Any, closing: str) -> Any:

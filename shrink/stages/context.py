@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset_for
+from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.engine.cluster import open_cluster
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
@@ -25,11 +26,13 @@ from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
 from shrink.model.image_input import image_input
 from shrink.model.load import import_note, load_source
+from shrink.model.scan import check_model_file
 from shrink.model.trust import Trust
 from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
 from shrink.report_warning import ReportWarning
 from shrink.stages.cluster.sharing import keep_shared
+from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
 from shrink.stages.prune.masks import frozen_masks
 from shrink.stages.task import Task, keras_interface, resolve_task
 from shrink.stages.watch import ParentWatcher
@@ -114,16 +117,30 @@ class StageContext:
         self._checkpoints: str | None = job.get("checkpoints")
         self._earlier: Mapping[str, Any] = job.get("recovery", {})
         self._trainings = 0
+        self._early: keras.Model | None = None
         self.import_notes: dict[str, str] = {}
         self.warnings: list[ReportWarning] = []
 
     @functools.cached_property
     def dataset(self) -> Dataset:
-        """The recipe's examples."""
+        """The recipe's examples; several inputs or targets in the order of the stage's model."""
         # A stage's own seed must not move examples between splits: what one stage trained on
         # another would test on.
         image = functools.partial(image_input, self._inputs["model"])
-        return open_dataset_for(self.data_config, self.split_seed, image)
+        dataset = open_dataset_for(self.data_config, self.split_seed, image)
+        if "model" not in self._inputs or not needs_names(dataset):
+            return dataset
+        return in_model_order(dataset, self._model_names())
+
+    def _model_names(self) -> ModelNames:
+        path = self.input_path()
+        if path.suffix == ".tflite":
+            return artifact_names(path)
+        if self.input_graph_only():
+            check_model_file(path, self.trust())
+            return saved_model_names(path)
+        self._early = self.load()
+        return keras_names(self._early)
 
     @functools.cached_property
     def devices(self) -> Devices:
@@ -134,6 +151,9 @@ class StageContext:
 
     def load(self, role: str = "model") -> keras.Model:
         """Return the input of this role (`model`, `teacher`), loaded or built anew."""
+        if role == "model" and self._early is not None:
+            model, self._early = self._early, None  # for its names, and nobody has it yet
+            return model
         source = self._inputs[role]
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")

@@ -17,7 +17,7 @@ from shrink.errors import DataError, ModelError, RecipeError, StageError
 from shrink.recipe.suggest import hint_for
 from shrink.recipe.task import TaskConfig
 from shrink.tflite.interpreter import load
-from shrink.tflite.names import signature_names
+from shrink.tflite.names import named, signature_names
 
 _PROBABILITIES = {"softmax", "sigmoid"}
 _EXAMPLES = 16
@@ -76,7 +76,7 @@ class Interface:
     """What a model takes and gives; shapes without the batch, None for an unknown side.
 
     Attributes:
-        name: for messages.
+        name: for messages; empty where nobody gave it one.
         inputs: shape of each input.
         outputs: shape of each output.
         probabilities: whether each output is probabilities, not logits.
@@ -114,16 +114,17 @@ def artifact_interface(tflite: Path, dataset: Dataset) -> Interface:
     inputs = tuple(tuple(detail.shape[1:]) for detail in runner.input_details)
     outputs = tuple(tuple(detail.shape[1:]) for detail in runner.output_details)
     shapes = Interface(
-        tflite.name,
+        "",  # a file of our own, whose name nobody gave
         inputs,
         outputs,
         probabilities=(False,) * len(outputs),
-        input_names=tuple(detail.name for detail in runner.input_details),
+        input_names=runner.input_names,
         output_names=tuple(detail.name for detail in runner.output_details),
     )
     check_shapes(dataset, shapes)
     x, _ = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
-    found = runner.predict([np.asarray(part, np.float32) for part in tf.nest.flatten(x)])
+    arrays = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+    found = runner.predict(named(arrays, runner.input_names))
     return replace(shapes, probabilities=tuple(_looks_like_probabilities(o) for o in found))
 
 
@@ -185,7 +186,7 @@ def _by_output(values: Mapping[str, Any], model: Interface, key: str) -> list[An
     for name in values:
         if name not in model.output_names:
             raise RecipeError(
-                f"the model {model.name!r} has no output {name!r}; it has "
+                f"the {_called(model, 'model')} has no output {name!r}; it has "
                 f"{', '.join(model.output_names)}",
                 subject=key,
                 hint=hint_for(name, model.output_names),
@@ -220,20 +221,41 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
     given = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
     if len(given) != len(model.inputs):
         raise DataError(
-            f"the {role} {model.name!r} takes {len(model.inputs)} inputs "
+            f"the {_called(model, role)} takes {len(model.inputs)} inputs "
             f"({', '.join(model.input_names)}), the examples have {len(given)}",
             subject="data",
             hint=f"set data.inputs: [{', '.join(model.input_names)}]",
         )
-    for wanted, shape in zip(model.inputs, given, strict=True):
+    for place, (wanted, shape) in enumerate(zip(model.inputs, given, strict=True)):
         if not _fits(wanted, shape):
             raise DataError(
-                f"the {role} {model.name!r} takes inputs of shape {wanted}, the examples have "
-                f"{shape}",
+                f"the {_called(model, role)} takes inputs of shape {wanted}, the examples have "
+                f"{shape}{_meeting(dataset, model, place)}",
                 subject="data",
-                hint="set data.image_size and data.channels for pictures, name the model that "
-                "fits, or put data.inputs into the model's order",
+                hint=_shape_hint(model),
             )
+
+
+def _called(model: Interface, role: str) -> str:
+    return f"{role} {model.name!r}" if model.name else role
+
+
+def _meeting(dataset: Dataset, model: Interface, place: int) -> str:
+    """Return which array went to which of several inputs."""
+    arrays = dataset.input_arrays or dataset.input_names
+    if len(model.inputs) == 1 or len(arrays) != len(model.inputs):
+        return ""
+    return f": the array {arrays[place]} goes to the input {model.input_names[place]}"
+
+
+def _shape_hint(model: Interface) -> str:
+    if len(model.inputs) == 1:
+        return "set data.image_size and data.channels for pictures, or name the model that fits"
+    every = zip(model.input_names, model.inputs, strict=True)
+    shown = ", ".join(f"{name} {shape}" for name, shape in every)
+    return (
+        f"call the arrays of data.inputs as the model's inputs, or put them into its order: {shown}"
+    )
 
 
 def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
@@ -246,10 +268,10 @@ def _check_outputs(dataset: Dataset, model: Interface) -> None:
     targets = len(tf.nest.flatten(dataset.train.target_spec))
     if targets != len(model.outputs):
         raise DataError(
-            f"the model {model.name!r} gives {len(model.outputs)} outputs, the examples have "
-            f"{targets} targets",
+            f"the {_called(model, 'model')} gives {len(model.outputs)} outputs "
+            f"({', '.join(model.output_names)}), the examples have {targets} targets",
             subject="data",
-            hint="name one array for each output in data.targets, in the model's order",
+            hint="name one array for each output in data.targets",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,16 +12,17 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from shrink.errors import ModelError, StageError
+from shrink.errors import DataError, ModelError, StageError
 from shrink.tflite import converter_errors
 from shrink.tflite.calibrator import forgetting_states
+from shrink.tflite.edit import with_ordered_borders
 from shrink.tflite.loops import is_loop, names_of
+from shrink.tflite.names import Named, ordered
 from shrink.tflite.rewrite import for_conversion
 from shrink.tflite.scales import with_mended_scales
 from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
-Sample = Sequence[np.ndarray[Any, Any]]
 
 _IO_TYPES = {
     "static_int8": {"float32": tf.float32, "int8": tf.int8, "uint8": tf.uint8},
@@ -62,14 +63,14 @@ def to_dynamic_int8(model: Any) -> bytes:
 
 
 def to_static_int8(
-    model: Any, calibration: Iterable[Sample], input_type: str, output_type: str
+    model: Any, calibration: Iterable[Named], input_type: str, output_type: str
 ) -> bytes:
     """Convert with int8 weights (per channel) and activations (per tensor); see `convert`."""
     return convert(model, "static_int8", calibration, input_type, output_type).content
 
 
 def to_static_int16(
-    model: Any, calibration: Iterable[Sample], input_type: str, output_type: str
+    model: Any, calibration: Iterable[Named], input_type: str, output_type: str
 ) -> bytes:
     """Convert with int8 weights (per channel) and int16 activations; see `convert`."""
     return convert(model, "static_int16", calibration, input_type, output_type).content
@@ -78,7 +79,7 @@ def to_static_int16(
 def convert(
     model: Any,
     precision: Precision,
-    calibration: Iterable[Sample] = (),
+    calibration: Iterable[Named] = (),
     input_type: str = "float32",
     output_type: str = "float32",
     *,
@@ -88,11 +89,12 @@ def convert(
 
     Args:
         model: a tf_keras model with any number of inputs and outputs, or the path of a SavedModel
-            folder. The artifact has one signature, "serving_default", whose input names are the
-            Keras inputs' names and whose outputs are output_0, output_1, ... in the model's order.
+            folder. The artifact has one signature, "serving_default", with the names of the Keras
+            inputs and outputs, or those of the SavedModel's signature; a single output is called
+            output_0. The file has them in the model's order, those of a SavedModel sorted.
         precision: what weights and activations become. The static ones need `calibration`.
-        calibration: representative examples, each a list of float32 arrays with a batch of 1, one
-            per model input in the order of `model.inputs` (SavedModel: in the order of the names).
+        calibration: representative examples, each a float32 array with a batch of 1 for every
+            model input, by the input's name in the signature.
         input_type: "float32", "int8", "uint8", or with static_int16 "int16".
         output_type: likewise.
         dense_per_tensor: whether each dense layer's integer weights share one scale.
@@ -121,7 +123,11 @@ def convert(
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
         with forgetting_states():
             content = _run(converter, precision)
-        return Conversion(with_mended_scales(content), notes)
+        content = with_mended_scales(content)
+        if len(serving.inputs) > 1 or len(serving.outputs) > 1:
+            names = [spec.name for spec in serving.inputs]
+            content = with_ordered_borders(content, names, serving.outputs)
+        return Conversion(content, notes)
 
 
 def _save(serving: Serving, folder: str) -> None:
@@ -156,7 +162,7 @@ def _io_type(precision: str, name: str) -> Any:
     return legal[name]
 
 
-def _feeds(serving: Serving, calibration: Iterable[Sample]) -> Iterator[dict[str, Any]]:
+def _feeds(serving: Serving, calibration: Iterable[Named]) -> Iterator[dict[str, Any]]:
     count = 0
     for count, sample in enumerate(calibration, 1):
         yield _feed(serving, sample, count)
@@ -167,14 +173,13 @@ def _feeds(serving: Serving, calibration: Iterable[Sample]) -> Iterator[dict[str
         )
 
 
-def _feed(serving: Serving, sample: Sample, number: int) -> dict[str, Any]:
-    if len(sample) != len(serving.inputs):
-        raise StageError(
-            f"calibration example {number} has {len(sample)} arrays for "
-            f"{len(serving.inputs)} model inputs",
-        )
+def _feed(serving: Serving, sample: Named, number: int) -> dict[str, Any]:
+    try:
+        arrays = ordered(sample, [spec.name for spec in serving.inputs])
+    except DataError as error:
+        raise StageError(f"calibration example {number}: {error.message}") from error
     feed = {}
-    for spec, array in zip(serving.inputs, sample, strict=True):
+    for spec, array in zip(serving.inputs, arrays, strict=True):
         if tuple(array.shape) != tuple(spec.shape) or not np.isfinite(array).all():
             raise StageError(
                 f"calibration example {number} does not suit: finite values of shape "

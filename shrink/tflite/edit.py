@@ -44,7 +44,8 @@ def with_constants(
 def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
     """Return the model with these tensors of its first subgraph as its outputs.
 
-    Operators that none of them needs are left out, and so are signatures.
+    Operators that none of them needs are left out. Inputs keep the names that the signature gives
+    them; with several signatures, or none, only those of their tensors.
 
     Args:
         content: the .tflite file.
@@ -60,8 +61,51 @@ def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
             kept.append(operator)
     graph.operators = kept[::-1]
     graph.outputs = list(tensors)
-    model.signatureDefs = []
+    model.signatureDefs = _only_signature(model)
+    for signature in model.signatureDefs:
+        signature.outputs = [_named_tensor(f"output_{n}", i) for n, i in enumerate(tensors)]
     return packed(model)
+
+
+def with_ordered_borders(content: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """Return the model with inputs and outputs in the order of these names of its signature.
+
+    The converter sorts them by rules of its own; a microcontroller knows them by number alone.
+
+    Args:
+        content: a .tflite file with one signature, which has every name.
+        inputs: names of the inputs, each once.
+        outputs: names of the outputs, each once; what several names mean stands there once.
+    """
+    model = unpacked(content)
+    graph = model.subgraphs[0]
+    for signature in _only_signature(model):
+        orders = []
+        for names, tensors in ((inputs, signature.inputs), (outputs, signature.outputs)):
+            known = {_decoded(one.name): int(one.tensorIndex) for one in tensors}
+            orders.append(list(dict.fromkeys(known[name] for name in names if name in known)))
+        before = (list(graph.inputs), list(graph.outputs))
+        same_tensors = all(sorted(a) == sorted(b) for a, b in zip(before, orders, strict=True))
+        if same_tensors and list(before) != orders:
+            graph.inputs, graph.outputs = orders
+            return packed(model)
+    return content
+
+
+def _only_signature(model: Any) -> list[Any]:
+    """Return the signature of the first subgraph where it is the only one, else none."""
+    found = model.signatureDefs or []
+    return list(found) if len(found) == 1 and not found[0].subgraphIndex else []
+
+
+def _named_tensor(name: str, index: int) -> Any:
+    named = schema.TensorMapT()
+    named.name, named.tensorIndex = name, index
+    return named
+
+
+def _decoded(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def without_constant_names(content: bytes) -> bytes:

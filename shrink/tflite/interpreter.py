@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shrink.errors import DataError, ModelError
-from shrink.tflite.names import signature_names
+from shrink.tflite.names import Named, ordered
 from shrink.tflite.session import Arrays, Session, TensorDetail
 
 # A row that was run in a batch may differ from the row alone by rounding only.
@@ -23,8 +22,10 @@ class Runner:
 
     Attributes:
         input_details: name, shape, dtype, scale and zero point, in the artifact's order of inputs,
-            which need not be the Keras model's: see `order_like`.
-        output_details: likewise; artifacts made by `shrink.tflite.convert` keep the Keras order.
+            which need not be the Keras model's; arrays are given by name.
+        output_details: likewise, in the order of the numbers that their signature's names end in;
+            artifacts made by `shrink.tflite.convert` have the Keras order.
+        output_places: the place of each of these among the outputs of the file.
     """
 
     def __init__(self, content: bytes, num_threads: int) -> None:
@@ -35,44 +36,28 @@ class Runner:
         self._sessions: list[Session] = []  # one per thread, all of one batch
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
+        self.output_places: tuple[int, ...] = self._single.output_places
 
-    def order_like(self, names: Sequence[str]) -> list[int]:
-        """Return, for each artifact input, the index of the Keras input that feeds it.
-
-        `runner.predict([arrays[i] for i in runner.order_like(model.input_names)])` runs arrays
-        that are in the Keras model's order.
-
-        Args:
-            names: `model.input_names` of the Keras model.
-
-        Raises:
-            ModelError: the artifact's inputs are not those.
-        """
-        if len(names) == len(self.input_details) == 1:
-            return [0]
-        keras_order = {name: index for index, name in enumerate(signature_names(names))}
-        own = [detail.name for detail in self.input_details]
-        if sorted(own) != sorted(keras_order):
-            raise ModelError(
-                f"the artifact's inputs are {', '.join(own)}, the model's are {', '.join(names)}"
-            )
-        return [keras_order[name] for name in own]
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs, in the artifact's order."""
+        return tuple(detail.name for detail in self.input_details)
 
     def predict(
-        self, inputs: Sequence[np.ndarray[Any, Any]] | np.ndarray[Any, Any], batch_size: int = 250
+        self, inputs: Named | np.ndarray[Any, Any], batch_size: int = 250
     ) -> list[np.ndarray[Any, Any]]:
         """Return the outputs for n examples, a float32 array (n, ...) for each model output.
 
         Args:
-            inputs: one array (n, ...) per input in the artifact's order, or the array itself.
+            inputs: an array (n, ...) for each input by its name, or the array of the only input.
                 Integer inputs are quantized from it: rounded half to even, then clipped.
             batch_size: the number of examples per invocation, where the graph can be resized.
 
         Raises:
-            DataError: number or shapes of the arrays do not match the artifact.
+            DataError: names or shapes of the arrays are not those of the artifact's inputs.
             ModelError: the artifact fails while running.
         """
-        arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        arrays = ordered(inputs, self.input_names)
         count = self._check(arrays)
         if count == 0:
             return [np.zeros((0, *d.shape[1:]), np.float32) for d in self.output_details]
@@ -117,10 +102,6 @@ class Runner:
         return None
 
     def _check(self, arrays: Arrays) -> int:
-        if len(arrays) != len(self.input_details):
-            raise DataError(
-                f"{len(arrays)} arrays for an artifact with {len(self.input_details)} inputs"
-            )
         for array, detail in zip(arrays, self.input_details, strict=True):
             if array.shape[1:] != detail.shape[1:] or len(array) != len(arrays[0]):
                 raise DataError(

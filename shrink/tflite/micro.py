@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from shrink.measure.child import run_child
 from shrink.run import files
 from shrink.tflite.arena import failure_of, roomy_arena_bytes
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import Named, ordered
 from shrink.tflite.session import dequantize, quantize
 
 _TIMEOUT_S = 120.0
@@ -21,7 +21,7 @@ Arrays = list[np.ndarray[Any, Any]]
 
 
 def predict_in_micro(
-    content: bytes, inputs: Sequence[np.ndarray[Any, Any]], timeout_s: float = _TIMEOUT_S
+    content: bytes, inputs: Named | np.ndarray[Any, Any], timeout_s: float = _TIMEOUT_S
 ) -> Arrays:
     """Return the float32 outputs (n, ...) of an artifact, computed by TFLite Micro's kernels.
 
@@ -29,14 +29,15 @@ def predict_in_micro(
 
     Args:
         content: the .tflite file, with a batch of 1.
-        inputs: float32 arrays (n, ...), in the artifact's order; quantized here as LiteRT's are.
+        inputs: float32 arrays (n, ...) by the name of the artifact's input, or the array of the
+            only one; quantized here as LiteRT's are.
         timeout_s: seconds that all examples may take.
 
     Raises:
         StageError: TFLite Micro cannot run the model, or takes too long.
     """
     runner = load(content)
-    details = zip(inputs, runner.input_details, strict=True)
+    details = zip(ordered(inputs, runner.input_names), runner.input_details, strict=True)
     stored = {f"input_{i}": quantize(x, detail) for i, (x, detail) in enumerate(details)}
     with tempfile.TemporaryDirectory(prefix="shrink-micro-") as folder:
         path, examples, outputs = (Path(folder) / n for n in ("m.tflite", "in.npz", "out.npz"))
@@ -51,5 +52,6 @@ def predict_in_micro(
                 hint="use scheme static_wi8_ai8, or target: litert",
             )
         with np.load(outputs) as archive:
-            found = [archive[f"output_{i}"] for i in range(len(archive.files))]
+            # TFLite Micro gives them in the file's order, which need not be the model's.
+            found = [archive[f"output_{place}"] for place in runner.output_places]
     return [dequantize(a, d) for a, d in zip(found, runner.output_details, strict=True)]

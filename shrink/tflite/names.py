@@ -1,9 +1,25 @@
-"""The names that an artifact's signature gives to a Keras model's inputs."""
+"""Arrays by the names of a model's inputs: the one place where they are put into an order.
+
+A Keras model, its .tflite file and TFLite Micro each have an order of inputs, and these differ: the
+TFLite converter sorts. An array therefore carries its input's name, the one that the artifact's
+signature has, and is put into an order only where a runtime takes it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shrink.errors import DataError
+
+Named = Mapping[str, np.ndarray[Any, Any]]
+"""Arrays (n, ...) by the name of the model's input, as `signature_names` has it."""
+
+LONE = "x"
+"""What a lone array is called: a model with one input takes it whatever its input's name is."""
 
 
 def signature_names(names: Sequence[str]) -> list[str]:
@@ -12,3 +28,66 @@ def signature_names(names: Sequence[str]) -> list[str]:
     if len(set(plain)) == len(plain):
         return plain
     return [f"{name}_{index}" for index, name in enumerate(plain)]
+
+
+def output_names(names: Sequence[str]) -> list[str]:
+    """Return the signature names of a Keras model's outputs; a single one is called output_0."""
+    return ["output_0"] if len(names) == 1 else signature_names(names)
+
+
+def natural_order(names: Iterable[str]) -> list[str]:
+    """Return names sorted, with the numbers in them by their value: output_2 before output_10."""
+    return sorted(names, key=lambda name: [_numeric(part) for part in re.split(r"(\d+)", name)])
+
+
+def _numeric(part: str) -> tuple[int, int, str]:
+    return (0, int(part), "") if part.isdigit() else (1, 0, part)
+
+
+def named(arrays: Sequence[np.ndarray[Any, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """Return arrays by name.
+
+    Args:
+        arrays: one for each input of a model.
+        names: of these inputs, in the order of the arrays; a lone array may do without.
+
+    Raises:
+        DataError: there are not as many names as arrays.
+    """
+    if len(arrays) == 1 and len(names) <= 1:
+        return {(*names, LONE)[0]: arrays[0]}
+    if len(arrays) != len(names):
+        raise DataError(
+            f"there are {len(arrays)} arrays for {len(names)} inputs ({', '.join(names)})",
+            subject="data.inputs",
+            hint="name one array for each input of the model",
+        )
+    return dict(zip(names, arrays, strict=True))
+
+
+def ordered(
+    arrays: Named | np.ndarray[Any, Any], names: Sequence[str]
+) -> list[np.ndarray[Any, Any]]:
+    """Return arrays in the order of these inputs.
+
+    Args:
+        arrays: by name; a model with one input takes one array whatever its name.
+        names: the inputs, in the order in which something takes them.
+
+    Raises:
+        DataError: the arrays are not those of the inputs.
+    """
+    given = {LONE: arrays} if isinstance(arrays, np.ndarray) else arrays
+    if len(given) == len(names) == 1:
+        return list(given.values())
+    if set(given) != set(names):
+        raise DataError(
+            f"the model's inputs are {', '.join(names)}, the arrays are {', '.join(given)}",
+            hint="give one array for each input, by its name",
+        )
+    return [given[name] for name in names]
+
+
+def row_count(arrays: Named) -> int:
+    """Return the number of examples that the arrays hold."""
+    return len(next(iter(arrays.values())))

@@ -15,8 +15,8 @@ def main(parent: str, path: str) -> None:
     from shrink.tflite.interpreter import load
 
     runner = load(path, num_threads=1)
-    ones = [np.ones((1, *detail.shape[1:]), np.float32) for detail in runner.input_details]
-    runner.predict(ones)
+    details = runner.input_details
+    runner.predict({one.name: np.ones((1, *one.shape[1:]), np.float32) for one in details})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.errors import ModelError
-from shrink.tflite.names import signature_names
+from shrink.tflite.names import natural_order, output_names, signature_names
 
 SIGNATURE = "serving_default"
 
@@ -21,17 +21,21 @@ class Serving:
 
     Attributes:
         module: the object to save, which keeps alive what `function` needs.
-        function: takes one dictionary of tensors, gives {"output_0": ..., ...}.
+        function: takes one dictionary of tensors, gives another.
         inputs: `tf.TensorSpec` of each input, in the model's order, with a batch of 1.
+        outputs: names of what the function gives, in the model's order.
     """
 
     module: Any
     function: Any
     inputs: tuple[Any, ...]
+    outputs: tuple[str, ...]
 
 
 def serve_keras(model: keras.Model) -> Serving:
     """Return the inference function of a Keras model; inputs in the order of `model.inputs`.
+
+    A single output is called output_0; several have the names of `model.output_names`.
 
     Raises:
         ModelError: a subclassed model, whose inputs are not known.
@@ -48,31 +52,36 @@ def serve_keras(model: keras.Model) -> Serving:
         for name, tensor in zip(names, model.inputs, strict=True)
     )
 
+    given = output_names(model.output_names)
+
     def serve(feed: dict[str, Any]) -> dict[str, Any]:
         arrays = [feed[name] for name in names]
         structure = tf.nest.pack_sequence_as(model.input, arrays)
         outputs = tf.nest.flatten(model(structure, training=False))
-        return {f"output_{index}": output for index, output in enumerate(outputs)}
+        return dict(zip(given, outputs, strict=True))
 
-    return Serving(tf.Module(), _function(serve, specs), specs)
+    return Serving(tf.Module(), _function(serve, specs), specs, tuple(given))
 
 
 def serve_saved_model(folder: Path) -> Serving:
-    """Return the serving signature of a SavedModel; inputs in the order of their names.
+    """Return the serving signature of a SavedModel; inputs and outputs in the order of their names.
 
     Raises:
         ModelError: the folder is no SavedModel, or has no signature "serving_default".
     """
     module, signature = load_signature(folder)
     _, named = signature.structured_input_signature
-    specs = tuple(_spec(named[name].shape, named[name].dtype, name) for name in sorted(named))
-    outputs = sorted(signature.structured_outputs)
+    specs = tuple(
+        _spec(named[name].shape, named[name].dtype, name) for name in natural_order(named)
+    )
+    outputs = natural_order(signature.structured_outputs)
+    given = output_names(outputs)
 
     def serve(feed: dict[str, Any]) -> dict[str, Any]:
         results = signature(**feed)
-        return {f"output_{index}": results[name] for index, name in enumerate(outputs)}
+        return {name: results[own] for name, own in zip(given, outputs, strict=True)}
 
-    return Serving(module, _function(serve, specs), specs)
+    return Serving(module, _function(serve, specs), specs, tuple(given))
 
 
 def load_signature(folder: Path) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ class TensorDetail:
     """An input or output of an artifact.
 
     Attributes:
-        name: its name in the signature, else the tensor's.
+        name: its name in the signature, else the tensor's; numbered where two would be alike.
         shape: as stored in the file, batch first.
         dtype: of the tensor itself.
         scale: of the quantization `real = scale * (stored - zero_point)`; 0.0 where there is none.
@@ -66,11 +66,13 @@ class Session:
         signatures = self._interpreter._get_full_signature_list()
         names = next(iter(signatures.values())) if len(signatures) == 1 else {}
         inputs = self._interpreter.get_input_details()
-        outputs = _in_model_order(self._interpreter.get_output_details(), names.get("outputs", {}))
+        stored = self._interpreter.get_output_details()
+        self.output_places = tuple(_in_model_order(stored, names.get("outputs", {})))
+        outputs = [stored[place] for place in self.output_places]
         self._input_indices = [detail["index"] for detail in inputs]
         self._output_indices = [detail["index"] for detail in outputs]
-        self.inputs = tuple(_detail(detail, names.get("inputs", {})) for detail in inputs)
-        self.outputs = tuple(_detail(detail, names.get("outputs", {})) for detail in outputs)
+        self.inputs = _details(inputs, names.get("inputs", {}))
+        self.outputs = _details(outputs, names.get("outputs", {}))
 
     def run(self, arrays: Arrays) -> Arrays:
         """Return the float32 outputs of 1 to `batch` examples, one array (n, ...) per output.
@@ -131,12 +133,24 @@ def _allocated(content: bytes, batch: int | None, resolver: Any) -> Interpreter:
     return interpreter
 
 
-def _detail(detail: dict[str, Any], names: dict[str, int]) -> TensorDetail:
-    by_index = {index: name for name, index in names.items()}
-    plain = re.sub(r":\d+$", "", detail["name"].removeprefix("serving_default_"))
+def _details(details: list[Any], signature: dict[str, int]) -> tuple[TensorDetail, ...]:
+    """Return what inputs or outputs are; arrays go by their names, so that these are unique."""
+    by_index = {index: name for name, index in signature.items()}
+    names = [by_index.get(detail["index"], _plain(detail["name"])) for detail in details]
+    if len(set(names)) < len(names):
+        names = [f"{name}_{place}" for place, name in enumerate(names)]
+    return tuple(_detail(*pair) for pair in zip(details, names, strict=True))
+
+
+def _plain(tensor: str) -> str:
+    """Return a tensor's name without what TensorFlow's savers put around it."""
+    return re.sub(r":\d+$", "", tensor.removeprefix("serving_default_"))
+
+
+def _detail(detail: dict[str, Any], name: str) -> TensorDetail:
     scale, zero_point = detail["quantization"]
     return TensorDetail(
-        name=by_index.get(detail["index"], plain),
+        name=name,
         shape=tuple(int(side) for side in detail["shape"]),
         dtype=np.dtype(detail["dtype"]),
         scale=float(scale),
@@ -144,16 +158,17 @@ def _detail(detail: dict[str, Any], names: dict[str, int]) -> TensorDetail:
     )
 
 
-def _in_model_order(details: list[Any], names: dict[str, int]) -> list[Any]:
-    """Sort outputs by the number in their signature names output_0, output_1, ..."""
+def _in_model_order(details: list[Any], names: dict[str, int]) -> list[int]:
+    """Return the places of outputs by the number in their names output_0, output_1, ..."""
     numbers = {
         index: int(found.group(1))
         for name, index in names.items()
         if (found := re.fullmatch(r"output_(\d+)", name))
     }
+    places = list(range(len(details)))
     if {detail["index"] for detail in details} != set(numbers):
-        return details
-    return sorted(details, key=lambda detail: numbers[detail["index"]])
+        return places
+    return sorted(places, key=lambda place: numbers[details[place]["index"]])
 
 
 def _padded(array: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset_for
+from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
 from shrink.model.image_input import image_input
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
 from shrink.run import files
+from shrink.stages.model_names import artifact_names, keras_names
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
@@ -41,38 +44,51 @@ def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, A
     """
     send("phase", name="reading the data")
     image = functools.partial(image_input, job["model"])
-    dataset = open_dataset_for(DataConfig.model_validate(job["data"]), int(job["seed"]), image)
+    stored = open_dataset_for(DataConfig.model_validate(job["data"]), int(job["seed"]), image)
     send("phase", name="looking at the model")
-    task_config = TaskConfig.model_validate(job["task"])
-    source, task, counted = _looked_at(job["model"], dataset, task_config)
+    found = _looked_at(job["model"], stored, TaskConfig.model_validate(job["task"]))
     send("phase", name="quantizing")
     return {
-        **counted,
-        "float_bytes": len(source.float32.content),
-        **_quantized(source, dataset, Path(job["work"]) / "quantized.tflite"),
-        **_measured_by(task, dataset),
+        **found.counted,
+        "float_bytes": len(found.source.float32.content),
+        **_quantized(found.source, found.dataset, Path(job["work"]) / "quantized.tflite"),
+        **_measured_by(found.task, found.dataset),
     }
 
 
-def _looked_at(
-    source: Mapping[str, Any], dataset: Dataset, config: TaskConfig
-) -> tuple[FloatModel, Task, dict[str, int]]:
-    """Return the model, its task, and its numbers of parameters and of channel groups."""
+@dataclass(frozen=True)
+class _Look:
+    """A model, the data in its order, its task, and its numbers of parameters and groups."""
+
+    source: FloatModel
+    dataset: Dataset
+    task: Task
+    counted: dict[str, int]
+
+
+def _looked_at(source: Mapping[str, Any], stored: Dataset, config: TaskConfig) -> _Look:
     if source["kind"] == "tflite":
         path = Path(source["path"])
         content = _float_artifact(path)
+        dataset = _in_order(stored, artifact_names(path))
         task = resolve_task(config, dataset, artifact_interface(path, dataset))
-        return FloatModel(None, content), task, {"parameters": parameters(content), "groups": 0}
+        counted = {"parameters": parameters(content), "groups": 0}
+        return _Look(FloatModel(None, content), dataset, task, counted)
     model = load_source(source)
+    dataset = _in_order(stored, keras_names(model))
     task = resolve_task(config, dataset, keras_interface(model))
     counted = {"parameters": model.count_params(), "groups": len(find_groups(model).groups)}
-    return FloatModel(model), task, counted
+    return _Look(FloatModel(model), dataset, task, counted)
+
+
+def _in_order(dataset: Dataset, names: ModelNames) -> Dataset:
+    return in_model_order(dataset, names) if needs_names(dataset) else dataset
 
 
 def _quantized(source: FloatModel, dataset: Dataset, path: Path) -> dict[str, Any]:
     """Return what the model becomes: gates are set by what was measured, not by a rule of thumb."""
     config = QuantizeConfig()
-    examples = CalibrationExamples(dataset.train, _CALIBRATED_ON, 0)
+    examples = CalibrationExamples(dataset.train, _CALIBRATED_ON, 0, dataset.input_names)
     try:
         content = SCHEMES[config.scheme](source, examples, config).content
         scheme = config.scheme

@@ -17,9 +17,9 @@ from shrink.tflite.guard_child import check_artifact
 from shrink.tflite.sparse import with_sparse_constants
 from tests.attacks.test_mutants import mutate
 from tests.tflite.test_sparse import mostly_zeros, pictures
-from tests.tflite.toys import small_cnn
+from tests.tflite.toys import samples, small_cnn
 
-SAMPLES = [[picture[None]] for picture in pictures(8)]
+SAMPLES = [{"x": picture[None]} for picture in pictures(8)]
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +132,13 @@ def test_guard_artifact_survives_what_a_kernel_may_do(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
     with pytest.raises(ModelError, match=words):
         guard_artifact(tmp_path / "m.tflite", 1 if "sleep" in act else 20, child="acting")
+
+
+def test_guard_artifact_refuses_a_quantized_file_that_is_to_be_quantized(tmp_path: Path) -> None:
+    path = tmp_path / "mine.tflite"
+    examples = samples(small_cnn(), 4)
+    path.write_bytes(convert(small_cnn(), "static_int8", examples).content)
+    guard_artifact(path)
+    with pytest.raises(ModelError, match="quantized already") as caught:
+        guard_artifact(path, to_be_quantized=True)
+    assert caught.value.subject == str(path)

@@ -110,7 +110,7 @@ def artifacts_of(model: Any, x: np.ndarray) -> dict[str, bytes]:
     """Convert to float32 and int8."""
     from shrink.tflite.convert import convert
 
-    samples = [[row[None]] for row in x]
+    samples = [{"x": row[None]} for row in x]
     int8 = convert(model, "static_int8", samples, "int8", "int8").content
     return {"float32": convert(model, "float32").content, "int8": int8}
 

@@ -91,7 +91,7 @@ def test_convert_quantizes_an_imported_model(zoo: Path) -> None:
     model = load_model(zoo / "residual_net.keras")
     with np.load(zoo / "residual_net.npz") as arrays:
         x = arrays["x0"]
-    content = convert(model, "static_int8", calibration=([x[i : i + 1]] for i in range(3)))
+    content = convert(model, "static_int8", calibration=({"x": x[i : i + 1]} for i in range(3)))
     assert len(content.content) < len(convert(model, "float32").content)
 
 

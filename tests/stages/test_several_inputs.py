@@ -63,10 +63,14 @@ def test_evaluate_artifact_feeds_inputs_by_name_and_averages_outputs(tmp_path: P
 
 
 def test_calibration_examples_give_one_array_for_each_input(tmp_path: Path) -> None:
-    calibration = CalibrationExamples(_dataset(tmp_path).train, 20, seed=0)
-    assert [[part.shape for part in example] for example in calibration] == [[(1, 6), (1, 3)]] * 20
+    calibration = CalibrationExamples(_dataset(tmp_path).train, 20, 0, ("wide", "narrow"))
+    shapes = {"wide": (1, 6), "narrow": (1, 3)}
+    assert [{n: a.shape for n, a in example.items()} for example in calibration] == [shapes] * 20
     (batch,) = calibration.batches()
-    assert [part.shape for part in batch] == [(20, 6), (20, 3)]
+    assert {name: part.shape for name, part in batch.items()} == {
+        "wide": (20, 6),
+        "narrow": (20, 3),
+    }
     convert(_model(), "static_int8", calibration, "int8", "int8")
 
 
@@ -75,7 +79,7 @@ def test_calibration_examples_give_one_array_for_each_input(tmp_path: Path) -> N
     [
         ({"inputs": ["wide"]}, r"takes 2 inputs \(wide, narrow\), the examples have 1"),
         ({"inputs": ["narrow", "wide"]}, r"takes inputs of shape \(6,\), the examples have \(3,\)"),
-        ({"targets": ["kind"]}, "gives 2 outputs, the examples have 1 targets"),
+        ({"targets": ["kind"]}, r"gives 2 outputs \(zebra, ape\), the examples have 1 t"),
     ],
 )
 def test_resolve_task_raises_data_error_when_names_do_not_match(

@@ -34,8 +34,8 @@ def test_to_float32_gives_the_keras_outputs_by_name_when_inputs_are_reordered() 
     wide, narrow = batch(model, 1)
     outputs = run(convert.to_float32(model), {"zebra": wide, "ant": narrow})
     classes, value = model([wide, narrow])
-    np.testing.assert_allclose(outputs["output_0"], classes, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(outputs["output_1"], value, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["classes"], classes, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["value"], value, rtol=1e-5, atol=1e-6)
 
 
 def test_to_float32_has_static_shapes_with_batch_1() -> None:
@@ -73,8 +73,8 @@ def test_static_schemes_stay_near_the_float_outputs(
     classes, value = model([feed["zebra"], feed["ant"]])
     outputs = run(content, feed)
     reach = float(np.abs(classes).max())
-    np.testing.assert_allclose(outputs["output_0"], classes, atol=tolerance * reach)
-    np.testing.assert_allclose(outputs["output_1"], value, atol=tolerance * reach)
+    np.testing.assert_allclose(outputs["classes"], classes, atol=tolerance * reach)
+    np.testing.assert_allclose(outputs["value"], value, atol=tolerance * reach)
     integer = Interpreter(
         model_content=scheme(model, samples(model, 5), dtype, dtype)  # type: ignore[operator]
     )
@@ -95,7 +95,9 @@ def test_to_static_int8_stays_near_a_gru_whose_loop_would_crash_the_calibration(
     inputs = keras.Input((5, 3), name="sequence")
     model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.GRU(4)(inputs)))
     x = np.random.default_rng(0).normal(size=(16, 1, 5, 3)).astype(np.float32)
-    content = convert.to_static_int8(model, [[each] for each in x], "float32", "float32")
+    content = convert.to_static_int8(
+        model, [{"sequence": each} for each in x], "float32", "float32"
+    )
     given = np.concatenate([run(content, {"sequence": each})["output_0"] for each in x])
     wanted = np.concatenate([model(each) for each in x])
     assert np.sqrt(np.mean((given - wanted) ** 2)) < 0.05 * wanted.std()
@@ -122,13 +124,18 @@ def test_to_static_int16_names_the_operator_without_16_bit_version() -> None:
         convert.to_static_int16(model, samples(model, 2), "float32", "float32")
 
 
+def _zeros(width: int) -> np.ndarray:
+    return np.zeros((1, width), np.float32)
+
+
 @pytest.mark.parametrize(
     ("calibration", "message"),
     [
         ([], "no calibration examples"),
-        ([[np.zeros((1, 6), np.float32)]], "1 arrays for 2 model inputs"),
-        ([[np.zeros((1, 4), np.float32), np.zeros((1, 4), np.float32)]], "does not suit"),
-        ([[np.full((1, 6), np.nan, np.float32), np.zeros((1, 4), np.float32)]], "finite"),
+        ([{"zebra": _zeros(6)}], "inputs are zebra, ant, the arrays are zebra"),
+        ([{"zebra": _zeros(6), "cat": _zeros(4)}], "the arrays are zebra, cat"),
+        ([{"zebra": _zeros(4), "ant": _zeros(4)}], "does not suit"),
+        ([{"zebra": np.nan * _zeros(6), "ant": _zeros(4)}], "finite"),
     ],
 )
 def test_to_static_int8_refuses_calibration(calibration: list, message: str) -> None:
@@ -199,7 +206,7 @@ def test_static_int8_calibrates_each_example_from_an_lstms_first_state() -> None
     model = keras.Model(inputs, L.Dense(3)(L.LSTM(5)(inputs)))
     examples = list(samples(model, 16))
     content = convert.convert(model, "static_int8", examples).content
-    expected = np.concatenate([model(x) for (x,) in examples])
+    expected = np.concatenate([model(x["sequence"]) for x in examples])
     (graph,) = read(content)
     output = graph.tensors[graph.operators[-1].inputs[0]]
     (scale,), (zero_point,) = output.scales, output.zero_points

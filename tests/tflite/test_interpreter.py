@@ -11,6 +11,7 @@ import tf_keras as keras
 
 from shrink.errors import DataError, ModelError
 from shrink.tflite import convert
+from shrink.tflite.edit import with_ordered_borders
 from shrink.tflite.interpreter import load
 from shrink.tflite.session import TensorDetail, dequantize, quantize
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
@@ -49,19 +50,24 @@ def test_predict_equals_keras_whatever_the_batch_size(batch_size: int) -> None:
     np.testing.assert_allclose(outputs, model(x), rtol=1e-4, atol=1e-5)
 
 
-def test_order_like_feeds_several_inputs_when_the_converter_reordered_them() -> None:
+@pytest.mark.parametrize("order", [("zebra", "ant"), ("ant", "zebra")])
+def test_predict_feeds_inputs_by_name_whatever_the_order_of_the_file(
+    order: tuple[str, ...],
+) -> None:
     model = two_by_two()
     arrays = batch(model, 9)
-    runner = load(float32(two_by_two))
-    outputs = runner.predict([arrays[i] for i in runner.order_like(model.input_names)], 4)
-    for output, expected in zip(outputs, model(arrays), strict=True):
+    content = with_ordered_borders(float32(two_by_two), order, ("value", "classes"))
+    runner = load(content)
+    assert runner.input_names == order
+    outputs = runner.predict(dict(zip(("zebra", "ant"), arrays, strict=True)), 4)
+    for output, expected in zip(outputs[::-1], model(arrays), strict=True):
         np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_order_like_refuses_other_names() -> None:
+def test_predict_refuses_other_names() -> None:
     runner = load(float32(two_by_two))
-    with pytest.raises(ModelError, match=r"zebra.*cat"):
-        runner.order_like(["zebra", "cat"])
+    with pytest.raises(DataError, match=r"zebra, ant.*zebra, cat"):
+        runner.predict({"zebra": np.zeros((1, 6)), "cat": np.zeros((1, 4))})
 
 
 def test_predict_is_one_quantization_step_from_float_when_io_is_integer() -> None:
@@ -112,8 +118,9 @@ def test_predict_returns_no_rows_for_no_examples() -> None:
 
 @pytest.mark.parametrize("shapes", [[(2, 6)], [(2, 6), (3, 4)], [(2, 4), (2, 5)]])
 def test_predict_refuses_arrays_that_do_not_match(shapes: list[tuple[int, ...]]) -> None:
+    arrays = dict(zip(("zebra", "ant"), (np.zeros(s, np.float32) for s in shapes), strict=False))
     with pytest.raises(DataError):
-        load(float32(two_by_two)).predict([np.zeros(s, np.float32) for s in shapes])
+        load(float32(two_by_two)).predict(arrays)
 
 
 def test_quantize_rounds_and_clips() -> None:

@@ -86,7 +86,7 @@ def test_int8_computes_what_the_model_computes(layers: Any) -> None:
 @pytest.mark.parametrize("layers", [stacked, bidirectional])
 def test_int8_gives_in_tflite_micro_what_it_gives_in_litert(layers: Any) -> None:
     (x,) = batch(build(layers), 3)
-    (found,) = predict_in_micro(int8(layers), [x])
+    (found,) = predict_in_micro(int8(layers), x)
     (graph,) = read(int8(layers))
     (step,) = graph.tensors[graph.operators[-1].inputs[0]].scales
     # Their kernels round differently, by one code.

@@ -45,7 +45,7 @@ def pictures(count: int) -> np.ndarray:
 
 
 def converted(model: keras.Model, precision: Precision) -> bytes:
-    samples = [[picture[None]] for picture in pictures(8)]
+    samples = [{"x": picture[None]} for picture in pictures(8)]
     return convert(model, precision, samples).content
 
 
@@ -173,7 +173,7 @@ def test_with_sparse_constants_changes_no_output_of_layers_that_read_float16_oth
 def test_with_sparse_constants_leaves_int8_kernels_whose_scales_it_would_store_twice() -> None:
     inputs = L.Input((6, 6, 512), name="x")
     model = zeroed(keras.Model(inputs, L.DepthwiseConv2D(3)(L.DepthwiseConv2D(3)(inputs))))
-    samples = [[np.random.default_rng(0).normal(size=(1, 6, 6, 512)).astype(np.float32)]]
+    samples = [{"x": np.random.default_rng(0).normal(size=(1, 6, 6, 512)).astype(np.float32)}]
     content = convert(model, "static_int8", samples).content
     assert len(with_sparse_constants(content)) < len(content) + 256
 

@@ -27,14 +27,17 @@ def two_by_two() -> keras.Model:
     return keras.Model([wide, narrow], [L.Dense(3, name="classes")(x), L.Dense(1, name="value")(x)])
 
 
-def samples(model: keras.Model, count: int, seed: int = 0) -> Iterator[list[np.ndarray]]:
-    """Yield `count` random examples, each a list of float32 arrays with a batch of 1."""
+def samples(model: keras.Model, count: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
+    """Yield `count` random examples, each float32 arrays with a batch of 1 by the inputs' names."""
     random = np.random.default_rng(seed)
     for _ in range(count):
-        yield [random.normal(size=(1, *t.shape[1:])).astype(np.float32) for t in model.inputs]
+        yield {
+            name: random.normal(size=(1, *t.shape[1:])).astype(np.float32)
+            for name, t in zip(model.input_names, model.inputs, strict=True)
+        }
 
 
 def batch(model: keras.Model, count: int, seed: int = 1) -> list[np.ndarray]:
     """Return `count` random examples, one float32 array per model input."""
-    columns = zip(*samples(model, count, seed), strict=True)
+    columns = zip(*(one.values() for one in samples(model, count, seed)), strict=True)
     return [np.concatenate(column) for column in columns]

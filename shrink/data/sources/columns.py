@@ -91,6 +91,8 @@ def open_columns(
         class_names=tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else (),
         num_classes=classes,
         notes=tuple(notes),
+        input_names=inputs,
+        target_names=wanted,
     )
 
 

@@ -247,4 +247,12 @@ def divided(
     if classes is None and found:
         classes = 1 + max(int(known.max()) for known in found)
     names = manifest.class_names or tuple(map(str, range(classes or 0)))
-    return Dataset(train, validation, test, names, classes)
+    return Dataset(
+        train,
+        validation,
+        test,
+        names,
+        classes,
+        input_names=manifest.inputs,
+        target_names=manifest.targets,
+    )

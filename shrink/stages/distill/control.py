@@ -17,6 +17,7 @@ from shrink.report.control import control_sentence, verdict
 from shrink.report.intervals import paired_interval
 from shrink.run import files
 from shrink.stages.context import StageContext
+from shrink.stages.model_names import fed_like
 from shrink.stages.task import Task
 from shrink.tflite.convert import convert
 
@@ -60,7 +61,7 @@ def compare_with_control(
     context.train(student, objective, record.epochs, training=_as_long(context.training))
     alone = _evaluate(student, task, context)
     student.set_weights(taught)
-    teacher = context.load("teacher")
+    teacher = fed_like(context.load("teacher"), context.dataset)
     its_own = _evaluate(teacher, context.task(teacher), context)
     gains = {
         name: paired_interval(

@@ -32,6 +32,7 @@ from shrink.stages.distill.teacher_cache import (
     write_cache,
 )
 from shrink.stages.distill.teachers import Teach, ensemble, open_outputs, taught_by
+from shrink.stages.model_names import fed_like
 from shrink.stages.task import check_shapes, keras_interface
 
 _MOST_FLOAT32_OUTPUTS = 1024
@@ -76,7 +77,7 @@ def open_teaching(
         ResourceError: a cache was asked for and does not fit on the disk.
         StageError: a cache was asked for and the data or the outputs do not allow one.
     """
-    models = [context.load(role) for role in context.roles("teacher")]
+    models = [fed_like(context.load(role), context.dataset) for role in context.roles("teacher")]
     for model in models:
         check_shapes(context.dataset, keras_interface(model), "teacher")
         check_outputs(shapes_of(models[0].outputs), model, "other teacher")

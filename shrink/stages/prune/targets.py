@@ -285,6 +285,7 @@ def conversion(config: PruneConfig, context: StageContext) -> Callable[[keras.Mo
     """Return how to make a model's TFLite file: as converted, or as `quantize` makes it of int8."""
     if config.file_precision == "float32":
         return lambda model: convert(model, "float32").content
-    examples = CalibrationExamples(context.dataset.train, _CALIBRATION, context.training.seed)
+    data, seed = context.dataset, context.training.seed
+    examples = CalibrationExamples(data.train, _CALIBRATION, seed, data.input_names)
     settings = QuantizeConfig(scheme="static_wi8_ai8")
     return lambda model: static_int8(FloatModel(model), examples, settings).content

@@ -19,6 +19,7 @@ from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load
 from shrink.tflite.micro import predict_in_micro
+from shrink.tflite.names import Named, row_count
 
 _BORDERS = {"QUANTIZE", "DEQUANTIZE"}
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
@@ -49,7 +50,7 @@ class Agreement:
 def audit(
     content: bytes,
     source: FloatModel,
-    inputs: np.ndarray,
+    inputs: Named,
     target: Literal["litert", "tflm"],
     path: Path,
 ) -> tuple[dict[str, Any], list[str]]:
@@ -58,7 +59,7 @@ def audit(
     Args:
         content: the artifact.
         source: the float model that it was made from.
-        inputs: training examples, float32 (n, ...).
+        inputs: training examples, float32 (n, ...) by the name of the model's input.
         target: the runtime that the artifact is for.
         path: where to put the artifact for a child process that runs it.
 
@@ -74,7 +75,8 @@ def audit(
     if agreements:
         notes.append(_agreement_note(agreements))
     if target == "tflm":
-        found, told = compare_with_micro(content, inputs[:_MICRO_EXAMPLES])
+        few = {name: array[:_MICRO_EXAMPLES] for name, array in inputs.items()}
+        found, told = compare_with_micro(content, few)
         agreements, notes = [*agreements, *found], [*notes, told]
     return {
         "operators": operator_table(graphs, layers),
@@ -96,7 +98,7 @@ def check_runs(content: bytes, path: Path) -> None:
 
 
 def with_errors(
-    operators: Sequence[Mapping[str, Any]], content: bytes, source: FloatModel, inputs: np.ndarray
+    operators: Sequence[Mapping[str, Any]], content: bytes, source: FloatModel, inputs: Named
 ) -> list[dict[str, Any]]:
     """Return the audit's operators with how far each one's output is from the float model's.
 
@@ -106,8 +108,7 @@ def with_errors(
         The rows with `snr_db` and `cosine`, None where there is nothing to compare with.
     """
     reference = source.float32.content
-    known = content != reference and len(read(content)[0].inputs) == 1
-    errors = layer_errors(content, reference, inputs) if known else {}
+    errors = layer_errors(content, reference, inputs) if content != reference else {}
     found = []
     for number, row in enumerate(operators):
         snr, cosine = errors.get(number, (None, None))
@@ -141,18 +142,13 @@ def idle_pairs(graph: Subgraph) -> int:
     return sum(o.name == "QUANTIZE" and o.inputs[0] in written for o in graph.operators)
 
 
-def compare_forms(content: bytes, source: FloatModel, inputs: np.ndarray) -> list[Agreement]:
+def compare_forms(content: bytes, source: FloatModel, inputs: Named) -> list[Agreement]:
     """Return the agreement Keras to float .tflite to artifact, as far as there are these forms."""
-    runner = load(content)
-    if len(runner.input_details) > 1:
-        return []
-    forms = {"quantized": runner.predict(inputs)}
+    forms = {"quantized": load(content).predict(inputs)}
     if (converted := source.converted) is not None:
         forms = {"float tflite": load(converted.content).predict(inputs), **forms}
     if source.model is not None:
-        outputs = source.model(inputs, training=False)
-        many = isinstance(outputs, list | tuple)
-        forms = {"keras": [np.asarray(o) for o in (outputs if many else [outputs])], **forms}
+        forms = {"keras": source.keras_outputs(inputs), **forms}
     names = list(forms)
     return [
         agreement(number, f"{before} to {after}", first, second)
@@ -161,23 +157,22 @@ def compare_forms(content: bytes, source: FloatModel, inputs: np.ndarray) -> lis
     ]
 
 
-def compare_with_micro(content: bytes, inputs: np.ndarray) -> tuple[list[Agreement], str]:
+def compare_with_micro(content: bytes, inputs: Named) -> tuple[list[Agreement], str]:
     """Return the agreement of TFLite Micro's outputs with LiteRT's, and a sentence on it.
 
     Raises:
         StageError: TFLite Micro cannot run the artifact.
     """
     runner = load(content)
-    if len(runner.input_details) > 1:
-        return [], "tflm: outputs were not compared, as the model has several inputs"
-    reference, other = runner.predict(inputs), predict_in_micro(content, [inputs])
+    reference, other = runner.predict(inputs), predict_in_micro(content, inputs)
     pairs = list(zip(reference, other, strict=True))
     found = [agreement(i, "litert to tflm", a, b) for i, (a, b) in enumerate(pairs)]
     most = max(float(np.max(np.abs(a - b), initial=0)) for a, b in pairs)
     scale = max(detail.scale for detail in runner.output_details)
     apart = f"{most / scale:.0f} of 255 steps" if scale else f"{most:.3g}"
     verdict = "equal LiteRT's" if most == 0 else f"differ from LiteRT's by at most {apart}"
-    return found, f"tflm: outputs of TFLite Micro on {len(inputs)} training examples {verdict}"
+    count = row_count(inputs)
+    return found, f"tflm: outputs of TFLite Micro on {count} training examples {verdict}"
 
 
 def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:

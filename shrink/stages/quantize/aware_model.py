@@ -20,6 +20,7 @@ from shrink.stages.quantize.fake_quantization import (
     with_quantized_kernel,
 )
 from shrink.stages.quantize.ranges import Ranges, least_squares_of
+from shrink.tflite.names import ordered, signature_names
 
 L = keras.layers
 
@@ -161,10 +162,11 @@ def _ranges(network: Network, batches: Batches) -> Ranges:
         built[id(layer)].set_weights(layer.get_weights())
     stored = [index for index in stored_activations(network) if tensors[index].dtype.is_floating]
     probe = keras.Model(model.inputs, [tensors[index] for index in stored])
+    names = signature_names(network.model.input_names)
 
     def activations() -> Iterator[dict[str, np.ndarray]]:
         for arrays in batches:
-            values = probe(list(arrays), training=False)
+            values = probe(ordered(arrays, names), training=False)
             yield {
                 str(index): np.asarray(value, np.float32)
                 for index, value in zip(stored, tf.nest.flatten(values), strict=True)

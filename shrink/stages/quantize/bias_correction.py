@@ -11,6 +11,7 @@ from shrink.stages.quantize.layer_error import matching_tensors
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.flatbuffer import Operator, Subgraph, read, values
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import row_count
 
 _BIAS = 2
 _BIASED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
@@ -75,5 +76,5 @@ def _means(content: bytes, tensors: Sequence[int], batches: Batches) -> list[np.
         outputs = runner.predict(arrays)
         channels = [o.reshape(len(o), -1, o.shape[-1]).mean(axis=1) for o in outputs]
         sums = [s + c.sum(axis=0, dtype=np.float64) for s, c in zip(sums, channels, strict=True)]
-        count += len(arrays[0])
+        count += row_count(arrays)
     return [s / max(count, 1) for s in sums]

@@ -10,6 +10,7 @@ from shrink.errors import ShrinkError
 from shrink.tflite.edit import exposing
 from shrink.tflite.flatbuffer import Subgraph, read
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import Named, row_count
 
 _BATCH = 10
 _MOST_BYTES = 64_000_000
@@ -18,7 +19,7 @@ _COMPARED = {"FLOAT32", "INT8", "UINT8", "INT16"}
 
 
 def layer_errors(
-    content: bytes, reference: bytes, inputs: np.ndarray
+    content: bytes, reference: bytes, inputs: Named
 ) -> dict[int, tuple[float | None, float]]:
     """Compare the outputs of operators with the float model's, on the same inputs.
 
@@ -28,7 +29,8 @@ def layer_errors(
     Args:
         content: the quantized .tflite file.
         reference: the float one.
-        inputs: examples, float32 (n, ...); fewer are taken where activations are large.
+        inputs: examples, float32 (n, ...) by the name of the model's input; fewer are taken where
+            activations are large.
 
     Returns:
         By the index of the operator: signal to noise in dB (None: no difference) and cosine.
@@ -42,12 +44,13 @@ def layer_errors(
     operators = list(pairs)
     changed = [graph.operators[o].outputs[0] for o in operators]
     signals = [pairs[o] for o in operators]
-    count = _examples(original, signals, len(inputs))
+    count = _examples(original, signals, row_count(inputs))
     try:
         first, second = load(exposing(reference, signals)), load(exposing(content, changed))
         totals = np.zeros((len(operators), 4))
         for start in range(0, count, _BATCH):
-            rows = inputs[start : min(start + _BATCH, count)]
+            end = min(start + _BATCH, count)
+            rows = {name: array[start:end] for name, array in inputs.items()}
             outputs = zip(first.predict(rows, _BATCH), second.predict(rows, _BATCH), strict=True)
             totals += [_sums(a, b) for a, b in outputs]
     except ShrinkError:

@@ -43,16 +43,18 @@ def lint_calibration(calibration: CalibrationExamples, class_names: Sequence[str
 def count_repeats(batches: Batches) -> tuple[int, int]:
     """Return the number of examples with one value everywhere, and of those seen before.
 
+    Of several inputs, each must hold one value, and all of them count for a repeat.
     Constant examples are not counted as repeats of one another.
     """
     constant = duplicated = 0
     seen: set[bytes] = set()
     for arrays in batches:
-        for example in arrays[0]:
-            if example.size > 1 and np.ptp(example) == 0:
+        for parts in zip(*arrays.values(), strict=True):
+            if any(part.size > 1 for part in parts) and not any(np.ptp(part) for part in parts):
                 constant += 1
                 continue
-            digest = hashlib.blake2b(np.ascontiguousarray(example).tobytes()).digest()
+            values = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+            digest = hashlib.blake2b(values).digest()
             duplicated += digest in seen
             seen.add(digest)
     return constant, duplicated

@@ -11,6 +11,7 @@ from shrink.stages.quantize.calibration import Batches
 from shrink.tflite.edit import exposing
 from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import ordered
 
 Ranges = Mapping[str, tuple[float, float]]
 """Least and largest value of each activation by its tensor's name."""
@@ -28,7 +29,7 @@ def extreme_ranges(content: bytes, batches: Batches) -> Ranges:
 
     Args:
         content: a float .tflite model.
-        batches: lists of arrays (n, ...), in the order of the model's inputs.
+        batches: examples, by the names of the model's inputs.
 
     Raises:
         StageError: as `extremes_of`.
@@ -155,4 +156,5 @@ def _activations(content: bytes, batches: Batches) -> Iterator[dict[str, np.ndar
     runner = load(exposing(content, tensors))
     names = [graph.tensors[i].name for i in (*graph.inputs, *tensors)]
     for arrays in batches:
-        yield dict(zip(names, [*arrays, *runner.predict(arrays, batch_size=_CHUNK)], strict=True))
+        inputs = ordered(arrays, runner.input_names)
+        yield dict(zip(names, [*inputs, *runner.predict(arrays, batch_size=_CHUNK)], strict=True))

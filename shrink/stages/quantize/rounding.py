@@ -14,6 +14,7 @@ from shrink.stages.quantize.gptq import gptq_round
 from shrink.stages.quantize.operators import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import Named, ordered
 from shrink.tflite.structure import read
 
 Constants = dict[tuple[int, int], np.ndarray]
@@ -88,16 +89,15 @@ def measure_moments(
 
 
 class _tap:
-    """What flows into an operator, for a batch of the model's inputs."""
+    """What flows into an operator, for a batch of the model's inputs by name."""
 
     def __init__(self, content: bytes, operator: Weighted) -> None:
         inputs = read(content)[0].inputs
         self._place = inputs.index(operator.input) if operator.input in inputs else None
-        self._runner = (
-            None if self._place is not None else load(exposing(content, [operator.input]))
-        )
+        read_first = self._place is not None
+        self._runner = load(content if read_first else exposing(content, [operator.input]))
 
-    def __call__(self, arrays: list[np.ndarray]) -> np.ndarray:
-        if self._runner is None:
-            return arrays[self._place or 0]
+    def __call__(self, arrays: Named) -> np.ndarray:
+        if self._place is not None:
+            return ordered(arrays, self._runner.input_names)[self._place]
         return self._runner.predict(arrays)[0]

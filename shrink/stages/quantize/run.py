@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -19,9 +20,10 @@ from shrink.stages.quantize.lint import lint_calibration
 from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
 from shrink.stages.quantize.source import FloatModel, read_float_tflite
 from shrink.tflite.convert import Conversion
-from shrink.tflite.edit import with_metadata
+from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.flatbuffer import quantized_operators, weights
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import Named
 from shrink.tflite.sparse import with_sparse_constants
 
 METADATA_ENTRY = "shrink"
@@ -31,7 +33,10 @@ METADATA_ENTRY = "shrink"
 def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     """Convert the model under the scheme and check that the scheme took hold."""
     calibration = CalibrationExamples(
-        context.dataset.train, config.calibration_samples, context.training.seed
+        context.dataset.train,
+        config.calibration_samples,
+        context.training.seed,
+        context.dataset.input_names,
     )
     trained = train_aware(config, context, calibration) if config.aware else None
     source = trained.source if trained else _source(context)
@@ -47,13 +52,12 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         interface = describe_interface(content, context.dataset, context.data_config)
         content = with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
     context.phase("auditing")
-    few = examples[0]
     candidate = context.work / "audited.tflite"
-    details["audit"], found = audit(content, source, few, config.target, candidate)
+    details["audit"], found = audit(content, source, examples, config.target, candidate)
     notes += found
 
     def later() -> dict[str, Any]:
-        rows = with_errors(details["audit"]["operators"], content, source, few)
+        rows = with_errors(details["audit"]["operators"], content, source, examples)
         return {"audit": {**details["audit"], "operators": rows}}
 
     if trained is None:
@@ -80,6 +84,7 @@ def _converted(
         conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
     else:
         conversion = SCHEMES[config.scheme](source, calibration, config)
+    conversion = dataclasses.replace(conversion, content=_in_order_of(source, conversion.content))
     if config.scheme in INTEGER_SCHEMES and quantized_operators(conversion.content) == 0:
         raise StageError(
             f"{config.scheme} quantized no operator of this model",
@@ -89,7 +94,15 @@ def _converted(
     return conversion, details
 
 
-def _stored_sparsely(content: bytes, examples: list[np.ndarray]) -> tuple[bytes, str]:
+def _in_order_of(source: FloatModel, content: bytes) -> bytes:
+    """Return the artifact with its inputs and outputs in the float model's order."""
+    inputs, outputs = source.border_names()
+    if len(inputs) == len(outputs) == 1:
+        return content
+    return with_ordered_borders(content, inputs, outputs)
+
+
+def _stored_sparsely(content: bytes, examples: Named) -> tuple[bytes, str]:
     """Return the smaller of both files, and a sentence on what leaving out zeros saves."""
     sparse = with_sparse_constants(content)
     kernels = [tensor for tensor in weights(sparse) if tensor.sparse]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.errors import InternalError, ModelError
 from shrink.tflite.convert import Conversion, convert
-from shrink.tflite.flatbuffer import quantized_operators, weights
+from shrink.tflite.flatbuffer import check_float
+from shrink.tflite.interpreter import load
+from shrink.tflite.names import Named, ordered, output_names, signature_names
 
 
 class FloatModel:
@@ -31,6 +35,23 @@ class FloatModel:
             return Conversion(self._content, ())
         return convert(self.model, "float32")
 
+    def border_names(self) -> tuple[list[str], list[str]]:
+        """Return the signature names of inputs and of outputs, in the model's order."""
+        if self.model is not None:
+            inputs = signature_names(self.model.input_names)
+            return inputs, output_names(self.model.output_names)
+        runner = load(self._content)
+        return list(runner.input_names), [detail.name for detail in runner.output_details]
+
+    def keras_outputs(self, inputs: Named) -> list[np.ndarray]:
+        """Return the outputs (n, ...) of the Keras model, in its order, for inputs by name."""
+        if self.model is None:
+            raise InternalError("there is no Keras model to ask")
+        arrays = ordered(inputs, signature_names(self.model.input_names))
+        structure = tf.nest.pack_sequence_as(self.model.input, arrays)
+        outputs = tf.nest.flatten(self.model(structure, training=False))
+        return [np.asarray(output) for output in outputs]
+
     @property
     def converted(self) -> Conversion | None:
         """`float32`, where something has asked for it; None spares a conversion."""
@@ -48,16 +69,5 @@ def read_float_tflite(path: Path) -> FloatModel:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", subject=path) from error
-    if count := quantized_operators(content):
-        raise ModelError(
-            f"this .tflite file is quantized already: {count} of its operators work on integers",
-            subject=path,
-            hint="give a float .tflite file, or the Keras model that it was made from",
-        )
-    if any(tensor.sparse for tensor in weights(content)):
-        raise ModelError(
-            "this .tflite file leaves out the zeros of its kernels, which are not weights then",
-            subject=path,
-            hint="give the file without `sparse: true`, or the Keras model that it was made from",
-        )
+    check_float(content, path)
     return FloatModel(content=content)

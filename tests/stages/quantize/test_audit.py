@@ -29,7 +29,7 @@ L = keras.layers
 
 def static(content: bytes | None = None) -> bytes:
     content = content or float_cnn()
-    ranges = extreme_ranges(content, [[pictures(30)]])
+    ranges = extreme_ranges(content, [{"picture": pictures(30)}])
     return edge_quantizer.quantize(content, "static", ranges=ranges)
 
 
@@ -78,14 +78,16 @@ def test_agreement_is_20_db_when_a_tenth_is_added() -> None:
 def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     source = FloatModel(cnn())
     content = static(source.float32.content)
-    details, notes = audit(content, source, pictures(20), "litert", tmp_path / "a.tflite")
+    details, notes = audit(
+        content, source, {"picture": pictures(20)}, "litert", tmp_path / "a.tflite"
+    )
     compared = {one["compared"]: one for one in details["agreement"]}
     assert set(compared) == {"keras to float tflite", "float tflite to quantized"}
     exact = compared["keras to float tflite"]["snr_db"]
     assert exact is None or exact > 90
     assert 20 < compared["float tflite to quantized"]["snr_db"] < 70
     assert details["float_islands"] == []
-    operators = with_errors(details["operators"], content, source, pictures(20))
+    operators = with_errors(details["operators"], content, source, {"picture": pictures(20)})
     convolution = next(o for o in operators if o["name"] == "CONV_2D")
     assert convolution["layer"] == "first"
     types = [convolution[key] for key in ("inputs", "weights", "outputs")]
@@ -95,7 +97,7 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
 
 
 def test_audit_for_microcontrollers_compares_with_their_own_runtime(tmp_path: Path) -> None:
-    source, x = FloatModel(content=float_cnn()), pictures(4)
+    source, x = FloatModel(content=float_cnn()), {"picture": pictures(4)}
     details, notes = audit(static(), source, x, "tflm", tmp_path / "a.tflite")
     assert [note for note in notes if note.startswith("tflm: FULLY_CONNECTED")]
     assert [note for note in notes if note.startswith("tflm: outputs of TFLite Micro on 4")]
@@ -104,7 +106,7 @@ def test_audit_for_microcontrollers_compares_with_their_own_runtime(tmp_path: Pa
 
 
 def test_audit_for_microcontrollers_refuses_what_they_cannot_run(tmp_path: Path) -> None:
-    source, x = FloatModel(content=float_cnn()), pictures(4)
+    source, x = FloatModel(content=float_cnn()), {"picture": pictures(4)}
     dynamic = edge_quantizer.quantize(float_cnn(), "dynamic")
     with pytest.raises(StageError, match="TFLite Micro cannot run the artifact"):
         audit(dynamic, source, x, "tflm", tmp_path / "a.tflite")

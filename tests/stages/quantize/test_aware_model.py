@@ -65,7 +65,10 @@ def test_aware_model_computes_what_the_integer_artifact_computes() -> None:
 def test_aware_model_rounds_its_inputs() -> None:
     model, x = built(), pictures(40, seed=3)
     (layer,) = [one for one in model.aware.layers if one.name == "fake_quantize_0"]
-    low, high = min(a.min() for (a,) in batches()), max(a.max() for (a,) in batches())
+    low, high = (
+        min(a.min() for a in (one["picture"] for one in batches())),
+        max(a.max() for a in (one["picture"] for one in batches())),
+    )
     assert (layer.low, layer.high) == pytest.approx((low, high))
     assert model.aware.input_names == ["picture"]
     far = np.where(x > 0, 1e3, x).astype(np.float32)

@@ -32,7 +32,7 @@ def test_batches_read_small_examples_once_and_large_ones_each_time(
     sample = CalibrationExamples(examples, 120, seed=0)
     batches = sample.batches()
     for _ in range(2):
-        rows = np.concatenate([arrays[0] for arrays in batches])
+        rows = np.concatenate([x for arrays in batches for x in arrays.values()])
         np.testing.assert_array_equal(rows[:, 0], sample.indices)
         assert rows.dtype == np.float32
     assert examples.reads == reads

@@ -10,8 +10,8 @@ from shrink.tflite.interpreter import load
 from tests.stages.quantize.toys import float_cnn, pictures
 
 
-def examples(count: int = 30) -> list[list[np.ndarray]]:
-    return [[pictures(count)]]
+def examples(count: int = 30) -> list[dict[str, np.ndarray]]:
+    return [{"picture": pictures(count)}]
 
 
 @pytest.mark.parametrize(("bits", "tolerance"), [(8, 0.03), (16, 0.01)])

@@ -13,13 +13,13 @@ from tests.stages.quantize.toys import float_cnn, pictures
 
 
 def quantized() -> bytes:
-    ranges = extreme_ranges(float_cnn(), [[pictures(30)]])
+    ranges = extreme_ranges(float_cnn(), [{"picture": pictures(30)}])
     return edge_quantizer.quantize(float_cnn(), "static", ranges=ranges)
 
 
 def test_layer_errors_are_those_of_the_exposed_tensors() -> None:
     content, x = quantized(), pictures(20)
-    errors = layer_errors(content, float_cnn(), x)
+    errors = layer_errors(content, float_cnn(), {"picture": x})
     graph, original = read(content)[0], read(float_cnn())[0]
     number = next(i for i, o in enumerate(graph.operators) if o.name == "DEPTHWISE_CONV_2D")
     place = graph.operators[number].outputs[0]
@@ -40,7 +40,7 @@ def test_layer_errors_begin_where_a_model_was_changed() -> None:
     stored = values(bias)
     assert stored is not None
     shifted = with_constants(float_cnn(), {(convolutions[1], 2): stored + 1.0})
-    errors = layer_errors(shifted, float_cnn(), pictures(8))
+    errors = layer_errors(shifted, float_cnn(), {"picture": pictures(8)})
     assert errors[convolutions[0]][0] is None
     assert errors[convolutions[0]][1] == pytest.approx(1.0)
     snr = errors[convolutions[1]][0]

@@ -53,5 +53,5 @@ def test_lint_calibration_names_missing_classes_and_small_samples() -> None:
 
 def test_count_repeats_counts_across_batches() -> None:
     x = pictures(4)
-    assert count_repeats([[x], [x[:2]]]) == (0, 2)
-    assert count_repeats([[np.zeros((3, 2, 2))]]) == (3, 0)
+    assert count_repeats([{"x": x}, {"x": x[:2]}]) == (0, 2)
+    assert count_repeats([{"x": np.zeros((3, 2, 2))}]) == (3, 0)

@@ -18,7 +18,7 @@ from tests.stages.quantize.toys import batches, cnn, float_cnn, pictures
 def test_extreme_ranges_are_those_of_the_keras_layers() -> None:
     x, model = pictures(30), cnn()
     first = keras.Model(model.input, model.get_layer("first").output)(x).numpy()
-    ranges = extreme_ranges(float_cnn(), [[x]])
+    ranges = extreme_ranges(float_cnn(), [{"x": x}])
     graph = read(float_cnn())[0]
     name = graph.tensors[graph.operators[0].outputs[0]].name
     np.testing.assert_allclose(ranges[name], (first.min(), first.max()), rtol=1e-5)
@@ -35,7 +35,7 @@ def test_extreme_ranges_cover_a_layer_normalisation_whose_statistics_have_no_bat
     written = {i for operator in graph.operators for i in operator.outputs}
     assert any(graph.tensors[i].shape[:1] != (1,) for i in written)  # what the test is about
     x = np.random.default_rng(0).normal(size=(5, 4, 6)).astype(np.float32)
-    ranges = extreme_ranges(content, [[x]])
+    ranges = extreme_ranges(content, [{"x": x}])
     assert {graph.tensors[i].name for i in written} <= ranges.keys()
     outputs = model(x).numpy()
     np.testing.assert_allclose(
@@ -47,7 +47,7 @@ def test_extreme_ranges_refuse_values_that_are_not_finite() -> None:
     x = pictures(8)
     x[1, 0, 0, 0] = np.nan
     with pytest.raises(StageError, match="not finite"):
-        extreme_ranges(float_cnn(), [[x]])
+        extreme_ranges(float_cnn(), [{"x": x}])
 
 
 def test_least_squares_range_keeps_the_extremes_of_a_uniform_distribution() -> None:

@@ -18,7 +18,7 @@ def test_measure_sensitivity_ranks_a_layer_that_matters_behind_one_that_does_not
     model = keras.Model(inputs, L.Add()([loud, L.Rescaling(0.01)(quiet)]))
     content = convert(model, "float32").content
     x = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32)
-    ranked = measure_sensitivity(content, weighted_operators(content), [[x]])
+    ranked = measure_sensitivity(content, weighted_operators(content), [{"x": x}])
     assert ["quiet" in one.name for one in ranked] == [True, False]
     assert ranked[0].error < 0.01 * ranked[1].error
     assert [one.saved_bytes for one in ranked] == [64, 64]

@@ -37,7 +37,7 @@ def pictures(count: int, seed: int = 0) -> np.ndarray:
     return (smooth + 0.3 * random.normal(size=(count, 8, 8, 3))).astype(np.float32)
 
 
-def batches(count: int = 100, seed: int = 0) -> list[list[np.ndarray]]:
-    """The same pictures as lists of arrays of 50."""
+def batches(count: int = 100, seed: int = 0) -> list[dict[str, np.ndarray]]:
+    """The same pictures by the name of the input, 50 at a time."""
     x = pictures(count, seed)
-    return [[x[start : start + 50]] for start in range(0, count, 50)]
+    return [{"picture": x[start : start + 50]} for start in range(0, count, 50)]

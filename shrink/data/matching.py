@@ -1,0 +1,167 @@
+"""Named arrays of a data set and the inputs and outputs of a model: which array goes where.
+
+By name, where the arrays are called as the model calls its inputs, whatever their order in the
+recipe; by position where no array is, with a note that says what goes where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.dataset import Dataset
+from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
+from shrink.errors import DataError
+
+Aliases = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelNames:
+    """What a model calls its inputs and outputs, in its order.
+
+    Attributes:
+        inputs: every name of each input, first the one that its artifact's signature has.
+        outputs: likewise; a recipe calls an output by any of its names.
+    """
+
+    inputs: tuple[Aliases, ...]
+    outputs: tuple[Aliases, ...]
+
+
+def needs_names(dataset: Dataset) -> bool:
+    """Whether there is anything to match: several inputs, or several targets."""
+    return max(len(dataset.input_names), len(dataset.target_names)) > 1
+
+
+def in_model_order(dataset: Dataset, model: ModelNames) -> Dataset:
+    """Return the data set with its inputs and targets in the order of a model.
+
+    Its arrays then have the model's names. Where there are not as many arrays as inputs, or targets
+    as outputs, that side stays as it is, for `check_shapes` to refuse.
+
+    Raises:
+        DataError: by position an array would go to another input than the one of its name.
+    """
+    inputs, said = _order(dataset.input_names, model.inputs, "input")
+    if dataset.target_names == dataset.input_names:  # an autoencoder's are one
+        targets, said_of_targets = inputs, ""
+    else:
+        targets, said_of_targets = _order(dataset.target_names, model.outputs, "output")
+    return replace(
+        dataset,
+        train=_arranged(dataset.train, inputs, targets),
+        validation=_arranged(dataset.validation, inputs, targets),
+        test=_arranged(dataset.test, inputs, targets),
+        input_names=_first(model.inputs, dataset.input_names, inputs),
+        target_names=_first(model.outputs, dataset.target_names, targets),
+        input_arrays=tuple(dataset.input_names[place] for place in inputs),
+        target_arrays=tuple(dataset.target_names[place] for place in targets),
+        notes=(*dataset.notes, *filter(None, (said, said_of_targets))),
+    )
+
+
+def places_by_name(given: Sequence[str], wanted: Sequence[Aliases]) -> list[int] | None:
+    """Return the place among the given names of each thing wanted; None where not all match."""
+    places = [[i for i, name in enumerate(given) if name in aliases] for aliases in wanted]
+    if len(given) != len(wanted) or any(len(found) != 1 for found in places):
+        return None
+    flat = [found[0] for found in places]
+    return flat if len(set(flat)) == len(given) else None
+
+
+def _order(given: Sequence[str], wanted: Sequence[Aliases], kind: str) -> tuple[list[int], str]:
+    """Return the place of each input's array, and what to say about it."""
+    straight = list(range(len(given)))
+    if len(given) < 2 or len(given) != len(wanted):
+        return straight, ""
+    by_name = places_by_name(given, wanted)
+    if by_name is not None:
+        return by_name, ""
+    names = [aliases[0] for aliases in wanted]
+    for name, aliases in zip(given, wanted, strict=True):
+        own = next((other[0] for other in wanted if name in other), None)
+        if own is not None and name not in aliases:
+            raise DataError(
+                f"the array {name} has the name of the model's {kind} {own}, and stands where "
+                f"{aliases[0]} is fed; the {kind}s are {', '.join(names)}, the arrays "
+                f"{', '.join(given)}",
+                subject=f"data.{_KEYS[kind]}",
+                hint=f"call every array as its {kind}, in any order, or none, in the model's order",
+            )
+    told = ", ".join(f"{name} to {one}" for name, one in zip(given, names, strict=True))
+    key = _KEYS[kind]
+    return straight, f"{key} by position, as their names are not the model's: {told}"
+
+
+_KEYS = {"input": "inputs", "output": "targets"}
+
+
+def _first(
+    model: Sequence[Aliases], given: tuple[str, ...], order: Sequence[int]
+) -> tuple[str, ...]:
+    return tuple(one[0] for one in model) if len(model) == len(order) > 1 else given
+
+
+def _arranged(examples: Examples, inputs: list[int], targets: list[int]) -> Examples:
+    if inputs == sorted(inputs) and targets == sorted(targets):
+        return examples
+    kind = _ArrangedViews if isinstance(examples, AugmentedExamples) else _Arranged
+    return kind(examples, inputs, targets)
+
+
+class _Arranged:
+    """Examples with their inputs and targets in another order."""
+
+    def __init__(self, base: Any, inputs: Sequence[int], targets: Sequence[int]) -> None:
+        self._base = base
+        self._inputs, self._targets = inputs, targets
+        self.labels: np.ndarray | None = base.labels
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    @property
+    def input_spec(self) -> Any:
+        return _picked(self._base.input_spec, self._inputs)
+
+    @property
+    def target_spec(self) -> Any:
+        return _picked(self._base.target_spec, self._targets)
+
+    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+        return self._swapped(self._base.load(indices))
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        return self._swapped(self._base.arrays(indices))
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        found: DataError | None = self._base.explain(indices)
+        return found
+
+    def prepare(self) -> None:
+        if isinstance(self._base, PreparedExamples):
+            self._base.prepare()
+
+    def _swapped(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
+        x, y = batch
+        return _picked(x, self._inputs), _picked(y, self._targets)
+
+
+class _ArrangedViews(_Arranged):
+    """The same of examples that differ from epoch to epoch."""
+
+    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._base.draw(seed, epoch, indices)
+        return found
+
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
+        return self._swapped(self._base.load_augmented(indices, numbers))
+
+
+def _picked(values: Any, places: Sequence[int]) -> Any:
+    return tuple(values[place] for place in places) if isinstance(values, tuple) else values
