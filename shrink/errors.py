@@ -6,6 +6,7 @@ ShrinkError
 │   ├── ModelError     3
 │   └── DataError      3
 ├── StageError         4   a stage failed: NaN loss, unsupported operator, nothing changed
+│   └── ConversionError 4  the TFLite converter refused the model; the log has all of its words
 ├── ResourceError      5   the environment: memory past recovery, disk full, missing extra
 ├── InternalError      70  a bug in shrink
 ├── Interrupted        130 SIGINT
@@ -124,6 +125,10 @@ class StageError(ShrinkError):
     exit_code = 4
 
 
+class ConversionError(StageError):
+    """The TFLite converter refused a model in more words than a message holds: they are logged."""
+
+
 class ResourceError(ShrinkError):
     """The environment gave out: memory past recovery, disk full, a missing extra."""
 
@@ -156,6 +161,7 @@ _BY_NAME: dict[str, type[ShrinkError]] = {
         ModelError,
         DataError,
         StageError,
+        ConversionError,
         ResourceError,
         InternalError,
         Interrupted,

@@ -13,12 +13,20 @@ from typing import Any
 
 from shrink.console import Console
 from shrink.data.fingerprint import fingerprint
-from shrink.errors import InternalError, Interrupted, RecipeError, ShrinkError, Terminated
+from shrink.errors import (
+    ConversionError,
+    InternalError,
+    Interrupted,
+    RecipeError,
+    ShrinkError,
+    Terminated,
+)
 from shrink.model.trust import Trust
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.suggest import hint_for
 from shrink.report.outcome import StageOutcome, Status
 from shrink.report_warning import ReportWarning
+from shrink.run.failure_log import with_kept_log
 from shrink.run.folder import RunFolder
 from shrink.run.keys import step_keys
 from shrink.run.planning import with_plan
@@ -192,6 +200,12 @@ class Runner:
                 job = with_plan(self._job(step, state, work), work, events, self.workers)
                 result = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
+                if isinstance(error, ConversionError):
+                    logs, log = (
+                        self.store.root / "logs",
+                        f"{step.name}-{state.keys[step.name][:12]}",
+                    )
+                    with_kept_log(error, work, logs, log)
                 raise with_names_of_the_user(error, self._called(step, state)) from error
             reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started

@@ -104,6 +104,7 @@ def convert(
         StageError: the converter refused the model, or the calibration examples do not match it.
     """
     notes: tuple[str, ...] = ()
+    traced = isinstance(model, str | Path)
     if isinstance(model, str | Path):
         serving = serve_saved_model(Path(model))
     else:
@@ -117,6 +118,8 @@ def convert(
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         _configure(converter, precision, input_type, output_type)
         converter._experimental_disable_per_channel_quantization_for_dense_layers = dense_per_tensor
+        # A SavedModel's loops over steps were traced for any batch; here it is 1.
+        converter._experimental_default_to_single_batch_in_tensor_list_ops = traced
         if precision in _OPERATOR_SETS:
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
-from shrink.errors import StageError
+from shrink.errors import ConversionError, StageError
 
+_HINT = "try scheme float32 first: it tells whether the model or the quantization is refused"
+_FLOAT_HINT = (
+    "no scheme can convert this model: replace the layer, or of a SavedModel give the Keras model "
+    "that it was exported from"
+)
 _UNSUPPORTED = re.compile(r"^(?:Custom|Flex|TF Select) ops: (.+)$", re.MULTILINE)
 _NOT_16X8 = re.compile(r"16x8-bit not yet supported for op: '(\w+)'")
 _LOCATION = re.compile(r'"([^"@]+)@__inference')
@@ -30,11 +35,17 @@ def explain(error: Exception, precision: str) -> StageError:
             f"the operator {found.group(1)} has no version with 16-bit activations",
             hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32",
         )
-    return StageError(
-        f"the TFLite converter failed on {precision}: {brief(error)}",
+    return ConversionError(
+        f"the TFLite converter failed on {precision}: {_reason(text) or brief(error)}",
         subject=_layer(text),
-        hint="try scheme float32 first: it tells whether the model or the quantization is refused",
+        hint=_FLOAT_HINT if precision == "float32" else _HINT,
     )
+
+
+def _reason(text: str) -> str:
+    """Return why, without the nested locations that MLIR puts before it; empty if none is told."""
+    found = [line for line in text.splitlines() if "error: " in line and "loc(" in line]
+    return found[0].rpartition("): ")[2].removeprefix("error: ").strip()[:300] if found else ""
 
 
 def _layer(text: str) -> str | None:

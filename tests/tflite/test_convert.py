@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,15 @@ import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
 from shrink.errors import ModelError, StageError
+from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.source import FloatModel
+from shrink.stages.quantize.static import static_int8
 from shrink.tflite import convert
+from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
+from tests.unlabelled import UnlabelledExamples
 
 L = keras.layers
 
@@ -212,3 +219,24 @@ def test_static_int8_calibrates_each_example_from_an_lstms_first_state() -> None
     (scale,), (zero_point,) = output.scales, output.zero_points
     assert scale == pytest.approx((expected.max() - expected.min()) / 255, rel=0.05)
     assert (-128 - zero_point) * scale == pytest.approx(expected.min(), abs=2 * scale)
+
+
+def test_convert_takes_a_saved_model_whose_loop_was_traced_for_any_batch(tmp_path: Path) -> None:
+    """As Keras 3's `model.export` writes an LSTM; ranges of what runs in a loop cannot be had."""
+    inputs = keras.Input((6, 4), name="series")
+    model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.GRU(5)(inputs)))
+    signature = [tf.TensorSpec([None, 6, 4], tf.float32, name="series")]
+    module = tf.Module()
+    module.model = model
+    served = tf.function(lambda series: {"forecast": model(series)}, input_signature=signature)
+    tf.saved_model.save(module, str(tmp_path / "export"), signatures=served)
+    x = np.random.default_rng(0).normal(size=(7, 6, 4)).astype(np.float32)
+    content = convert.to_float32(tmp_path / "export")
+    assert "WHILE" in {operator.name for operator in read(content)[0].operators}
+    np.testing.assert_allclose(load(content).predict(x)[0], model(x), atol=1e-5)
+    examples: Any = UnlabelledExamples(x)
+    with pytest.raises(StageError, match="loop over steps") as caught:
+        static_int8(
+            FloatModel(content=content), CalibrationExamples(examples, 7, 0), QuantizeConfig()
+        )
+    assert "dynamic_wi8_afp32" in str(caught.value.hint)

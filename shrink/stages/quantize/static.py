@@ -15,7 +15,7 @@ from shrink.stages.quantize.ranges import extreme_ranges, least_squares_ranges
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import without_constant_names
-from shrink.tflite.flatbuffer import float_operators
+from shrink.tflite.flatbuffer import float_operators, read
 from shrink.tflite.interpreter import load
 
 # Both models run the same examples, so that few tell the shift of a mean.
@@ -97,6 +97,12 @@ def _by_quantizer(
             hint="use int8 or float32, or start from the Keras model",
         )
     content = source.float32.content
+    if any(operator.name == "WHILE" for graph in read(content) for operator in graph.operators):
+        return StageError(
+            "a loop over steps (WHILE) has no integer form",
+            hint="use scheme dynamic_wi8_afp32, or start from the Keras model, whose steps can be "
+            "written one after the other",
+        )
     measure = least_squares_ranges if bits == 8 else extreme_ranges
     try:
         static = edge_quantizer.quantize(
