@@ -15,6 +15,7 @@ from shrink.measure.child import run_child
 from shrink.measure.layers import layer_paths, operator_table
 from shrink.run import files
 from shrink.stages.quantize.layer_error import layer_errors
+from shrink.stages.quantize.policy import MICRO_INT4_OPERATORS
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load
@@ -71,7 +72,8 @@ def audit(
     graph = graphs[0]
     layers = layer_paths(source.model) if source.model is not None else []
     agreements = compare_forms(content, source, inputs)
-    notes = [*findings(graph), *(microcontroller_findings(graph) if target == "tflm" else [])]
+    micro = microcontroller_findings if target == "tflm" else narrow_weights_beyond_micro
+    notes = [*findings(graph), *micro(graph)]
     if agreements:
         notes.append(_agreement_note(agreements))
     if target == "tflm":
@@ -192,6 +194,23 @@ def _agreement_note(agreements: Sequence[Agreement]) -> str:
         for one in agreements
     ]
     return f"agreement of outputs on training examples: {', '.join(parts)}"
+
+
+def narrow_weights_beyond_micro(graph: Subgraph) -> list[str]:
+    """Return a sentence where 4-bit weights alone keep an integer model off TFLite Micro."""
+    narrow = [
+        operator.name
+        for operator in graph.operators
+        if operator.name not in MICRO_INT4_OPERATORS
+        and _writes(graph, operator, _INTEGERS)
+        and any(i >= 0 and graph.tensors[i].dtype == "INT4" for i in operator.inputs)
+    ]
+    if not narrow:
+        return []
+    return [
+        f"TFLite Micro has no 4-bit weights for {_counted(narrow)}, so that this file is for "
+        "LiteRT alone; `target: tflm` (--target tflm) keeps 8 bits there"
+    ]
 
 
 def microcontroller_findings(graph: Subgraph) -> list[str]:

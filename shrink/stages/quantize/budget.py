@@ -22,7 +22,7 @@ from shrink.stages.quantize.mixed import (
     smallest_within_drop,
 )
 from shrink.stages.quantize.operators import weighted_operators
-from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
+from shrink.stages.quantize.policy import Mode, int4_operators
 from shrink.stages.quantize.ranges import Ranges, extreme_ranges
 from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
 from shrink.stages.quantize.sensitivity import Sensitivity, measure_sensitivity
@@ -48,11 +48,12 @@ def mixed_artifact(
     operators = [
         operator
         for operator in weighted_operators(content)
-        if operator.kind in INT4_OPERATORS[mode] and can_be_rounded(operator)
+        if operator.kind in int4_operators(mode, config.target) and can_be_rounded(operator)
     ]
     if not operators:
         raise StageError(
-            "mixed: no operator of this model can have 4-bit weights",
+            "mixed: no operator of this model can have 4-bit weights"
+            + (" on TFLite Micro, which runs them in CONV_2D" if config.target == "tflm" else ""),
             hint="use scheme static_wi8_ai8",
         )
     batches = calibration.batches()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 Mode = Literal["dynamic", "static", "weight_only"]
+Target = Literal["litert", "tflm"]
 
 INT4_OPERATORS: dict[Mode, frozenset[str]] = {
     "dynamic": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
@@ -15,6 +16,17 @@ INT4_OPERATORS: dict[Mode, frozenset[str]] = {
     "weight_only": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
 }
 """Operators that can have 4-bit weights; the others keep 8 bits."""
+
+MICRO_INT4_OPERATORS = frozenset({"CONV_2D"})
+"""Those of them that TFLite Micro's stock kernels run so, with integer activations."""
+
+
+def int4_operators(mode: Mode, target: Target) -> frozenset[str]:
+    """Return the operators that can have 4-bit weights on a runtime."""
+    if target == "tflm":
+        return INT4_OPERATORS[mode] & MICRO_INT4_OPERATORS
+    return INT4_OPERATORS[mode]
+
 
 INT8_OPERATORS: dict[Mode, frozenset[str]] = {
     "dynamic": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),

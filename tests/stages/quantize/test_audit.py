@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,15 @@ from shrink.stages.quantize.audit import (
     findings,
     float_islands,
     microcontroller_findings,
+    narrow_weights_beyond_micro,
     with_errors,
 )
+from shrink.stages.quantize.operators import weighted_operators
+from shrink.stages.quantize.policy import int4_operators
 from shrink.stages.quantize.ranges import extreme_ranges
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import convert
+from shrink.tflite.micro import predict_in_micro
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
 from tests.stages.quantize.toys import cnn, float_cnn, pictures
 
@@ -129,3 +134,19 @@ def test_check_runs_refuses_an_artifact_without_kernels(tmp_path: Path) -> None:
     with pytest.raises(StageError, match="cannot run it"):
         check_runs(converter.convert(), tmp_path / "flex.tflite")
     check_runs(convert(cnn(), "float32").content, tmp_path / "plain.tflite")
+
+
+@pytest.mark.parametrize(("kind", "runs"), [("CONV_2D", True), ("FULLY_CONNECTED", False)])
+def test_narrow_weights_are_told_of_where_tflite_micro_does_not_run_them(
+    kind: str, runs: bool
+) -> None:
+    (operator, *_) = [one for one in weighted_operators(float_cnn()) if one.kind == kind]
+    ranges = extreme_ranges(float_cnn(), [{"picture": pictures(30)}])
+    content = edge_quantizer.quantize(float_cnn(), "static", {operator.name: 4}, ranges=ranges)
+    notes = narrow_weights_beyond_micro(read(content)[0])
+    assert [note for note in notes if f"4-bit weights for 1 {kind}" in note] == notes
+    assert bool(notes) is not runs
+    assert (kind in int4_operators("static", "tflm")) is runs
+    assert kind in int4_operators("static", "litert")
+    with contextlib.nullcontext() if runs else pytest.raises(StageError, match="cannot run"):
+        predict_in_micro(content, pictures(1))
