@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.data.config import DataConfig
@@ -14,6 +15,8 @@ from shrink.data.dataset import Dataset, open_dataset
 from shrink.errors import DataError, RecipeError, StageError
 from shrink.measure.artifact import evaluate_artifact
 from shrink.recipe.task import TaskConfig
+from shrink.stages.context import StageContext
+from shrink.stages.model_names import fed_like
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.task import keras_interface, resolve_task
 from shrink.tflite.convert import convert
@@ -117,3 +120,74 @@ def test_resolve_task_raises_recipe_error_when_there_is_no_such_output(tmp_path:
     with pytest.raises(RecipeError, match="no output 'zebar'; it has zebra, ape") as caught:
         resolve_task(config, _dataset(tmp_path), keras_interface(_model()))
     assert "zebra" in str(caught.value.hint)
+
+
+def _sources(folder: Path, **models: Path) -> StageContext:
+    """The context of a stage whose inputs are these files, on the arrays of `_dataset`."""
+    _dataset(folder)
+    data = {"source": "npz", "path": str(folder / "data.npz")}
+    data |= {"inputs": ("narrow", "wide"), "targets": ("side", "kind")}
+    inputs = {
+        role: {
+            "kind": path.suffix[1:] or "savedmodel",
+            "path": str(path),
+            "function": None,
+            "arguments": {},
+        }
+        for role, path in models.items()
+    }
+    step = {"name": "s", "kind": "distill", "claims": [], "training": {}, "inputs": inputs}
+    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
+    return StageContext(job, lambda *args, **fields: None, folder)
+
+
+def _rows(dataset: Dataset) -> dict[int, np.ndarray]:
+    """What the examples hold, by the width of the input or the number of classes."""
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    return {part.shape[1]: part for part in x} | {-int(t.max() + 1): t for t in y}
+
+
+@pytest.mark.parametrize("form", ["model.keras", "model.tflite", "saved"])
+def test_dataset_is_in_the_order_of_the_model_whatever_its_form(tmp_path: Path, form: str) -> None:
+    model = _model()
+    path = tmp_path / form
+    if form == "model.keras":
+        model.save(path)
+    elif form == "model.tflite":
+        path.write_bytes(convert(model, "float32").content)
+    else:
+        specs = {n: tf.TensorSpec([None, w], name=n) for n, w in (("wide", 6), ("narrow", 3))}
+        module = tf.Module()
+        module.model = model
+
+        def serve(**given: Any) -> dict[str, Any]:
+            return dict(zip(("kind", "side"), model([given["wide"], given["narrow"]]), strict=True))
+
+        served = tf.function(serve).get_concrete_function(**specs)
+        tf.saved_model.save(module, str(path), signatures=served)
+    context = _sources(tmp_path, model=path)
+    dataset = context.dataset
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    sorted_names = form == "saved"  # as it is converted
+    assert [part.shape[1] for part in x] == ([3, 6] if sorted_names else [6, 3])
+    if sorted_names:
+        assert dataset.target_names == ("kind", "side")
+        assert [int(t.max()) for t in y] == [3, 1]
+        conversion = convert(path, "float32").content
+        (tmp_path / "converted.tflite").write_bytes(conversion)
+        again = _sources(tmp_path, model=tmp_path / "converted.tflite").dataset
+        for one, other in zip(_rows(dataset).values(), _rows(again).values(), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_fed_like_gives_a_teacher_its_inputs_in_its_own_order(tmp_path: Path) -> None:
+    student = _model()
+    wide, narrow = layers.Input((6,), name="wide"), layers.Input((3,), name="narrow")
+    joined = student([wide, narrow])
+    teacher = keras.Model([narrow, wide], joined[::-1])
+    teacher.output_names = ["ape", "zebra"]
+    student.save(tmp_path / "student.keras")
+    dataset = _sources(tmp_path, model=tmp_path / "student.keras").dataset
+    x, _ = dataset.test.arrays(np.arange(5))
+    for given, wanted in zip(fed_like(teacher, dataset)(list(x)), student(list(x)), strict=True):
+        np.testing.assert_array_equal(given, wanted)
