@@ -45,11 +45,11 @@ class DataConfig(Config):
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
-    """Names of the input arrays, in the order of the model's inputs; by default x, of source tfds
-    what the data set itself names."""
+    """Names of the input arrays: those of the model's inputs in any order, or others in the model's
+    order; by default x, of source tfds what the data set itself names."""
     targets: Names | None = None
-    """Names of the target arrays, in the order of the model's outputs; by default y, of source tfds
-    what the data set itself names."""
+    """Names of the target arrays: those of the model's outputs in any order, or others in the
+    model's order; by default y, of source tfds what the data set itself names."""
     classes: Names | None = None
     """Names of the classes by label, in the order of the model's outputs; by default folders of
     pictures and words in a CSV file are sorted by name. Of whole numbers it is what they are

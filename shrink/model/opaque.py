@@ -81,9 +81,11 @@ def graph_model(folder: Path) -> keras.Model:
             subject=folder,
             hint="export it with an open batch: tf.TensorSpec([None, ...])",
         )
-    return _wrapped(
-        signature, {name: specs[name] for name in natural_order(specs)}, module, folder.name
-    )
+    ordered = {name: specs[name] for name in natural_order(specs)}
+    model = _wrapped(signature, ordered, module, folder.name)
+    if len(model.outputs) > 1:  # by which targets and a student's outputs are matched
+        model.output_names = natural_order(signature.structured_outputs)
+    return model
 
 
 def subclassed_model(model: keras.Model, path: Path) -> keras.Model:

@@ -21,7 +21,7 @@ def opened(folder: Path, **keys: Any) -> Dataset:
     arrays = {name: 100 * (place + 1) + rows for place, name in enumerate(("a", "b", "c"))}
     labels = {"kind": np.arange(20) % 2, "side": np.arange(20) % 4}
     extra = {"x1": arrays["a"], "x2": arrays["b"], "x3": arrays["c"], "key_b": arrays["b"]}
-    np.savez(folder / "data.npz", **arrays, **labels, **extra)
+    np.savez(folder / "data.npz", **{**arrays, **labels, **extra})  # type: ignore[arg-type]
     config = {"source": "npz", "path": str(folder / "data.npz"), "targets": ("kind", "side")}
     return open_dataset(DataConfig.model_validate({**config, **keys}), seed=0)
 

@@ -17,6 +17,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import named, signature_names
 from tests.graph.equivalence import check, examples
 from tests.model.conftest import write_with_keras3
 from tests.model.test_keras3 import models_of
@@ -39,8 +40,10 @@ def quantization_error(model: keras.Model, scheme: str) -> float:
     x, source = examples(model, EXAMPLES, seed=3), FloatModel(model)
     rows: Any = UnlabelledExamples(*x)
     config = QuantizeConfig.model_validate({"scheme": scheme})
-    found = SCHEMES[scheme](source, CalibrationExamples(rows, EXAMPLES, 0), config)
-    wanted, given = (load(each).predict(x) for each in (source.float32.content, found.content))
+    names = signature_names(model.input_names)
+    found = SCHEMES[scheme](source, CalibrationExamples(rows, EXAMPLES, 0, names), config)
+    fed = named(x, names)
+    wanted, given = (load(each).predict(fed) for each in (source.float32.content, found.content))
     return max(
         float(np.sqrt(np.mean((a - b) ** 2)) / b.std()) for a, b in zip(given, wanted, strict=True)
     )

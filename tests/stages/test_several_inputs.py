@@ -125,9 +125,9 @@ def test_resolve_task_raises_recipe_error_when_there_is_no_such_output(tmp_path:
 def _sources(folder: Path, **models: Path) -> StageContext:
     """The context of a stage whose inputs are these files, on the arrays of `_dataset`."""
     _dataset(folder)
-    data = {"source": "npz", "path": str(folder / "data.npz")}
+    data: dict[str, Any] = {"source": "npz", "path": str(folder / "data.npz")}
     data |= {"inputs": ("narrow", "wide"), "targets": ("side", "kind")}
-    inputs = {
+    inputs: dict[str, Any] = {
         role: {
             "kind": path.suffix[1:] or "savedmodel",
             "path": str(path),

@@ -189,8 +189,10 @@ def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarr
 
 
 def _agreement_note(agreements: Sequence[Agreement]) -> str:
+    several = len({one.output for one in agreements}) > 1
     parts = [
-        f"{one.compared} {'exact' if one.snr_db is None else f'{one.snr_db:.1f} dB'}"
+        f"{one.compared}{f' (output {one.output})' if several else ''} "
+        f"{'exact' if one.snr_db is None else f'{one.snr_db:.1f} dB'}"
         for one in agreements
     ]
     return f"agreement of outputs on training examples: {', '.join(parts)}"

@@ -61,7 +61,7 @@ def _context(folder: Path, names: tuple[str, ...], model: keras.Model, **keys: A
     outputs = model([own[name] for name in model.input_names])
     outputs = outputs if isinstance(outputs, list) else [outputs]
     labels = {n: np.argmax(o, 1) for n, o in zip(model.output_names, outputs, strict=True)}
-    np.savez(folder / "data.npz", **own, **labels)
+    np.savez(folder / "data.npz", **{**own, **labels})
     model.save(folder / "model.keras")
     data = {"source": "npz", "path": str(folder / "data.npz"), "inputs": names}
     data = {**data, "targets": tuple(labels), **keys}
