@@ -118,6 +118,7 @@ class StageContext:
         self._earlier: Mapping[str, Any] = job.get("recovery", {})
         self._trainings = 0
         self._early: keras.Model | None = None
+        self._names: ModelNames | None = None
         self.import_notes: dict[str, str] = {}
         self.warnings: list[ReportWarning] = []
 
@@ -139,8 +140,10 @@ class StageContext:
         if self.input_graph_only():
             check_model_file(path, self.trust())
             return saved_model_names(path)
-        self._early = self.load()
-        return keras_names(self._early)
+        if self._names is None:
+            self._early = self.load()  # given to the next who loads it: memory holds one of it
+            self._names = keras_names(self._early)
+        return self._names
 
     @functools.cached_property
     def devices(self) -> Devices:
@@ -152,11 +155,13 @@ class StageContext:
     def load(self, role: str = "model") -> keras.Model:
         """Return the input of this role (`model`, `teacher`), loaded or built anew."""
         if role == "model" and self._early is not None:
-            model, self._early = self._early, None  # for its names, and nobody has it yet
+            model, self._early = self._early, None
             return model
         source = self._inputs[role]
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
+        if role == "model":
+            self._names = keras_names(model)
         if role not in self.import_notes and not source.get("arguments"):
             self.import_notes[role] = import_note(model, source)
         return model

@@ -191,3 +191,24 @@ def test_fed_like_gives_a_teacher_its_inputs_in_its_own_order(tmp_path: Path) ->
     x, _ = dataset.test.arrays(np.arange(5))
     for given, wanted in zip(fed_like(teacher, dataset)(list(x)), student(list(x)), strict=True):
         np.testing.assert_array_equal(given, wanted)
+
+
+@pytest.mark.parametrize("model_first", [True, False])
+def test_dataset_loads_no_second_model_for_its_names(tmp_path: Path, model_first: bool) -> None:
+    """It would lie in memory beside the one that is trained, and in its measured peak."""
+    _model().save(tmp_path / "model.keras")
+    context = _sources(tmp_path, model=tmp_path / "model.keras")
+    loaded: list[keras.Model] = []
+
+    def load(source: Any, as_graph: bool) -> keras.Model:
+        loaded.append(_model())
+        return loaded[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shrink.stages.context.load_source", load)
+        model = context.load() if model_first else None
+        assert context.dataset.input_names == ("wide", "narrow")
+        model = model or context.load()
+        assert context.load() is not model
+    assert len(loaded) == 2
+    assert loaded[0] is model
