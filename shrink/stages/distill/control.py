@@ -14,6 +14,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.measure.artifact import Evaluation, evaluate_artifact
 from shrink.measure.masks import masks_of
 from shrink.report.control import control_sentence, verdict
+from shrink.report.figures import metric_figure
 from shrink.report.intervals import paired_interval
 from shrink.run import files
 from shrink.stages.context import StageContext
