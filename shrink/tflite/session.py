@@ -27,6 +27,7 @@ class TensorDetail:
         dtype: of the tensor itself.
         scale: of the quantization `real = scale * (stored - zero_point)`; 0.0 where there is none.
         zero_point: see `scale`.
+        index: of the tensor in the file's first subgraph.
     """
 
     name: str
@@ -34,6 +35,7 @@ class TensorDetail:
     dtype: np.dtype[Any]
     scale: float
     zero_point: int
+    index: int = -1
 
 
 class Session:
@@ -155,6 +157,7 @@ def _detail(detail: dict[str, Any], name: str) -> TensorDetail:
         dtype=np.dtype(detail["dtype"]),
         scale=float(scale),
         zero_point=int(zero_point),
+        index=int(detail["index"]),
     )
 
 

@@ -44,6 +44,8 @@ _CALLS = {
 _MOST_SIDES = 8
 _OPERATOR_NAMES = _names(schema.BuiltinOperator)
 _DTYPE_NAMES = _names(schema.TensorType)
+_OPTION_NAMES = _names(schema.BuiltinOptions)
+_ACTIVATION_NAMES = _names(schema.ActivationFunctionType)
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Operator:
         inputs: indices of tensors of the subgraph; -1 for one left out.
         outputs: indices of tensors of the subgraph.
         subgraphs: that it runs: the condition and the body of a WHILE, the branches of an IF.
+        fused_activation: the schema's name of what is applied to the outputs, such as RELU6.
     """
 
     name: str
@@ -123,6 +126,7 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     subgraphs: tuple[int, ...] = ()
+    fused_activation: str = "NONE"
 
 
 @dataclass(frozen=True)
@@ -200,6 +204,7 @@ class _Reader:
             inputs=self._indices(operator.InputsLength(), operator.InputsAsNumpy, tensors),
             outputs=self._indices(operator.OutputsLength(), operator.OutputsAsNumpy, tensors),
             subgraphs=self._called(operator),
+            fused_activation=_fused_activation(operator),
         )
 
     def _called(self, operator: Any) -> tuple[int, ...]:
@@ -301,6 +306,16 @@ class _Reader:
         self._budget -= elements
         if self._budget < 0:
             raise ValueError("its vectors are longer than the file")
+
+
+def _fused_activation(operator: Any) -> str:
+    table = operator.BuiltinOptions()
+    options = getattr(schema, _OPTION_NAMES.get(operator.BuiltinOptionsType(), ""), None)
+    if table is None or not hasattr(options, "FusedActivationFunction"):
+        return "NONE"
+    own = options()
+    own.Init(table.Bytes, table.Pos)
+    return _ACTIVATION_NAMES[own.FusedActivationFunction()]
 
 
 def _text(raw: bytes | None) -> str:

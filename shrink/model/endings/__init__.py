@@ -1,0 +1,1 @@
+"""What a model's outputs are, probabilities or logits, told from what its graph computes."""
