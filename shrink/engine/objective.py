@@ -55,6 +55,17 @@ def per_example(values: Any) -> Any:
     return tf.reduce_mean(values, axis=list(range(1, values.shape.rank)))
 
 
+def _as_stated(outputs: Any, operator: str, from_logits: bool) -> Any:
+    """Return the outputs such that Keras takes them for what they are said to be.
+
+    Keras looks behind outputs for the logits of an activation, and takes those: of a sigmoid
+    for the loss of a softmax too, of a softmax over any axis, and where the outputs are said to be
+    logits. What is not the very softmax or sigmoid that the loss is of is hidden from it.
+    """
+    made_by = "" if tf.executing_eagerly() else outputs.op.type
+    return outputs if made_by == operator and not from_logits else tf.identity(outputs)
+
+
 def _sparse_categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
     if y.shape.rank == outputs.shape.rank:
         if y.shape[-1] != 1:  # labels that mixup made probabilities
@@ -62,15 +73,18 @@ def _sparse_categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) ->
             y = tf.pad(y, [[0, 0]] * (y.shape.rank - 1) + [[0, missing]])
             return _categorical_crossentropy(y, outputs, from_logits)
         y = tf.squeeze(y, axis=-1)
+    outputs = _as_stated(outputs, "Softmax", from_logits)
     return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
 
 
 def _categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+    outputs = _as_stated(outputs, "Softmax", from_logits)
     return keras.losses.categorical_crossentropy(y, outputs, from_logits=from_logits)
 
 
 def _binary_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
     y = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs))
+    outputs = _as_stated(outputs, "Sigmoid", from_logits)
     return keras.losses.binary_crossentropy(y, outputs, from_logits=from_logits)
 
 

@@ -3,79 +3,314 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.errors import ModelError
 from shrink.graph.losses import with_losses
+from shrink.graph.network import Call, Network, Ref, read_network
+from shrink.model.endings.kinds import kind_of
+from shrink.model.endings.traced import output_ranges
+
+L = keras.layers
+
+_ACTIVATED = (
+    *(L.Activation, L.Dense, L.EinsumDense, L.Conv1D, L.Conv2D, L.Conv3D, L.Conv1DTranspose),
+    *(L.Conv2DTranspose, L.Conv3DTranspose, L.SeparableConv1D, L.SeparableConv2D),
+    *(L.DepthwiseConv1D, L.DepthwiseConv2D, L.LocallyConnected1D, L.LocallyConnected2D),
+)
+"""Layers whose outputs are their activation of something; that of an LSTM is not."""
+
+_PASSING = (
+    *(L.Reshape, L.Flatten, L.Permute, L.Concatenate, L.RepeatVector, L.UpSampling1D),
+    *(L.Cropping1D, L.Cropping2D, L.Cropping3D, L.Identity),
+)
+"""Layers that only move values: a softmax before them can be left out, as after them."""
+
+_PASSING_FUNCTIONS = frozenset(
+    {"reshape", "transpose_v2", "squeeze_v2", "expand_dims_v2", "concat", "identity"}
+    | {"transpose", "squeeze", "expand_dims", "_slice_helper"}
+)
+_RANDOM = (L.Dropout, L.GaussianNoise, L.GaussianDropout, L.AlphaDropout)
+_SMALLEST = float(np.finfo(np.float32).tiny)
+_SMALLEST_REST = 2.0**-25
+"""Half of the least difference of a float32 from 1: what a rest of 0 may have been."""
+
+
+class LogProbabilities(keras.layers.Layer):
+    """Logits of which a model's outputs are the probabilities.
+
+    softmax(log p) is p, and a temperature makes of log p what it makes of the logits, which
+    differ by a constant for each example. log p - log(1 - p) is the argument of a sigmoid.
+
+    Args:
+        kind: softmax or sigmoid.
+    """
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        super().__init__(trainable=False, dtype="float32", **options)
+        self.kind = kind
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Return logits of probabilities, (n, ..., classes)."""
+        probabilities = tf.cast(inputs, tf.float32)
+        logarithm = tf.math.log(tf.maximum(probabilities, _SMALLEST))
+        if self.kind == "softmax":
+            return logarithm
+        return logarithm - tf.math.log(tf.maximum(1.0 - probabilities, _SMALLEST_REST))
+
+    def get_config(self) -> dict[str, Any]:
+        """Return how to make the layer again."""
+        return {**super().get_config(), "kind": self.kind}
 
 
 @contextlib.contextmanager
-def logits_of(model: keras.Model, *closing: Sequence[str]) -> Iterator[keras.Model]:
+def logits_of(
+    model: keras.Model,
+    *closing: Sequence[str],
+    from_logits: Sequence[bool] | None = None,
+    exact: bool = False,
+) -> Iterator[keras.Model]:
     """Yield a model that shares all weights with `model` and gives logits, (n, ..., classes).
 
-    A softmax loses what it rounds to 0 or 1; its argument does not. Within the block closing
-    activations are switched off, so `model` itself must not be called there.
+    A softmax loses what it rounds to 0 or 1; its argument does not. Where the softmax can be left
+    out it is, wherever it stands; within the block it is switched off, so `model` itself must not
+    be called there. Else the logarithm of the probabilities is given (`LogProbabilities`), as of
+    an average of several.
 
     Args:
         model: with one or several outputs.
-        closing: names of the activations that turn logits into the model's outputs, softmax by
+        closing: names of the functions that turn logits into the model's outputs, softmax by
             default: one sequence for all outputs, or one for each, empty for an output that is
             given as it is.
+        from_logits: whether each output is logits already; by default told from the graph.
+        exact: refuse where only the logarithm can be had.
 
     Raises:
-        ModelError: the model ends in an activation that has no logits.
+        ModelError: an output is neither logits nor probabilities, or not `exact`.
     """
     each = closing or (("softmax",),)
     names = each * len(model.outputs) if len(each) == 1 else each
-    ends = [_end(model, tensor, own) for tensor, own in zip(model.outputs, names, strict=True)]
-    switched = {id(layer): layer for layer, _ in ends if layer is not None}
-    activations = {key: layer.activation for key, layer in switched.items()}
-    for layer in switched.values():
-        layer.activation = keras.activations.linear
-    try:
-        same = all(before is after for (_, after), before in zip(ends, model.outputs, strict=True))
-        if same:
+    ends = _Ends(model)
+    tensors = []
+    for place, (tensor, own) in enumerate(zip(model.outputs, names, strict=True)):
+        known = None if from_logits is None else from_logits[place]
+        tensors.append(_opened(ends, place, tensor, own, known, exact) if own else tensor)
+    with contextlib.ExitStack() as switched:
+        for switch in ends.switches.values():
+            switched.enter_context(switch())
+        logs = [t for t in tensors if isinstance(t, _Logarithm)]
+        if not logs:
             yield model
-        else:
-            yield with_losses(model, keras.Model(model.inputs, [tensor for _, tensor in ends]))
+            return
+        outputs = [t.of_probabilities() if isinstance(t, _Logarithm) else t for t in tensors]
+        opened = keras.Model(model.inputs, outputs if len(outputs) > 1 else outputs[0])
+        yield with_losses(model, opened)
+
+
+def takes_logarithm(model: keras.Model) -> bool:
+    """Whether `logits_of` gave logarithms of probabilities for an output."""
+    return any(isinstance(layer, LogProbabilities) for layer in model.layers)
+
+
+@dataclass(frozen=True)
+class _Logarithm:
+    """An output of which the logarithm is taken."""
+
+    tensor: Any
+    kind: str
+
+    def of_probabilities(self) -> Any:
+        return LogProbabilities(self.kind)(self.tensor)
+
+
+def _opened(
+    ends: _Ends, place: int, tensor: Any, closing: Sequence[str], known: bool | None, exact: bool
+) -> Any:
+    """Return an output's tensor, which gives logits once the ends are switched off."""
+    if known:
+        return tensor
+    for kind in closing:
+        if ends.switch_off(place, kind):
+            return tensor
+    if known is None:
+        told = kind_of(ends.ranges[place])
+        if told == "logits":
+            return tensor
+        if told is None or exact:
+            raise ModelError(
+                f"the model {ends.model.name!r} ends in {ends.last(place)}; distillation needs "
+                f"logits or a {' or '.join(closing)}",
+                subject=ends.last_layer(place),
+                hint="set task.from_logits to what its outputs are",
+            )
+    elif exact:
+        raise ModelError("its outputs are probabilities of which no logits can be had")
+    return _Logarithm(tensor, closing[0] if len(closing) == 1 else _kind(ends, place))
+
+
+def _kind(ends: _Ends, place: int) -> str:
+    return "softmax" if kind_of(ends.ranges[place]) == "softmax" else "sigmoid"
+
+
+@dataclass
+class _Ends:
+    """The layers that close a model's outputs.
+
+    Attributes:
+        switches: what leaves each of them out for a while, by the layer's `id`.
+    """
+
+    model: keras.Model
+    switches: dict[int, Callable[[], Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.network: Network = read_network(self.model)
+        self._makers = {ref.index: call for call in self.network.calls for ref in call.outputs}
+        self._ranges: list[Any] | None = None
+
+    @property
+    def ranges(self) -> list[Any]:
+        """The bounds of each output, before anything is switched off."""
+        if self._ranges is None:
+            self._ranges = output_ranges(self.model)
+        return self._ranges
+
+    def last_layer(self, place: int) -> str:
+        """Return the name of the layer that gives an output."""
+        call = self._makers.get(self.network.outputs[place].index)
+        return self.model.name if call is None else str(call.layer.name)
+
+    def last(self, place: int) -> str:
+        """Return what an output ends in, in a word."""
+        call = self._makers.get(self.network.outputs[place].index)
+        activation = None if call is None else getattr(call.layer, "activation", None)
+        name = getattr(activation, "__name__", None)
+        return name or ("an input" if call is None else type(call.layer).__name__)
+
+    def switch_off(self, place: int, kind: str) -> bool:
+        """Leave out all that closes an output, and say whether that gives its logits."""
+        ref = self.network.outputs[place]
+        found: list[tuple[Call, Callable[[], Any]]] = []
+        path: list[Call] = []
+        if not self._walk(ref, kind, found, path) or self._is_shared(place, found, path):
+            return False
+        plain = kind == "sigmoid" or (len(path) == 1 and _is_last_axis(path[0].layer))
+        # Probabilities that were moved add up to 1 where the whole softmax was moved.
+        if not plain and kind_of(self.ranges[place]) != "softmax":
+            return False
+        self.switches |= {id(call.layer): switch for call, switch in found}
+        return True
+
+    def _walk(
+        self, ref: Ref, kind: str, found: list[tuple[Call, Callable[[], Any]]], path: list[Call]
+    ) -> bool:
+        call = self._makers.get(ref.index)
+        if call is None:
+            return False
+        if isinstance(call.layer, _RANDOM):
+            raise ModelError(
+                f"the model {self.model.name!r} ends in {type(call.layer).__name__} after its "
+                f"{kind}, of which no logits can be trained",
+                subject=call.layer.name,
+                hint="leave that layer out",
+            )
+        path.append(call)
+        switch = _switch(call.layer, kind)
+        if switch is not None:
+            found.append((call, switch))
+            return True
+        if not _is_passing(call.layer):
+            return False
+        return all(self._walk(each, kind, found, path) for each in call.inputs)
+
+    def _is_shared(
+        self, place: int, found: Sequence[tuple[Call, Any]], path: Sequence[Call]
+    ) -> bool:
+        """Whether anything but this output depends on what would be left out."""
+        on_path = {id(call) for call in path}
+        refs = {ref.index for call in path for ref in call.outputs}
+        switched = {id(call.layer) for call, _ in found}
+        for call in self.network.calls:
+            if id(call) in on_path:
+                continue
+            if id(call.layer) in switched or any(ref.index in refs for ref in call.inputs):
+                return True
+        others = [r.index for i, r in enumerate(self.network.outputs) if i != place]
+        return any(index in refs for index in others)
+
+
+def _is_passing(layer: keras.layers.Layer) -> bool:
+    if isinstance(layer, L.UpSampling2D):
+        return layer.interpolation == "nearest"
+    function = getattr(layer, "function", None)
+    if function is not None and not isinstance(layer, L.Lambda):
+        return function.__name__ in _PASSING_FUNCTIONS
+    return isinstance(layer, _PASSING)
+
+
+def _is_last_axis(layer: keras.layers.Layer) -> bool:
+    """Whether a softmax layer is over the last axis, as that of an activation is."""
+    return getattr(layer, "axis", -1) == -1 and getattr(layer, "function", None) is None
+
+
+def _switch(layer: keras.layers.Layer, kind: str) -> Callable[[], Any] | None:
+    """Return what leaves a closing function out for a while, None where the layer has none."""
+    inner = layer.layer if isinstance(layer, L.TimeDistributed) else layer
+    if kind == "softmax" and type(inner) is L.Softmax:
+        return lambda: _without_softmax(inner)
+    function = getattr(inner, "function", None)
+    if function is not None and not isinstance(inner, L.Lambda):
+        if not _computes(function, kind):
+            return None
+        return lambda: _replaced(inner, "function", lambda x, *_, **__: x)
+    keras_own = type(inner).__module__.startswith("tf_keras.")
+    if keras_own and isinstance(inner, _ACTIVATED) and _computes(inner.activation, kind):
+        return lambda: _replaced(inner, "activation", keras.activations.linear)
+    return None
+
+
+def _computes(function: Any, kind: str) -> bool:
+    """Whether a function is a softmax or a sigmoid, whatever its name."""
+    if function is None or function is keras.activations.linear:
+        return False
+    x = np.array([[-1.5, 0.25, 2.0], [3.0, -0.5, 1.0]], np.float32)
+    expected = 1 / (1 + np.exp(-x))
+    if kind == "softmax":
+        expected = np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+    try:
+        with tf.init_scope():
+            found = np.asarray(function(tf.constant(x)))
+    except Exception:  # a function of other arguments is neither
+        return False
+    return found.shape == x.shape and bool(np.allclose(found, expected, rtol=1e-5))
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
     finally:
-        for key, layer in switched.items():
-            layer.activation = activations[key]
+        setattr(owner, name, before)
 
 
-def _end(model: keras.Model, tensor: Any, closing: Sequence[str]) -> tuple[Any, Any]:
-    """Return the layer whose activation closes an output, or None, and the output to take."""
-    if not closing:
-        return None, tensor
-    history = tensor._keras_history
-    layer = history.layer
-    if isinstance(layer, keras.layers.Softmax):
-        return None, layer.get_input_at(history.node_index)
-    if isinstance(layer, keras.Model):
-        return _nested_end(model, layer, history.tensor_index, closing), tensor
-    activation = getattr(layer, "activation", None)
-    name = getattr(activation, "__name__", "linear")
-    if name == "linear" or activation is None:
-        return None, tensor
-    if name not in closing:
-        raise ModelError(
-            f"the model {model.name!r} ends in {name}; distillation needs logits or a "
-            f"{' or '.join(closing)}",
-            subject=layer.name,
-        )
-    return layer, tensor
+@contextlib.contextmanager
+def _without_softmax(layer: keras.layers.Softmax) -> Iterator[None]:
+    def call(inputs: Any, mask: Any = None) -> Any:
+        if mask is None:
+            return inputs
+        return inputs + (1.0 - tf.cast(mask, inputs.dtype)) * inputs.dtype.min
 
-
-def _nested_end(model: keras.Model, nested: keras.Model, index: int, closing: Sequence[str]) -> Any:
-    own = nested.outputs[index]
-    layer, tensor = _end(nested, own, closing)
-    if tensor is not own:
-        raise ModelError(
-            f"the model {model.name!r} ends in a model that ends in a Softmax layer",
-            subject=nested.name,
-            hint="end the outer model in the softmax, or give logits",
-        )
-    return layer
+    layer.__dict__["call"] = call
+    try:
+        yield
+    finally:
+        del layer.__dict__["call"]

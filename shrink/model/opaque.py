@@ -18,19 +18,9 @@ from shrink.errors import ModelError
 from shrink.tflite.names import natural_order
 from shrink.tflite.serving import load_signature
 
-_CLOSING = {"Softmax": "softmax", "Sigmoid": "sigmoid", "Relu": "relu", "Tanh": "tanh"}
-_PASSING = frozenset({"Identity", "StopGradient", "EnsureShape", "Cast"})
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_SMALLEST = float(np.finfo(np.float32).tiny)
-
 
 class TracedGraph(keras.layers.Layer):
     """A traced function of TensorFlow as one layer, which is not trained.
-
-    Attributes:
-        activation: what closes the graph. Where it is switched to linear, the layer gives the
-            logits of its probabilities: softmax(log p) is p, and a temperature makes of log p
-            what it makes of the logits, which differ by a constant for each example.
 
     Args:
         function: a concrete function that takes the inputs by name.
@@ -42,17 +32,11 @@ class TracedGraph(keras.layers.Layer):
         super().__init__(trainable=False, **options)
         self._function, self._names = function, tuple(names)
         self._holder = _Untracked(holder)
-        self._closing = closing_activation(function)
-        self.activation = keras.activations.get(self._closing)
 
     def call(self, inputs: Any) -> list[Any]:
         """Return the outputs for inputs in the order of the names, each (n, ...)."""
         fed = dict(zip(self._names, tf.nest.flatten(inputs), strict=True))
-        outputs = [tf.cast(each, tf.float32) for each in _in_order(self._function(**fed))]
-        switched_off = self.activation is keras.activations.linear
-        if not switched_off or self._closing == "linear":
-            return outputs
-        return [_logits(each, self._closing) for each in outputs]
+        return [tf.cast(each, tf.float32) for each in _in_order(self._function(**fed))]
 
     def get_config(self) -> dict[str, Any]:
         """Return the name and a digest of graph and weights; the layer cannot be made of it."""
@@ -111,41 +95,6 @@ def subclassed_model(model: keras.Model, path: Path) -> keras.Model:
     return _wrapped(traced.get_concrete_function(**specs), specs, model, model.name)
 
 
-def closing_activation(function: Any) -> str:
-    """Return the activation that closes a concrete function's outputs, `linear` for any other.
-
-    Raises:
-        ModelError: its outputs are closed by different ones.
-    """
-    library = {each.signature.name: each for each in function.graph.as_graph_def().library.function}
-    own = function.function_def
-    found = {
-        _CLOSING.get(_last_operator(own, own.ret[argument.name], library), "linear")
-        for argument in own.signature.output_arg
-    }
-    if len(found) != 1:
-        raise ModelError(
-            f"its outputs end in {' and '.join(sorted(found))}, which cannot be told apart",
-            hint="export a model whose outputs all end in the same activation, or none",
-        )
-    return found.pop()
-
-
-def _last_operator(function: Any, reference: str, library: Mapping[str, Any]) -> str:
-    """Return the type of the operator that makes a tensor, through calls and what changes none."""
-    name, _, rest = reference.partition(":")
-    node = next((node for node in function.node_def if node.name == name), None)
-    if node is None:
-        return ""
-    if node.op in _PASSING:
-        return _last_operator(function, node.input[0], library)
-    if node.op in _CALLS and node.attr["f"].func.name in library:
-        inner = library[node.attr["f"].func.name]
-        output = inner.signature.output_arg[int(rest.rpartition(":")[2] or 0)].name
-        return _last_operator(inner, inner.ret[output], library)
-    return str(node.op)
-
-
 def _wrapped(function: Any, specs: Mapping[str, Any], holder: Any, name: str) -> keras.Model:
     inputs = [
         keras.Input(each.shape[1:], dtype=each.dtype, name=key) for key, each in specs.items()
@@ -177,13 +126,6 @@ def _in_order(outputs: Any) -> list[Any]:
     return (
         outputs if not isinstance(outputs, dict) else [outputs[n] for n in natural_order(outputs)]
     )
-
-
-def _logits(probabilities: Any, closing: str) -> Any:
-    logarithm = tf.math.log(tf.maximum(probabilities, _SMALLEST))
-    if closing == "softmax":
-        return logarithm
-    return logarithm - tf.math.log(tf.maximum(1.0 - probabilities, _SMALLEST))
 
 
 def _digest(function: Any) -> str:

@@ -20,10 +20,11 @@ LossName = Literal[
 
 
 class TaskConfig(Config):
-    """What is minimised and what is measured; whatever is left out follows from the data.
+    """What is minimised and measured; what is left out follows from model and data.
 
-    Integer labels mean `sparse_categorical_crossentropy` and `accuracy`; real targets mean
-    `mean_squared_error`. Logits and probabilities are told apart from the model.
+    First from what the model was compiled with, as its file says; else integer labels mean
+    `sparse_categorical_crossentropy`, labels 0 and 1 for a single output `binary_crossentropy`,
+    real targets `mean_squared_error`. The report names what was taken.
     """
 
     loss: LossName | dict[str, LossName] | None = None
@@ -31,6 +32,9 @@ class TaskConfig(Config):
     {digit: sparse_categorical_crossentropy, angle: mean_squared_error}."""
     loss_weights: dict[str, Positive] | None = None
     """Factor of an output's loss in their sum, by the output's name; by default 1."""
+    from_logits: bool | dict[str, bool] | None = None
+    """Whether the outputs are logits, not probabilities; by output's name where they differ. By
+    default it is told from what the model computes."""
     metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """What the report measures beside the loss; the first is the main one. Of several outputs it is
     the mean over those whose loss it goes with."""

@@ -32,7 +32,7 @@ from shrink.run.points import reached
 from shrink.stages import STAGES
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
-from shrink.stages.task import Task, artifact_interface, resolve_task
+from shrink.stages.task import Task, artifact_interface, check_values
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import read, read_file
@@ -62,6 +62,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     reached(f"artifact-saved:{context.name}")
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
+    task = measured.pop("task")
     notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
     notes += [f"data: {note}" for note in context.dataset.notes]
     notes += [note for note in context.import_notes.values() if note]
@@ -74,7 +75,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
         "warnings": [warning.to_dict() for warning in context.warnings],
-        "details": _details(context, outcome, tflite),
+        "details": {"task": task, **_details(context, outcome, tflite)},
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json"},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
@@ -152,6 +153,13 @@ def _measure(
     notes: list[str] = []
     model = _keras_model(context, outcome)
     task = _task(context, model, tflite)
+    notes.append(task.note)
+    for warning in task.warnings:
+        if warning.of_file and not context.has_recipes_model():
+            continue  # the first step has said it, and every other would say the same
+        context.warn(warning.code, warning.message, warning.hint)
+    artifact_takes = artifact_interface(tflite, task.input_names)
+    check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
     evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
     _check_finite(evaluation.metrics, context.name)
     scores = {name: values.tolist() for name, values in evaluation.scores.items()}
@@ -179,6 +187,7 @@ def _measure(
         "metrics": evaluation.metrics,
         "examples": evaluation.examples,
         "latency": speed,
+        "task": task.to_dict(),
         "notes": notes,
     }
 
@@ -218,8 +227,7 @@ def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | N
 def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Task:
     """Return loss and metrics, from the Keras model wherever there is one."""
     if model is None:
-        interface = artifact_interface(tflite, context.dataset)
-        return resolve_task(context.task_config, context.dataset, interface)
+        return context.task_of(artifact_interface(tflite))
     return context.task(model)
 
 

@@ -48,6 +48,8 @@ def describe_step(
         "data_fingerprint": data_fingerprint,
         "split_seed": plan.recipe.training.seed,
         "task": plan.recipe.task.model_dump(mode="json"),
+        # The file of the recipe's model says which loss is meant where the recipe does not.
+        "task_model": _source(plan.steps[0].inputs["model"], keys),
         "versions": versions(),
     }
 

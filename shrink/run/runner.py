@@ -247,6 +247,7 @@ class Runner:
             "data": self.plan.data_config.model_dump(mode="json"),
             "split_seed": self.plan.recipe.training.seed,
             "task": self.plan.recipe.task.model_dump(mode="json"),
+            "task_model": task_model(self.plan),
         }
 
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
@@ -275,6 +276,12 @@ def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> Shr
         error.subject = error.subject and error.subject.replace(path, name)
         error.hint = error.hint and error.hint.replace(path, name)
     return error
+
+
+def task_model(plan: Plan) -> str | None:
+    """Return the file of the recipe's model, whose own loss is taken where the recipe has none."""
+    reference = plan.steps[0].inputs["model"].reference
+    return None if reference is None or reference.function else str(reference.path)
 
 
 def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:

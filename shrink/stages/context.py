@@ -24,6 +24,7 @@ from shrink.engine.planner import Plan
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
+from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.image_input import image_input
 from shrink.model.load import import_note, load_source
 from shrink.model.scan import check_model_file
@@ -32,9 +33,10 @@ from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
 from shrink.report_warning import ReportWarning
 from shrink.stages.cluster.sharing import keep_shared
+from shrink.stages.interface import Interface, keras_interface
 from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
 from shrink.stages.prune.masks import frozen_masks
-from shrink.stages.task import Task, keras_interface, resolve_task
+from shrink.stages.task import Task, resolve_task
 from shrink.stages.watch import ParentWatcher
 
 
@@ -109,6 +111,7 @@ class StageContext:
         self.teachers = Path(job.get("teachers") or work / "teachers")
         self.sensitivities = Path(job.get("sensitivities") or work / "sensitivities")
         self._inputs: Mapping[str, Any] = step["inputs"]
+        self._task_model: str | None = job.get("task_model")
         self._send = send
         descriptor = job.get("heartbeat")
         heartbeat = None if descriptor is None else Heartbeat(descriptor)
@@ -179,13 +182,27 @@ class StageContext:
         source = self._inputs["model"]
         return ModelReference(source["kind"], Path(source["path"])).graph_only
 
+    def has_recipes_model(self) -> bool:
+        """Whether this step begins with the recipe's own model file."""
+        source = self._inputs.get("model")
+        return source is not None and source["path"] == self._task_model
+
     def trust(self) -> Trust:
         """Return what the model files may hold that is not Keras' own."""
         return Trust.of(self._inputs["model"])
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""
-        return resolve_task(self.task_config, self.dataset, keras_interface(model))
+        return self.task_of(keras_interface(model))
+
+    def task_of(self, interface: Interface) -> Task:
+        """Return loss and metrics for a model of which this is known."""
+        return resolve_task(self.task_config, self.dataset, interface, self._compiled)
+
+    @functools.cached_property
+    def _compiled(self) -> Compiled | None:
+        """What the recipe's model was compiled with; later stages' models no longer say it."""
+        return None if self._task_model is None else read_compiled(Path(self._task_model))
 
     def train(
         self,

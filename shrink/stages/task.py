@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from shrink.data.dataset import Dataset
-from shrink.engine.objective import SupervisedObjective
-from shrink.errors import DataError, ModelError, RecipeError, StageError
+from shrink.errors import ModelError, RecipeError
+from shrink.model.compiled import Compiled, CompiledLoss
+from shrink.model.endings.kinds import (
+    EndingKind,
+    beyond_probabilities,
+    described,
+    kind_of_values,
+)
+from shrink.recipe.metrics import measured_outputs
 from shrink.recipe.suggest import hint_for
 from shrink.recipe.task import TaskConfig
-from shrink.tflite.interpreter import load
-from shrink.tflite.names import named, signature_names
+from shrink.stages.interface import Ask, Interface, artifact_interface, keras_interface
+from shrink.stages.match import called, check_labels, check_outputs, check_shapes
+from shrink.stages.resolved_task import OutputTask, Source, Task, TaskWarning
+from shrink.stages.targets import Target, check_fit, fits, inferred_loss, targets_of
 
-_PROBABILITIES = {"softmax", "sigmoid"}
+__all__ = [
+    "Interface",
+    "Task",
+    "TaskWarning",
+    "artifact_interface",
+    "check_shapes",
+    "check_values",
+    "keras_interface",
+    "resolve_task",
+]
+
 _EXAMPLES = 16
 _METRIC_OF_LOSS = {
     "sparse_categorical_crossentropy": "accuracy",
@@ -29,146 +44,292 @@ _METRIC_OF_LOSS = {
 }
 """The metric that goes with a loss, where it is not the squared error."""
 
+_ENTROPIES = {
+    "sparse_categorical_crossentropy": "categorical_crossentropy",
+    "categorical_crossentropy": "sparse_categorical_crossentropy",
+}
+"""The same loss, on labels that are written in the other way."""
 
-@dataclass(frozen=True)
-class Task:
-    """Loss, metrics and the form of the model's output.
-
-    Attributes:
-        losses: on the labels or targets of each output.
-        metrics: names; of several outputs the mean over those whose loss a metric goes with.
-        monitor: decides which epoch is best.
-        from_logits: whether each output is logits, not probabilities.
-        input_names: as a converted model names its inputs, in the order of the examples' inputs.
-        loss_weights: factor of each output's loss in their sum, which is the task's loss.
-    """
-
-    losses: tuple[str, ...]
-    metrics: tuple[str, ...]
-    monitor: str
-    from_logits: tuple[bool, ...]
-    input_names: tuple[str, ...]
-    loss_weights: tuple[float, ...]
-
-    @property
-    def loss(self) -> str:
-        """The loss that every output has.
-
-        Raises:
-            StageError: outputs have different losses.
-        """
-        if len(set(self.losses)) > 1:
-            raise StageError(
-                f"a teacher needs outputs of one kind, and their losses are "
-                f"{', '.join(self.losses)}",
-                subject="task.loss",
-                hint="train without a teacher, or with the same loss on every output",
-            )
-        return self.losses[0]
-
-    def objective(self) -> SupervisedObjective:
-        """Return what training on the labels or targets minimises."""
-        return SupervisedObjective(self.losses, self.from_logits, self.loss_weights)
+_THRESHOLDS = frozenset({"accuracy", "binary_accuracy"})
 
 
-@dataclass(frozen=True)
-class Interface:
-    """What a model takes and gives; shapes without the batch, None for an unknown side.
-
-    Attributes:
-        name: for messages; empty where nobody gave it one.
-        inputs: shape of each input.
-        outputs: shape of each output.
-        probabilities: whether each output is probabilities, not logits.
-        input_names: of the inputs, as a converted model has them.
-        output_names: of the outputs, as a recipe calls them.
-    """
-
-    name: str
-    inputs: tuple[tuple[int | None, ...], ...]
-    outputs: tuple[tuple[int | None, ...], ...]
-    probabilities: tuple[bool, ...]
-    input_names: tuple[str, ...]
-    output_names: tuple[str, ...]
-
-
-def keras_interface(model: keras.Model) -> Interface:
-    """Return what a Keras model takes and gives."""
-    return Interface(
-        model.name,
-        tuple(tuple(t.shape[1:]) for t in model.inputs),
-        tuple(tuple(t.shape[1:]) for t in model.outputs),
-        tuple(_is_probabilities(tensor) for tensor in model.outputs),
-        tuple(signature_names(model.input_names)),
-        tuple(model.output_names),
-    )
-
-
-def artifact_interface(tflite: Path, dataset: Dataset) -> Interface:
-    """Return what a TFLite artifact takes and gives.
-
-    Whether an output is probabilities is told from a few training examples: all in [0, 1] and,
-    but for a single number, adding up to 1 (to the precision of int8).
-    """
-    runner = load(tflite)
-    inputs = tuple(tuple(detail.shape[1:]) for detail in runner.input_details)
-    outputs = tuple(tuple(detail.shape[1:]) for detail in runner.output_details)
-    shapes = Interface(
-        "",  # a file of our own, whose name nobody gave
-        inputs,
-        outputs,
-        probabilities=(False,) * len(outputs),
-        input_names=runner.input_names,
-        output_names=tuple(detail.name for detail in runner.output_details),
-    )
-    check_shapes(dataset, shapes)
-    x, _ = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
-    arrays = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
-    found = runner.predict(named(arrays, runner.input_names))
-    return replace(shapes, probabilities=tuple(_looks_like_probabilities(o) for o in found))
-
-
-def resolve_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task:
+def resolve_task(
+    config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None = None
+) -> Task:
     """Fill in what the recipe leaves out, and check that model and data belong together.
 
+    Args:
+        config: the recipe's `task`, which goes before everything else.
+        dataset: the examples.
+        model: what is trained or measured.
+        compiled: what the recipe's model was compiled with, as its file says.
+
     Raises:
-        RecipeError: a loss or a weight for an output that the model does not have.
+        RecipeError: a loss or a weight for an output that the model does not have, or nobody
+            can know whether an output is logits.
         DataError: labels beyond the model's outputs, or inputs of another shape.
         ModelError: the model's output cannot be trained on such targets.
     """
-    check_shapes(dataset, model)
-    _check_outputs(dataset, model)
-    losses = _losses(config, dataset, model)
-    metrics = config.metrics
-    if metrics is None:
-        defaults = [_default_metric(*pair) for pair in zip(losses, model.outputs, strict=True)]
-        metrics = tuple(dict.fromkeys(defaults))
-    if losses == ("sparse_categorical_crossentropy",):
-        _check_labels(dataset, model)
-    monitor = config.monitor or (metrics[0] if metrics else "loss")
-    weights = _by_output(config.loss_weights or {}, model, "task.loss_weights")
-    return Task(
-        losses,
-        metrics,
-        monitor,
-        tuple(not probabilities for probabilities in model.probabilities),
-        model.input_names,
-        tuple(1.0 if weight is None else weight for weight in weights),
-    )
+    return _Resolver(config, dataset, model, compiled).task()
 
 
-def _losses(config: TaskConfig, dataset: Dataset, model: Interface) -> tuple[str, ...]:
-    """Return the loss of each output: as the recipe says, else as the targets suggest."""
-    specs = tf.nest.flatten(dataset.train.target_spec)
-    if isinstance(config.loss, str):
-        return (config.loss,) * len(specs)
-    integers = [spec.dtype == tf.int64 and spec.shape.rank == 0 for spec in specs]
-    return tuple(
-        given or ("sparse_categorical_crossentropy" if integer else "mean_squared_error")
-        for given, integer in zip(
-            _by_output(config.loss or {}, model, "task.loss"), integers, strict=True
+class _Resolver:
+    """Finds a task step by step; what is likely wrong is collected on the way."""
+
+    def __init__(
+        self, config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None
+    ) -> None:
+        self._config, self._dataset, self._model = config, dataset, model
+        self._compiled = compiled
+        self._warnings: list[TaskWarning] = []
+
+    def task(self) -> Task:
+        config, dataset, model = self._config, self._dataset, self._model
+        check_shapes(dataset, model)
+        check_outputs(dataset, model)
+        stated = _by_output(config.from_logits, model, "task.from_logits")
+        endings, by = self._endings(stated)
+        targets = targets_of(dataset, model.outputs)
+        losses, loss_by, whys = self._losses(targets, endings)
+        for loss, target in zip(losses, targets, strict=True):
+            check_fit(loss, target)
+        if losses == ["sparse_categorical_crossentropy"]:
+            check_labels(dataset, model, targets[0])
+        metrics, metrics_by = self._metrics(losses, loss_by)
+        matters = [_depends(losses, metrics, i, model.outputs[i]) for i in range(len(losses))]
+        from_logits = self._from_logits(stated, endings, by, matters)
+        outputs = tuple(
+            OutputTask(name, loss, source, why, known if needed else None, told, ending, shape)
+            for name, loss, source, why, known, needed, told, ending, shape in zip(
+                model.output_names,
+                losses,
+                loss_by,
+                whys,
+                from_logits,
+                matters,
+                by,
+                endings,
+                model.outputs,
+                strict=True,
+            )
         )
-    )
+        return Task(
+            tuple(losses),
+            metrics,
+            config.monitor or (metrics[0] if metrics else "loss"),
+            tuple(bool(each) for each in from_logits),
+            model.input_names,
+            self._weights(loss_by),
+            outputs,
+            metrics_by,
+            tuple(dict.fromkeys(self._warnings)),
+        )
+
+    def _endings(
+        self, stated: Sequence[bool | None]
+    ) -> tuple[list[EndingKind | None], list[Source | None]]:
+        """Return what each output is, and what that was told by."""
+        endings, by = list(self._model.endings), list[Source | None]()
+        if None in endings:
+            values = self._model.ask(_some_inputs(self._dataset))
+            for place, own in enumerate(values):
+                if endings[place] is None:
+                    endings[place] = kind_of_values(own, self._model.scales[place])
+        for ending, graph, said in zip(endings, self._model.endings, stated, strict=True):
+            told: Source | None = "graph" if graph is not None else "values" if ending else None
+            by.append("recipe" if said is not None else told)
+        return endings, by
+
+    def _losses(
+        self, targets: Sequence[Target], endings: Sequence[EndingKind | None]
+    ) -> tuple[list[str], list[Source], list[str]]:
+        """Return the loss of each output, who says so, and why."""
+        given = _by_output(self._config.loss, self._model, "task.loss")
+        losses, by, whys = list[str](), list[Source](), list[str]()
+        for place, (target, ending) in enumerate(zip(targets, endings, strict=True)):
+            loss, source, why = given[place], "recipe", ""
+            if loss is None:
+                loss, source = self._compiled_loss(place, target), "compiled"
+            if loss is None:
+                (loss, why), source = inferred_loss(target, ending), "data"
+            losses.append(loss)
+            by.append(source)  # type: ignore[arg-type]
+            whys.append(why)
+        return losses, by, whys
+
+    def _stored_losses(self) -> list[CompiledLoss | None]:
+        names = self._model.output_names
+        return [None] * len(names) if self._compiled is None else self._compiled.losses(names)
+
+    def _compiled_loss(self, place: int, target: Target) -> str | None:
+        """Return the loss that the model was compiled with, None where it cannot be had."""
+        stored = self._stored_losses()[place]
+        if stored is None:
+            return None
+        for name in (stored.name, _ENTROPIES.get(stored.name or "")):
+            if name is not None and fits(name, target):
+                if stored.other:
+                    self._warn_of_loss(
+                        f"with {', '.join(stored.other)}, which shrink does not have", name
+                    )
+                return name
+        why = (
+            "which shrink does not have" if stored.name is None else "which its targets do not fit"
+        )
+        self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
+        return None
+
+    def _warn_of_loss(self, why: str, name: str | None) -> None:
+        then = f"{name} is taken without" if name else "another is taken from model and data"
+        self._warnings.append(
+            TaskWarning(
+                "compiled-loss",
+                f"the model was compiled {why}; {then}",
+                "set task.loss to the one that is meant",
+            )
+        )
+
+    def _metrics(
+        self, losses: Sequence[str], loss_by: Sequence[Source]
+    ) -> tuple[tuple[str, ...], Source]:
+        """Return the metrics, and who says so; the loss's own is always among those inferred."""
+        if self._config.metrics is not None:
+            return self._config.metrics, "recipe"
+        pairs = zip(losses, self._model.outputs, strict=True)
+        defaults = [_default_metric(loss, shape) for loss, shape in pairs]
+        if self._compiled is None or "compiled" not in loss_by:
+            return tuple(dict.fromkeys(defaults)), "data"
+        named, others = self._compiled.metric_names()
+        if others:
+            self._warnings.append(
+                TaskWarning(
+                    "compiled-metrics",
+                    f"the model was compiled with {', '.join(others)}, which shrink does not "
+                    "have; the report is without",
+                    "set task.metrics to what matters",
+                )
+            )
+        if "binary_accuracy" in defaults:
+            # Keras' accuracy of several labels is that of the largest, which says little of them.
+            named = ["binary_accuracy" if name == "accuracy" else name for name in named]
+        elif "accuracy" in defaults:
+            named = ["accuracy" if name == "binary_accuracy" else name for name in named]
+        found = tuple(dict.fromkeys([*named, *defaults]))
+        return found, "compiled" if named else "data"
+
+    def _from_logits(
+        self,
+        stated: Sequence[bool | None],
+        endings: Sequence[EndingKind | None],
+        by: list[Source | None],
+        matters: Sequence[bool],
+    ) -> list[bool | None]:
+        """Return whether each output is logits; fills in `by` where the model's file decides."""
+        found: list[bool | None] = []
+        for place, (said, ending) in enumerate(zip(stated, endings, strict=True)):
+            stored = self._stored_losses()[place]
+            compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
+            known = None if ending is None else ending == "logits"
+            if said is None and known is None and compiled is not None:
+                known, by[place] = compiled, "compiled"
+            value = known if said is None else said
+            if matters[place]:
+                self._check_known(place, value)
+                self._compare(place, value, ending, said, compiled)
+            found.append(value)
+        return found
+
+    def _check_known(self, place: int, value: bool | None) -> None:
+        if value is None:
+            name = self._model.output_names[place]
+            raise RecipeError(
+                f"whether the output {name!r} of {self._model.name!r} is probabilities or logits "
+                "cannot be told from what the model computes, nor from its values, which lie "
+                "between 0 and 1",
+                subject="task.from_logits",
+                hint=f"say it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
+                "for logits",
+            )
+
+    def _compare(
+        self,
+        place: int,
+        value: bool | None,
+        ending: EndingKind | None,
+        said: bool | None,
+        compiled: bool | None,
+    ) -> None:
+        """Warn where the recipe or the model's file says other than the graph."""
+        name, computed = self._model.output_names[place], None
+        if ending is not None:
+            computed = described(ending, self._model.outputs[place])
+        if said is not None and computed is not None and said != (ending == "logits"):
+            self._warnings.append(
+                TaskWarning(
+                    "from-logits",
+                    f"task.from_logits is {str(said).lower()} for the output {name!r}, which by "
+                    f"what the model computes is {computed}; the recipe was followed",
+                    "leave out task.from_logits",
+                )
+            )
+        elif said is None and compiled is not None and compiled != value:
+            self._warnings.append(
+                TaskWarning(
+                    "compiled-from-logits",
+                    f"the model was compiled with from_logits={compiled}, but its output {name!r} "
+                    f"is {computed}, and was taken as that",
+                    "compile it with the other, or set task.from_logits where it is right",
+                )
+            )
+
+    def _weights(self, loss_by: Sequence[Source]) -> tuple[float, ...]:
+        stated = self._config.loss_weights
+        weights = _by_output(stated, self._model, "task.loss_weights")
+        if stated is None and self._compiled is not None and set(loss_by) == {"compiled"}:
+            weights = self._compiled.weights(self._model.output_names)
+        return tuple(1.0 if weight is None else weight for weight in weights)
+
+
+def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]) -> None:
+    """Raise `ModelError` where outputs that are taken for probabilities lie beyond 0 and 1.
+
+    Args:
+        task: says what they are taken for; nothing that the recipe itself says is questioned.
+        dataset: its first training examples are run.
+        ask: runs the artifact.
+        scales: step of each output that is stored as integers, 0 for floats.
+    """
+    if not any(each.from_logits is False and each.by != "recipe" for each in task.outputs):
+        return
+    values = ask(_some_inputs(dataset))
+    for output, own, scale in zip(task.outputs, values, scales, strict=True):
+        taken = output.from_logits is False and output.by != "recipe"
+        if taken and beyond_probabilities(own, scale):
+            raise ModelError(
+                f"the output {output.name!r} should be probabilities, but on training examples "
+                f"it lies between {own.min():.4g} and {own.max():.4g}",
+                hint="set task.from_logits to what it is",
+            )
+
+
+def _some_inputs(dataset: Dataset) -> Any:
+    """Return the inputs of the first training examples."""
+    return dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))[0]
+
+
+def _is_entropy(loss: str | None) -> bool:
+    return loss is not None and loss.endswith("crossentropy")
+
+
+def _depends(
+    losses: Sequence[str], metrics: Sequence[str], place: int, shape: tuple[int | None, ...]
+) -> bool:
+    """Whether any figure of an output depends on whether it is logits."""
+    own = [name for name in metrics if place in measured_outputs(name, losses)]
+    if any(_is_entropy(name) for name in (losses[place], *own)):
+        return True
+    # The largest output is the same of both; a single one is compared with 0 or with 1/2.
+    return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))
 
 
 def _default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
@@ -177,121 +338,23 @@ def _default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
     return _METRIC_OF_LOSS.get(loss, "mean_squared_error")
 
 
-def _by_output(values: Mapping[str, Any], model: Interface, key: str) -> list[Any]:
+def _by_output(values: Any, model: Interface, key: str) -> list[Any]:
     """Return the value of each output, None where there is none.
+
+    Args:
+        values: one for all outputs, or a mapping by their names, or None.
 
     Raises:
         RecipeError: a value for an output that the model does not have.
     """
+    if not isinstance(values, Mapping):
+        return [values] * len(model.output_names)
     for name in values:
         if name not in model.output_names:
             raise RecipeError(
-                f"the {_called(model, 'model')} has no output {name!r}; it has "
+                f"the {called(model, 'model')} has no output {name!r}; it has "
                 f"{', '.join(model.output_names)}",
                 subject=key,
                 hint=hint_for(name, model.output_names),
             )
     return [values.get(name) for name in model.output_names]
-
-
-def _is_probabilities(tensor: Any) -> bool:
-    """Whether a functional model's output comes out of a softmax or a sigmoid."""
-    layer, _, index = tensor._keras_history
-    if isinstance(layer, keras.layers.Softmax):
-        return True
-    if isinstance(layer, keras.Model):
-        return _is_probabilities(layer.outputs[index])
-    activation = getattr(layer, "activation", None)
-    return getattr(activation, "__name__", "") in _PROBABILITIES
-
-
-def _looks_like_probabilities(outputs: np.ndarray) -> bool:
-    bounded = bool(np.all((outputs >= 0) & (outputs <= 1)))
-    return bounded and (outputs.shape[-1] == 1 or np.allclose(outputs.sum(-1), 1, atol=0.05))
-
-
-def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:
-    """Raise `DataError` where the examples' shapes are not those of the model's inputs.
-
-    Args:
-        dataset: the examples.
-        model: what they are fed to.
-        role: what it is called in the message, such as teacher.
-    """
-    given = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
-    if len(given) != len(model.inputs):
-        raise DataError(
-            f"the {_called(model, role)} takes {len(model.inputs)} inputs "
-            f"({', '.join(model.input_names)}), the examples have {len(given)}",
-            subject="data",
-            hint=f"set data.inputs: [{', '.join(model.input_names)}]",
-        )
-    for place, (wanted, shape) in enumerate(zip(model.inputs, given, strict=True)):
-        if not _fits(wanted, shape):
-            raise DataError(
-                f"the {_called(model, role)} takes inputs of shape {wanted}, the examples have "
-                f"{shape}{_meeting(dataset, model, place)}",
-                subject="data",
-                hint=_shape_hint(model),
-            )
-
-
-def _called(model: Interface, role: str) -> str:
-    return f"{role} {model.name!r}" if model.name else role
-
-
-def _meeting(dataset: Dataset, model: Interface, place: int) -> str:
-    """Return which array went to which of several inputs."""
-    arrays = dataset.input_arrays or dataset.input_names
-    if len(model.inputs) == 1 or len(arrays) != len(model.inputs):
-        return ""
-    return f": the array {arrays[place]} goes to the input {model.input_names[place]}"
-
-
-def _shape_hint(model: Interface) -> str:
-    if len(model.inputs) == 1:
-        return "set data.image_size and data.channels for pictures, or name the model that fits"
-    every = zip(model.input_names, model.inputs, strict=True)
-    shown = ", ".join(f"{name} {shape}" for name, shape in every)
-    return (
-        f"call the arrays of data.inputs as the model's inputs, or put them into its order: {shown}"
-    )
-
-
-def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
-    return len(wanted) == len(given) and all(
-        w is None or g is None or w == g for w, g in zip(wanted, given, strict=True)
-    )
-
-
-def _check_outputs(dataset: Dataset, model: Interface) -> None:
-    targets = len(tf.nest.flatten(dataset.train.target_spec))
-    if targets != len(model.outputs):
-        raise DataError(
-            f"the {_called(model, 'model')} gives {len(model.outputs)} outputs "
-            f"({', '.join(model.output_names)}), the examples have {targets} targets",
-            subject="data",
-            hint="name one array for each output in data.targets",
-        )
-
-
-def _check_labels(dataset: Dataset, model: Interface) -> None:
-    labels = dataset.train.labels
-    if len(model.outputs) != 1 or not model.outputs[0] or model.outputs[0][-1] is None:
-        raise ModelError("integer labels need a model with one output of known size")
-    if labels is None:
-        raise DataError(
-            "sparse_categorical_crossentropy needs integer labels, and the targets are real",
-            subject="data",
-            hint="set task.loss to mean_squared_error, or store integer labels",
-        )
-    classes = model.outputs[0][-1]
-    for name in ("train", "validation", "test"):
-        found = getattr(dataset, name).labels
-        if found is not None and len(found) and int(np.max(found)) >= classes:
-            raise DataError(
-                f"a label of the {name} split is {int(np.max(found))}, and the model has "
-                f"{classes} outputs (labels 0 to {classes - 1})",
-                subject="data",
-                hint="name the model for these classes, or correct the labels",
-            )

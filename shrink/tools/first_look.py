@@ -13,6 +13,7 @@ from shrink.data.dataset import Dataset, open_dataset_for
 from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
+from shrink.model.compiled import read_compiled
 from shrink.model.image_input import image_input
 from shrink.model.load import load_source
 from shrink.recipe.task import TaskConfig
@@ -71,12 +72,13 @@ def _looked_at(source: Mapping[str, Any], stored: Dataset, config: TaskConfig) -
         path = Path(source["path"])
         content = _float_artifact(path)
         dataset = _in_order(stored, artifact_names(path))
-        task = resolve_task(config, dataset, artifact_interface(path, dataset))
+        task = resolve_task(config, dataset, artifact_interface(path))
         counted = {"parameters": parameters(content), "groups": 0}
         return _Look(FloatModel(None, content), dataset, task, counted)
     model = load_source(source)
     dataset = _in_order(stored, keras_names(model))
-    task = resolve_task(config, dataset, keras_interface(model))
+    compiled = None if source["function"] else read_compiled(Path(source["path"]))
+    task = resolve_task(config, dataset, keras_interface(model), compiled)
     counted = {"parameters": model.count_params(), "groups": len(find_groups(model).groups)}
     return _Look(FloatModel(model), dataset, task, counted)
 

@@ -42,6 +42,7 @@ def _dataset(folder: Path, **settings: Any) -> Dataset:
         narrow=rng.normal(size=(60, 3)).astype(np.float32),
         kind=np.arange(60) % 4,
         side=np.arange(60) % 2,
+        pair=rng.normal(size=(60, 2)).astype(np.float32),
     )
     names = {"inputs": ["wide", "narrow"], "targets": ["kind", "side"], **settings}
     value = {"source": "npz", "path": str(folder / "data.npz"), **names}
@@ -107,7 +108,7 @@ def test_resolve_task_measures_each_of_several_labels(tmp_path: Path) -> None:
 def test_resolve_task_follows_the_targets_of_each_output_when_the_recipe_says_nothing(
     tmp_path: Path,
 ) -> None:
-    dataset = _dataset(tmp_path, targets=["kind", "narrow"])
+    dataset = _dataset(tmp_path, targets=["kind", "pair"])
     task = resolve_task(TaskConfig(), dataset, keras_interface(_model()))
     assert task.losses == ("sparse_categorical_crossentropy", "mean_squared_error")
     assert task.metrics == ("accuracy", "mean_squared_error")

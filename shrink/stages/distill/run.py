@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import tf_keras as keras
 
-from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.errors import StageError
 from shrink.graph.losses import with_losses
@@ -17,7 +16,13 @@ from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.control import compare_with_control
 from shrink.stages.distill.features import check_positions, with_features
 from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.teachers import CLOSING, open_outputs, soft_loss
+from shrink.stages.distill.teachers import (
+    CLOSING,
+    hard_loss,
+    logarithm_note,
+    open_outputs,
+    soft_loss,
+)
 from shrink.stages.distill.teaching import (
     Teaching,
     check_outputs,
@@ -40,13 +45,12 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         check_outputs(teaching.rows.outputs, student, "student")
         task = context.task(student)
         held.enter_context(context.devices.scope())
-        opened = held.enter_context(open_outputs(student, losses))
+        opened = held.enter_context(open_outputs(student, losses, task.from_logits))
+        said = logarithm_note(opened, "student")
         learning = _with_features(opened, config, teaching)
         objective = DistillationObjective(
             teaching.teach,
-            SupervisedObjective(
-                losses, from_logits=(True,) * len(losses), weights=task.loss_weights
-            ),
+            hard_loss(replace(task, losses=losses)),
             guidance,
             teaching.decode,
             outputs=len(student.outputs),
@@ -56,7 +60,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
             learning, objective, config.epochs, dataset=teaching.dataset, task=task
         )
     record = _honest(record, guidance)
-    notes, details = list(teaching.notes), dict(teaching.details)
+    notes, details = [*teaching.notes, *said], dict(teaching.details)
     if config.control:
         control = compare_with_control(student, initial, record, context)
         notes.append(control.note)

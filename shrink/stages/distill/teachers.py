@@ -10,9 +10,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.microbatch import cast_inputs
-from shrink.engine.objective import at_least_float32
-from shrink.model.logits import logits_of
+from shrink.engine.objective import SupervisedObjective, at_least_float32
+from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.objective import Taught
+from shrink.stages.resolved_task import Task
 
 Teach = Callable[[Any], Taught]
 """A batch of inputs as the data set stores them to what a teacher gives for it."""
@@ -39,18 +40,39 @@ def soft_loss(named: str, loss: str) -> str:
 
 
 @contextlib.contextmanager
-def open_outputs(model: keras.Model, losses: Sequence[str]) -> Iterator[keras.Model]:
+def open_outputs(
+    model: keras.Model, losses: Sequence[str], from_logits: Sequence[bool]
+) -> Iterator[keras.Model]:
     """Yield the model with logits where an output is classes, and the other outputs as they are.
 
     Args:
         model: any functional model.
         losses: the task's, of each output.
+        from_logits: the task's, whether an output is logits already.
     """
     if CLOSING.keys().isdisjoint(losses):
         yield model
         return
-    with logits_of(model, *(CLOSING.get(loss, ()) for loss in losses)) as logits:
+    closing = (CLOSING.get(loss, ()) for loss in losses)
+    with logits_of(model, *closing, from_logits=from_logits) as logits:
         yield logits
+
+
+def hard_loss(task: Task) -> SupervisedObjective:
+    """Return the loss on the labels of what `open_outputs` yields."""
+    pairs = zip(task.losses, task.from_logits, strict=True)
+    opened = tuple(loss in CLOSING or logits for loss, logits in pairs)
+    return SupervisedObjective(task.losses, opened, task.loss_weights)
+
+
+def logarithm_note(model: keras.Model, role: str) -> list[str]:
+    """Return a sentence for the report where the logarithm of probabilities stands for logits."""
+    if not takes_logarithm(model):
+        return []
+    return [
+        f"the {role}'s softmax or sigmoid cannot be left out, so the logarithm of its "
+        "probabilities stands for its logits (a constant for each example apart, the same)"
+    ]
 
 
 def taught_by(model: keras.Model, features: Sequence[Any] = ()) -> Teach:

@@ -31,9 +31,16 @@ from shrink.stages.distill.teacher_cache import (
     open_cache,
     write_cache,
 )
-from shrink.stages.distill.teachers import Teach, ensemble, open_outputs, taught_by
+from shrink.stages.distill.teachers import (
+    Teach,
+    ensemble,
+    logarithm_note,
+    open_outputs,
+    taught_by,
+)
+from shrink.stages.interface import keras_interface
+from shrink.stages.match import check_shapes
 from shrink.stages.model_names import fed_like
-from shrink.stages.task import check_shapes, keras_interface
 
 _MOST_FLOAT32_OUTPUTS = 1024
 _AUTO_BYTES = 2 * 1000**3
@@ -82,8 +89,15 @@ def open_teaching(
         check_shapes(context.dataset, keras_interface(model), "teacher")
         check_outputs(shapes_of(models[0].outputs), model, "other teacher")
     losses = context.task(models[0]).losses
+    endings = [context.task(model).from_logits for model in models]
     with contextlib.ExitStack() as opened, context.devices.scope():
-        asked = [opened.enter_context(open_outputs(model, losses)) for model in models]
+        asked = [
+            opened.enter_context(open_outputs(model, losses, from_logits))
+            for model, from_logits in zip(models, endings, strict=True)
+        ]
+        said = list(
+            dict.fromkeys(note for each in asked for note in logarithm_note(each, "teacher"))
+        )
         features = features_of(asked[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(asked[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
@@ -91,9 +105,11 @@ def open_teaching(
         why = _why_live(config, rows, context)
         if why is not None:
             held.push(opened.pop_all())
-            return Teaching(losses, rows, context.dataset, teach, notes=why)
-        folder = context.teachers / cache_key(_identity(models, config, losses, context))
-        return _cached(folder, losses, rows, teach, context, _questions(config, context))
+            return Teaching(losses, rows, context.dataset, teach, notes=(*said, *why))
+        identity = {**_identity(models, config, losses, context), "from_logits": endings}
+        folder = context.teachers / cache_key(identity)
+        found = _cached(folder, losses, rows, teach, context, _questions(config, context))
+        return replace(found, notes=(*said, *found.notes))
 
 
 def check_outputs(taught: Sequence[Shape], model: keras.Model, role: str) -> None:

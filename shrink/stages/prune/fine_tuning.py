@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import tf_keras as keras
 
-from shrink.engine.objective import Objective, SupervisedObjective
+from shrink.engine.objective import Objective
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext
 from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.teachers import open_outputs, soft_loss, taught_by
+from shrink.stages.distill.teachers import hard_loss, open_outputs, soft_loss, taught_by
 from shrink.stages.prune.config import PruneConfig
 
 
@@ -44,13 +44,12 @@ def fine_tuning(
     with context.devices.scope():
         teacher = rebuild(unpruned, unpruned.keep(np.array([])), weights_of(unpruned))
         with (
-            open_outputs(teacher, task.losses) as taught,
-            open_outputs(model, task.losses) as learning,
+            open_outputs(teacher, task.losses, task.from_logits) as taught,
+            open_outputs(model, task.losses, task.from_logits) as learning,
         ):
-            hard = SupervisedObjective(task.loss, True, task.loss_weights)
             guidance = Guidance(
                 loss=soft_loss("auto", task.loss),
                 temperature=config.temperature,
                 alpha=config.alpha,
             )
-            yield learning, DistillationObjective(taught_by(taught), hard, guidance)
+            yield learning, DistillationObjective(taught_by(taught), hard_loss(task), guidance)

@@ -57,7 +57,7 @@ def _outputs(model: keras.Model, x: Sequence[np.ndarray]) -> list[np.ndarray]:
         before = model
         # Without logits, as after a sigmoid, the outputs themselves have to do.
         with contextlib.suppress(ModelError):
-            before = stack.enter_context(logits_of(model))
+            before = stack.enter_context(logits_of(model, exact=True))
         outputs = before(feed(before, x), training=False)
         return [np.asarray(y, np.float64) for y in tf.nest.flatten(outputs)]
 

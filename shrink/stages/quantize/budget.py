@@ -27,7 +27,7 @@ from shrink.stages.quantize.ranges import Ranges, extreme_ranges
 from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
 from shrink.stages.quantize.sensitivity import Sensitivity, measure_sensitivity
 from shrink.stages.quantize.source import FloatModel
-from shrink.stages.task import Task, artifact_interface, resolve_task
+from shrink.stages.task import Task, artifact_interface
 from shrink.tflite.convert import Conversion
 
 
@@ -100,8 +100,7 @@ def _drop_on_validation(source: FloatModel, context: StageContext) -> Callable[[
     if source.model is not None:
         task = context.task(source.model)
     else:
-        interface = artifact_interface(candidate, context.dataset)
-        task = resolve_task(context.task_config, context.dataset, interface)
+        task = context.task_of(artifact_interface(candidate))
     masks = masks_of(source.model)
     scored: Task = dataclasses.replace(task, metrics=("accuracy",))
 

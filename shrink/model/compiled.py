@@ -1,0 +1,184 @@
+"""Loss and metrics that a model was compiled with, read from its file; nothing of it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shrink.errors import ShrinkError
+from shrink.model.protobuf import messages, text
+from shrink.model.saved import KERAS_METADATA
+from shrink.model.scan_archive import check_archive
+from shrink.model.scan_hdf5 import read_attribute
+
+_LOSSES = {
+    **dict.fromkeys(("sparsecategoricalcrossentropy",), "sparse_categorical_crossentropy"),
+    **dict.fromkeys(("categoricalcrossentropy",), "categorical_crossentropy"),
+    **dict.fromkeys(("binarycrossentropy", "bce"), "binary_crossentropy"),
+    **dict.fromkeys(("meansquarederror", "mse"), "mean_squared_error"),
+    **dict.fromkeys(("meanabsoluteerror", "mae"), "mean_absolute_error"),
+}
+_METRICS = {
+    **_LOSSES,
+    **dict.fromkeys(("accuracy", "acc"), "accuracy"),
+    **dict.fromkeys(("categoricalaccuracy", "sparsecategoricalaccuracy"), "accuracy"),
+    "binaryaccuracy": "binary_accuracy",
+}
+_TOP_K = frozenset({"topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy"})
+_WRAPPERS = frozenset({"function", "LossFunctionWrapper", "MeanMetricWrapper"})
+_NEUTRAL = {"label_smoothing": 0.0, "ignore_class": None, "axis": -1}
+"""Settings of Keras' losses that shrink has no counterpart for, with what makes no difference."""
+_NODES, _NODE_PATH, _NODE_METADATA = 1, 3, 5
+
+
+@dataclass(frozen=True)
+class CompiledLoss:
+    """A loss as a model file names it.
+
+    Attributes:
+        stored: its name in the file.
+        name: shrink's name of it, None where shrink has no such loss.
+        from_logits: what it takes its outputs for; None where the file does not say.
+        other: settings that shrink does not know, such as `label_smoothing 0.1`.
+    """
+
+    stored: str
+    name: str | None
+    from_logits: bool | None
+    other: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a model was compiled with, as its file has it: parsed JSON that nobody has checked.
+
+    Attributes:
+        loss: one for all outputs, or a list or mapping of them.
+        metrics: names and objects, in any nesting.
+        loss_weights: a list, a mapping, or None.
+    """
+
+    loss: Any = None
+    metrics: Any = None
+    loss_weights: Any = None
+
+    def losses(self, outputs: Sequence[str]) -> list[CompiledLoss | None]:
+        """Return the loss of each output, None where there is none.
+
+        Args:
+            outputs: the outputs' names, in order.
+        """
+        return [_loss(value) for value in _by_output(self.loss, outputs)]
+
+    def weights(self, outputs: Sequence[str]) -> list[float | None]:
+        """Return the factor of each output's loss, None where there is none that is above 0."""
+        if self.loss_weights is None:
+            return [None] * len(outputs)
+        return [_positive(value) for value in _by_output(self.loss_weights, outputs)]
+
+    def metric_names(self) -> tuple[list[str], list[str]]:
+        """Return the metrics that shrink has, by its names, and the stored names of the others."""
+        known: list[str] = []
+        others: list[str] = []
+        for value in _flat(self.metrics):
+            stored, config = _named(value)
+            plain = _plain(stored)
+            if plain in _TOP_K and config.get("k", 5) == 5:
+                known.append("top5_accuracy")
+            elif plain in _METRICS:
+                known.append(_METRICS[plain])
+            elif stored:
+                others.append(stored)
+        return list(dict.fromkeys(known)), list(dict.fromkeys(others))
+
+
+def read_compiled(path: Path) -> Compiled | None:
+    """Return what the model in a file was compiled with; None where the file does not say.
+
+    Args:
+        path: a `.keras` or `.h5` file, or a SavedModel folder.
+    """
+    found = None
+    # A damaged file is refused where the model is loaded, with the reason.
+    with contextlib.suppress(ShrinkError, OSError, ValueError):
+        found = _stored(path)
+    if not isinstance(found, dict) or found.get("loss") is None:
+        return None
+    return Compiled(found.get("loss"), found.get("metrics"), found.get("loss_weights"))
+
+
+def _stored(path: Path) -> Any:
+    if path.is_dir():
+        content = memoryview((path / KERAS_METADATA).read_bytes())
+        for node in messages(content, _NODES):
+            if text(node, _NODE_PATH) == "root":
+                return json.loads(text(node, _NODE_METADATA)).get("training_config")
+        return None
+    if path.suffix == ".keras":
+        _, config = check_archive(path)
+        return config.get("compile_config") if isinstance(config, dict) else None
+    if path.suffix in (".h5", ".hdf5"):
+        return read_attribute(path, "training_config")
+    return None
+
+
+def _by_output(value: Any, outputs: Sequence[str]) -> list[Any]:
+    """Return what belongs to each output of one value for all, a list, or a mapping."""
+    if isinstance(value, Mapping) and "class_name" not in value:
+        return [value.get(name) for name in outputs]
+    if isinstance(value, list | tuple):
+        return list(value) if len(value) == len(outputs) else [None] * len(outputs)
+    return [value] * len(outputs)
+
+
+def _loss(value: Any) -> CompiledLoss | None:
+    stored, config = _named(value)
+    if not stored:
+        return None
+    stated = config.get("from_logits", False)
+    other = tuple(
+        f"{key} {config[key]}"
+        for key, neutral in _NEUTRAL.items()
+        if config.get(key, neutral) != neutral
+    )
+    name = _LOSSES.get(_plain(stored))
+    return CompiledLoss(stored, name, stated if isinstance(stated, bool) else None, other)
+
+
+def _named(value: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the name of a loss or metric, and its settings."""
+    if isinstance(value, str):
+        return value[:100], {}
+    if not isinstance(value, Mapping):
+        return "", {}
+    config = value.get("config")
+    if value.get("class_name") not in _WRAPPERS:
+        name = value.get("class_name")
+        return str(name or "")[:100], config if isinstance(config, Mapping) else {}
+    if isinstance(config, Mapping):
+        inner = config.get("fn", config.get("name"))
+        name = inner.get("config") if isinstance(inner, Mapping) else inner
+        return str(name or "")[:100], config
+    return str(config or "")[:100], {}
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [each for item in value for each in _flat(item)]
+    if isinstance(value, Mapping) and "class_name" not in value:
+        return [each for item in value.values() for each in _flat(item)]
+    return [] if value is None else [value]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _positive(value: Any) -> float | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) and value > 0 else None
