@@ -174,7 +174,7 @@ class _Resolver:
                     )
                 return name
         why = (
-            "which shrink does not have" if stored.name is None else "which its targets do not fit"
+            "which shrink does not have" if stored.name is None else "which the targets do not fit"
         )
         self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
         return None

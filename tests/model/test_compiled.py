@@ -1,0 +1,116 @@
+"""What a model file says of the loss and the metrics that the model was compiled with."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tf_keras as keras
+
+from shrink.model.compiled import Compiled, CompiledLoss, read_compiled
+
+
+def compiled_model(**settings: Any) -> keras.Model:
+    inputs = keras.Input((4,))
+    outputs = [
+        keras.layers.Dense(1, activation="sigmoid", name="yes")(inputs),
+        keras.layers.Dense(3, name="kind")(inputs),
+    ]
+    model = keras.Model(inputs, outputs)
+    if settings:
+        model.compile("adam", **settings)
+    return model
+
+
+SETTINGS = {
+    "loss": {
+        "yes": "binary_crossentropy",
+        "kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    },
+    "metrics": {"yes": ["accuracy"], "kind": [keras.metrics.SparseCategoricalAccuracy()]},
+    "loss_weights": {"yes": 0.5, "kind": 2.0},
+}
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved"])
+@pytest.mark.filterwarnings("ignore")
+def test_read_compiled_finds_losses_and_metrics(name: str, tmp_path: Path) -> None:
+    compiled_model(**SETTINGS).save(tmp_path / name)
+    found = read_compiled(tmp_path / name)
+    assert found is not None
+    assert found.losses(["kind", "yes"]) == [
+        CompiledLoss("SparseCategoricalCrossentropy", "sparse_categorical_crossentropy", True),
+        CompiledLoss("binary_crossentropy", "binary_crossentropy", False),
+    ]
+    assert found.weights(["kind", "yes"]) == [2.0, 0.5]
+    known, others = found.metric_names()
+    assert set(known) <= {"accuracy", "binary_accuracy"}
+    assert "accuracy" in known
+    assert others == []
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+@pytest.mark.filterwarnings("ignore")
+def test_read_compiled_gives_none_where_the_model_was_not_compiled(
+    name: str, tmp_path: Path
+) -> None:
+    compiled_model().save(tmp_path / name)
+    assert read_compiled(tmp_path / name) is None
+    (tmp_path / f"broken-{name}").write_bytes(b"nothing")
+    assert read_compiled(tmp_path / f"broken-{name}") is None
+    assert read_compiled(tmp_path / "missing.tflite") is None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [7, [[]], {"class_name": 3}, {"class_name": "function", "config": {"fn": []}}, {"a": None}],
+)
+def test_losses_are_none_for_what_keras_never_writes(stored: Any, tmp_path: Path) -> None:
+    compiled_model(**SETTINGS).save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as before:
+        members = {name: before.read(name) for name in before.namelist()}
+    config = json.loads(members["config.json"])
+    config["compile_config"] = {"loss": stored, "metrics": stored, "loss_weights": stored}
+    members["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(tmp_path / "changed.keras", "w") as after:
+        for name, content in members.items():
+            after.writestr(name, content)
+    found = read_compiled(tmp_path / "changed.keras")
+    assert found is not None
+    losses = found.losses(["yes", "kind"])
+    assert all(loss is None or loss.name is None for loss in losses)
+    assert found.metric_names()[0] == []
+    assert len(found.weights(["yes", "kind"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("stored", "name", "from_logits"),
+    [
+        ("mse", "mean_squared_error", False),
+        ("MAE", "mean_absolute_error", False),
+        ({"class_name": "function", "config": "binary_crossentropy"}, "binary_crossentropy", False),
+        (
+            {"module": "keras.losses", "class_name": "BinaryCrossentropy",
+             "config": {"from_logits": True}, "registered_name": None},
+            "binary_crossentropy",
+            True,
+        ),
+        ("huber", None, False),
+    ],
+)  # fmt: skip
+def test_losses_knows_each_way_of_writing(stored: Any, name: str | None, from_logits: bool) -> None:
+    (found,) = Compiled(stored).losses(["output"])
+    assert found is not None
+    assert (found.name, found.from_logits) == (name, from_logits)
+
+
+def test_metric_names_takes_top_k_for_5_alone() -> None:
+    top = [{"class_name": "TopKCategoricalAccuracy", "config": {"k": k}} for k in (5, 3)]
+    known, others = Compiled(
+        "mse", [[top[0]], ["acc", top[1]], {"class_name": "AUC"}]
+    ).metric_names()
+    assert known == ["top5_accuracy", "accuracy"]
+    assert others == ["TopKCategoricalAccuracy", "AUC"]
