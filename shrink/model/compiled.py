@@ -1,4 +1,7 @@
-"""Loss and metrics that a model was compiled with, read from its file; nothing of it is run."""
+"""Loss and metrics that a model was compiled with, read from its file; nothing of it is run.
+
+An artifact of a run says it by the run's report: shrink's artifacts are saved uncompiled.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shrink.errors import ShrinkError
 from shrink.model.protobuf import messages, text
 from shrink.model.saved import KERAS_METADATA
 from shrink.model.scan_archive import check_archive
 from shrink.model.scan_hdf5 import read_attribute
+from shrink.recipe.reference import REPORT_NAME
 
 _LOSSES = {
     **dict.fromkeys(("sparsecategoricalcrossentropy",), "sparse_categorical_crossentropy"),
@@ -28,6 +32,7 @@ _METRICS = {
     **dict.fromkeys(("accuracy", "acc"), "accuracy"),
     **dict.fromkeys(("categoricalaccuracy", "sparsecategoricalaccuracy"), "accuracy"),
     "binaryaccuracy": "binary_accuracy",
+    "top5accuracy": "top5_accuracy",
 }
 _TOP_K = frozenset({"topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy"})
 _WRAPPERS = frozenset({"function", "LossFunctionWrapper", "MeanMetricWrapper"})
@@ -61,11 +66,13 @@ class Compiled:
         loss: one for all outputs, or a list or mapping of them.
         metrics: names and objects, in any nesting.
         loss_weights: a list, a mapping, or None.
+        by: what says so, the model's file or the run that the model comes from.
     """
 
     loss: Any = None
     metrics: Any = None
     loss_weights: Any = None
+    by: Literal["compiled", "run"] = "compiled"
 
     def losses(self, outputs: Sequence[str]) -> list[CompiledLoss | None]:
         """Return the loss of each output, None where there is none.
@@ -103,6 +110,8 @@ def read_compiled(path: Path) -> Compiled | None:
     Args:
         path: a `.keras` or `.h5` file, or a SavedModel folder.
     """
+    if (said := said_by_run(path)) is not None:
+        return Compiled(said["loss"], said["metrics"], said["loss_weights"], "run")
     found = None
     # A damaged file is refused where the model is loaded, with the reason.
     with contextlib.suppress(ShrinkError, OSError, ValueError):
@@ -110,6 +119,30 @@ def read_compiled(path: Path) -> Compiled | None:
     if not isinstance(found, dict) or found.get("loss") is None:
         return None
     return Compiled(found.get("loss"), found.get("metrics"), found.get("loss_weights"))
+
+
+def said_by_run(path: Path) -> dict[str, Any] | None:
+    """Return loss, metrics and weights that a run measured its artifact with, as plain data.
+
+    Args:
+        path: of the artifact, in its run folder; None is returned for any other file.
+    """
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        report = json.loads((path.parent.parent / REPORT_NAME).read_text(encoding="utf-8"))
+        for stage in report["stages"]:
+            if stage["artifact"] == f"{path.parent.name}/{path.name}":
+                task = stage["details"]["task"]
+                return {
+                    "loss": [_as_stored(output) for output in task["outputs"]],
+                    "metrics": list(task["metrics"]),
+                    "loss_weights": list(task["loss_weights"]),
+                }
+    return None
+
+
+def _as_stored(output: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the loss of an output as Keras would have stored it."""
+    return {"class_name": output["loss"], "config": {"from_logits": output["from_logits"]}}
 
 
 def _stored(path: Path) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import shrink
+from shrink.model.compiled import said_by_run
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.run import files
 
@@ -49,7 +50,7 @@ def describe_step(
         "split_seed": plan.recipe.training.seed,
         "task": plan.recipe.task.model_dump(mode="json"),
         # The file of the recipe's model says which loss is meant where the recipe does not.
-        "task_model": _source(plan.steps[0].inputs["model"], keys),
+        "task_model": _task_model(plan.steps[0].inputs["model"], keys),
         "versions": versions(),
     }
 
@@ -77,6 +78,11 @@ def _sources_digest() -> str | None:
     for file in sorted(package.rglob("*.py")):
         digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+def _task_model(source: Source, keys: Mapping[str, str]) -> Any:
+    reference = source.reference
+    return [_source(source, keys), None if reference is None else said_by_run(reference.path)]
 
 
 def _source(source: Source, keys: Mapping[str, str]) -> Any:

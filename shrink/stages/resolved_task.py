@@ -10,7 +10,7 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.errors import StageError
 from shrink.model.endings.kinds import EndingKind, described
 
-Source = Literal["recipe", "graph", "values", "compiled", "data"]
+Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
 """What something was told by."""
 
 
@@ -35,7 +35,7 @@ class OutputTask:
     Attributes:
         name: of the output, as a recipe calls it.
         loss: on its labels or targets.
-        loss_by: recipe, compiled (the model's file), or data.
+        loss_by: recipe, compiled (the model's file), run (that the model comes from), or data.
         why: what the data says, in words; empty where the data was not asked.
         from_logits: whether it is logits, not probabilities; None where nothing depends on it.
         by: recipe, graph (what the model computes), values (on training examples), or compiled.
@@ -134,6 +134,7 @@ _BY: Mapping[Source, str] = {
     "graph": "by what the model computes",
     "values": "by its values on training examples",
     "compiled": "as the model was compiled",
+    "run": "as in the run that made the model",
     "data": "by the loss",
 }
 

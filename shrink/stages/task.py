@@ -81,6 +81,7 @@ class _Resolver:
     ) -> None:
         self._config, self._dataset, self._model = config, dataset, model
         self._compiled = compiled
+        self._stored_by: Source = "compiled" if compiled is None else compiled.by
         self._warnings: list[TaskWarning] = []
 
     def task(self) -> Task:
@@ -149,7 +150,7 @@ class _Resolver:
         for place, (target, ending) in enumerate(zip(targets, endings, strict=True)):
             loss, source, why = given[place], "recipe", ""
             if loss is None:
-                loss, source = self._compiled_loss(place, target), "compiled"
+                loss, source = self._compiled_loss(place, target), self._stored_by
             if loss is None:
                 (loss, why), source = inferred_loss(target, ending), "data"
             losses.append(loss)
@@ -197,7 +198,7 @@ class _Resolver:
             return self._config.metrics, "recipe"
         pairs = zip(losses, self._model.outputs, strict=True)
         defaults = [_default_metric(loss, shape) for loss, shape in pairs]
-        if self._compiled is None or "compiled" not in loss_by:
+        if self._compiled is None or self._stored_by not in loss_by:
             return tuple(dict.fromkeys(defaults)), "data"
         named, others = self._compiled.metric_names()
         if others:
@@ -215,7 +216,7 @@ class _Resolver:
         elif "accuracy" in defaults:
             named = ["accuracy" if name == "binary_accuracy" else name for name in named]
         found = tuple(dict.fromkeys([*named, *defaults]))
-        return found, "compiled" if named else "data"
+        return found, self._stored_by if named else "data"
 
     def _from_logits(
         self,
@@ -231,7 +232,7 @@ class _Resolver:
             compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
             known = None if ending is None else ending == "logits"
             if said is None and known is None and compiled is not None:
-                known, by[place] = compiled, "compiled"
+                known, by[place] = compiled, self._stored_by
             value = known if said is None else said
             if matters[place]:
                 self._check_known(place, value)
@@ -285,7 +286,7 @@ class _Resolver:
     def _weights(self, loss_by: Sequence[Source]) -> tuple[float, ...]:
         stated = self._config.loss_weights
         weights = _by_output(stated, self._model, "task.loss_weights")
-        if stated is None and self._compiled is not None and set(loss_by) == {"compiled"}:
+        if stated is None and self._compiled is not None and set(loss_by) == {self._stored_by}:
             weights = self._compiled.weights(self._model.output_names)
         return tuple(1.0 if weight is None else weight for weight in weights)
 

@@ -311,7 +311,7 @@ class _Reader:
 def _fused_activation(operator: Any) -> str:
     table = operator.BuiltinOptions()
     options = getattr(schema, _OPTION_NAMES.get(operator.BuiltinOptionsType(), ""), None)
-    if table is None or not hasattr(options, "FusedActivationFunction"):
+    if table is None or options is None or not hasattr(options, "FusedActivationFunction"):
         return "NONE"
     own = options()
     own.Init(table.Bytes, table.Pos)

@@ -114,3 +114,28 @@ def test_metric_names_takes_top_k_for_5_alone() -> None:
     ).metric_names()
     assert known == ["top5_accuracy", "accuracy"]
     assert others == ["TopKCategoricalAccuracy", "AUC"]
+
+
+def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:
+    outputs = [
+        {"name": "a", "loss": "mean_absolute_error", "from_logits": None},
+        {"name": "b", "loss": "binary_crossentropy", "from_logits": True},
+    ]
+    task = {"outputs": outputs, "metrics": ["accuracy"], "loss_weights": [1.0, 0.5]}
+    stages = [
+        {"artifact": "artifacts/00-baseline.keras", "details": None},
+        {"artifact": "artifacts/01-train.keras", "details": {"task": task}},
+    ]
+    (tmp_path / "report.json").write_text(json.dumps({"stages": stages}), encoding="utf-8")
+    found = read_compiled(tmp_path / "artifacts" / "01-train.keras")
+    assert found is not None
+    assert found.by == "run"
+    # A .tflite file has other names for the same outputs, so their order decides.
+    assert found.losses(["x", "y"]) == [
+        CompiledLoss("mean_absolute_error", "mean_absolute_error", None),
+        CompiledLoss("binary_crossentropy", "binary_crossentropy", True),
+    ]
+    assert found.metric_names() == (["accuracy"], [])
+    assert found.weights(["x", "y"]) == [1.0, 0.5]
+    assert read_compiled(tmp_path / "artifacts" / "00-baseline.keras") is None
+    assert read_compiled(tmp_path / "artifacts" / "02-other.keras") is None

@@ -46,7 +46,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         task = context.task(student)
         held.enter_context(context.devices.scope())
         opened = held.enter_context(open_outputs(student, losses, task.from_logits))
-        said = logarithm_note(opened, "student")
+        said = logarithm_note(opened, "student", config.loss)
         learning = _with_features(opened, config, teaching)
         objective = DistillationObjective(
             teaching.teach,

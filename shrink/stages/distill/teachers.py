@@ -65,13 +65,16 @@ def hard_loss(task: Task) -> SupervisedObjective:
     return SupervisedObjective(task.losses, opened, task.loss_weights)
 
 
-def logarithm_note(model: keras.Model, role: str) -> list[str]:
+def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
     """Return a sentence for the report where the logarithm of probabilities stands for logits."""
     if not takes_logarithm(model):
         return []
+    apart = "a constant for each example apart, the same"
+    if loss == "logit_mse":
+        apart = "logits whose exponentials add up to 1, which logit_mse tells from others"
     return [
         f"the {role}'s softmax or sigmoid cannot be left out, so the logarithm of its "
-        "probabilities stands for its logits (a constant for each example apart, the same)"
+        f"probabilities stands for its logits ({apart})"
     ]
 
 

@@ -95,9 +95,8 @@ def open_teaching(
             opened.enter_context(open_outputs(model, losses, from_logits))
             for model, from_logits in zip(models, endings, strict=True)
         ]
-        said = list(
-            dict.fromkeys(note for each in asked for note in logarithm_note(each, "teacher"))
-        )
+        notes = (note for each in asked for note in logarithm_note(each, "teacher", config.loss))
+        said = list(dict.fromkeys(notes))
         features = features_of(asked[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(asked[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)

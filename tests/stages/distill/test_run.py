@@ -6,18 +6,25 @@ import gc
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tf_keras as keras
 
 from shrink.errors import ModelError, StageError
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.objective import DistillationObjective, Guidance
 from shrink.stages.distill.run import guidance_of
-from shrink.stages.distill.teachers import ensemble, taught_by
-from tests.stages.distill.toy import distilled, mlp, write_toys
+from shrink.stages.distill.teachers import ensemble, hard_loss, open_outputs, taught_by
+from shrink.stages.task import Task
+from tests.stages.distill.toy import CLASSES, distilled, mlp, write_toys
+
+L = keras.layers
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +50,73 @@ def test_run_gives_the_same_student_from_a_cached_softmax_and_from_live_logits(
     cached = distilled(folder, tmp_path, {}, teachers=("softmax",), training=training)
     assert difference(live, cached) <= 1e-6
     assert cached.details["teacher_cache"]["asked"] is True
+
+
+HEADS: dict[str, Callable[[Any, str], Any]] = {
+    "operation": lambda x, name: tf.nn.softmax(L.Dense(CLASSES, name=name)(x)),
+    "function": lambda x, name: L.Dense(CLASSES, activation=tf.nn.softmax, name=name)(x),
+    "reshape": lambda x, name: L.Reshape((CLASSES,))(
+        L.Dense(CLASSES, activation="softmax", name=name)(x)
+    ),
+    "average": lambda x, name: L.Average()(
+        [p := L.Dense(CLASSES, activation="softmax", name=name)(x), p]
+    ),
+}
+"""The same probabilities, come by in other ways than a last layer's activation."""
+
+
+def with_head(name: str, like: keras.Model) -> keras.Model:
+    inputs = keras.Input((6,))
+    units = like.layers[1].units
+    hidden = L.Dense(units, activation="relu", name="hidden")(inputs)
+    model = keras.Model(inputs, HEADS[name](hidden, "end"))
+    model.set_weights(like.get_weights())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("teacher", "student"),
+    [("reshape", "operation"), ("average", "reshape"), ("function", "average")],
+)
+def test_run_gives_the_same_student_whatever_the_softmax_is_written_as(
+    teacher: str, student: str, folder: Path, tmp_path: Path
+) -> None:
+    like = {name: keras.models.load_model(folder / f"{name}.keras", compile=False)
+            for name in ("logits", "student")}  # fmt: skip
+    with_head(teacher, like["logits"]).save(folder / f"of_{teacher}.keras")
+    with_head(student, like["student"]).save(folder / f"small_{student}.keras")
+    config = {"teacher_cache": "off", "alpha": 0.0, "temperature": 2.0}
+    expected = distilled(folder, tmp_path, config)
+    found = distilled(
+        folder, tmp_path, config, teachers=(f"of_{teacher}",), student=f"small_{student}"
+    )
+    assert difference(expected, found) <= 1e-5
+    logarithms = [note for note in found.notes if "logarithm" in note]
+    assert len(logarithms) == [teacher, student].count("average")
+    losses = [r.training.to_dict()["history"]["loss"] for r in (expected, found)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+def test_soft_loss_of_probabilities_is_that_of_their_logits(folder: Path) -> None:
+    models = [
+        keras.models.load_model(folder / f"{n}.keras", compile=False) for n in ("logits", "student")
+    ]
+    x = np.random.default_rng(3).normal(size=(9, 6)).astype(np.float32)
+    t, s = (model(x).numpy().astype(np.float64) / 2.0 for model in models)
+    p, q = (np.exp(z) / np.exp(z).sum(1, keepdims=True) for z in (t, s))
+    expected = 2.0**2 * (p * (np.log(p) - np.log(q))).sum(1)
+    task = Task(("sparse_categorical_crossentropy",), (), "loss", (False,), (), (1.0,))
+    opened = [
+        open_outputs(with_head(head, model), task.losses, task.from_logits)
+        for head, model in zip(("reshape", "average"), models, strict=True)
+    ]
+    with opened[0] as teacher, opened[1] as student:
+        objective = DistillationObjective(
+            taught_by(teacher), hard_loss(task), Guidance(temperature=2.0, alpha=0.0)
+        )
+        step = tf.function(lambda x, y: objective.loss(y, student(x), objective.targets(x)))
+        found = step(x, np.zeros(9, np.int64))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 class WatchedLoad:
