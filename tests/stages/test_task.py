@@ -80,7 +80,9 @@ def trained_on(task: Task, model: keras.Model, dataset: Dataset) -> float:
     return float(tf.reduce_mean(step(x, y)))
 
 
-def expect_keras(model: keras.Model, dataset: Dataset, expected: dict[str, float], path: Path):
+def expect_keras(
+    model: keras.Model, dataset: Dataset, expected: dict[str, float], path: Path
+) -> None:
     task = resolve_task(TaskConfig(), dataset, keras_interface(model))
     path.write_bytes(convert(model, "float32").content)
     bare = resolve_task(TaskConfig(), dataset, artifact_interface(path))
@@ -165,8 +167,11 @@ def test_resolve_task_follows_what_the_recipe_says_of_logits(tmp_path: Path) -> 
 
 
 def test_resolve_task_looks_at_values_where_the_graph_does_not_tell(tmp_path: Path) -> None:
-    by_hand = lambda z: tf.exp(z - tf.reduce_logsumexp(z, -1, keepdims=True))  # noqa: E731
-    model = model_of(lambda x: by_hand(L.Dense(4)(x)))
+    def by_hand(x: Any) -> Any:
+        z = L.Dense(4)(x)
+        return tf.exp(z - tf.reduce_logsumexp(z, -1, keepdims=True))
+
+    model = model_of(by_hand)
     task = resolve_task(TaskConfig(), dataset_of(tmp_path, CLASSES), keras_interface(model))
     assert (task.from_logits, task.outputs[0].by) == ((False,), "values")
     numbers = model_of(lambda x: L.Dense(4, activation="tanh")(x))
