@@ -39,7 +39,8 @@ def in_order_of_creation(
             if tf.is_symbolic_tensor(result):
                 uses[result.op] += filter(_reads_floats, using)
     needed = _needed_for(results)
-    ordered = [each for each in computing if each in needed and _computes_floats(each)]
+    waiting = _waiting_on_weights(computing)
+    ordered = [o for o in computing if o in needed - waiting and _computes_floats(o)]
     # What is done with a result counts to the device that computed it.
     _chain((one.device, each) for one in ordered for each in (one, *uses[one]))
     return results
@@ -85,6 +86,27 @@ def _needed_for(results: Sequence[Any]) -> set[Any]:
         waiting += sources - needed
         needed |= sources
     return needed
+
+
+def _waiting_on_weights(operations: Iterable[Any]) -> set[Any]:
+    """Return the operations on weights alone that were told by their creator what to wait for.
+
+    A convolution that is computed again reads its bias after its product. oneDNN makes one
+    operation of the product and the addition, whatever waits in between: had the reading, or its
+    cast to half precision, to wait for the product, that one would wait for itself.
+    """
+    found: set[Any] = set()
+    for each in operations:
+        inputs = {source.op for source in each.inputs}
+        told = each.control_inputs or inputs & found
+        if told and inputs and all(_is_of_weights(o, found) for o in inputs):
+            found.add(each)
+    return found
+
+
+def _is_of_weights(operation: Any, known: set[Any]) -> bool:
+    is_variable = all(output.dtype == tf.resource for output in operation.outputs)
+    return is_variable or operation.type == "Const" or operation in known
 
 
 def _reads_floats(operation: Any) -> bool:

@@ -131,7 +131,8 @@ class SegmentedRun:
             if place is None:
                 place = self._seeds.place if self._seeds is not None else ()
                 return forward(tensors)
-            with _replaying(self._seeds, place):
+            # Weights are read, and cast to half precision, when the replay begins.
+            with _replaying(self._seeds, place), tf.control_dependencies(tensors):
                 return forward(tensors)
 
         def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
