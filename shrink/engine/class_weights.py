@@ -37,13 +37,30 @@ def class_weights_of(weights: ClassWeights, dataset: Dataset) -> np.ndarray:
             subject=_KEY,
             hint="remove training.class_weights",
         )
+    numbers = _class_numbers(np.asarray(labels), classes)
     if weights == "balanced":
-        return _balanced(np.asarray(labels), dataset)
+        return _balanced(numbers, dataset)
     return _named(weights, classes, dataset.class_names)
 
 
+def _class_numbers(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return the class of each example, int (n,), of labels that are numbers or one-hot."""
+    if labels.size == len(labels):
+        return labels.reshape(-1)
+    one_hot = labels.shape[1:] == (classes,) and bool(
+        np.isin(labels, (0, 1)).all() and (labels.sum(-1) == 1).all()
+    )
+    if not one_hot:
+        raise DataError(
+            f"class weights need one label for each example, and these are of shape {labels.shape}",
+            subject=_KEY,
+            hint="remove training.class_weights",
+        )
+    return np.asarray(labels.argmax(-1))
+
+
 def _balanced(labels: np.ndarray, dataset: Dataset) -> np.ndarray:
-    counts = np.bincount(labels.reshape(-1), minlength=dataset.num_classes or 0)
+    counts = np.bincount(labels, minlength=dataset.num_classes or 0)
     if not counts.all():
         missing = int(np.argmin(counts))
         name = dataset.class_names[missing] if dataset.class_names else str(missing)
@@ -73,14 +90,23 @@ def _named(weights: Mapping[str, float], classes: int, names: tuple[str, ...]) -
 def with_class_weights(batches: tf.data.Dataset, weights: np.ndarray) -> tf.data.Dataset:
     """Return batches `(x, y, sample_weight)` of batches `(x, y)`.
 
+    An example whose label is a distribution p over the classes, as mixup makes it, counts by the
+    expected weight sum_c p_c w_c: a mixture of two examples by the same mixture of their weights.
+
     Args:
-        batches: `y` is integer labels, or a structure that has them as `labels`.
+        batches: `y` is labels, or a structure that has them as `labels`: integers (n,) or (n, 1),
+            or one-hot or probabilities (n, classes).
         weights: of each class, float32 (classes,).
     """
     table = tf.constant(weights)
 
     def weigh(x: Any, y: Any) -> tuple[Any, Any, Any]:
-        labels = tf.cast(getattr(y, "labels", y), tf.int32)
-        return x, y, tf.gather(table, labels if labels.shape.rank == 1 else labels[..., 0])
+        return x, y, _expected_weight(getattr(y, "labels", y), table)
 
     return batches.map(weigh)
+
+
+def _expected_weight(labels: Any, table: Any) -> Any:
+    if labels.shape.rank == 1 or labels.shape[1:] == (1,):
+        return tf.gather(table, tf.cast(tf.reshape(labels, (-1,)), tf.int32))
+    return tf.reshape(tf.linalg.matvec(tf.cast(labels, table.dtype), table), (-1,))

@@ -65,6 +65,34 @@ def test_with_class_weights_weighs_each_example_by_its_label(labels: Any) -> Non
     np.testing.assert_array_equal(np.concatenate(weights), table[Y])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_with_class_weights_takes_one_hot_labels_for_their_class(dtype: Any) -> None:
+    one_hot = np.eye(3)[Y].astype(dtype)
+    batches = tf.data.Dataset.from_tensor_slices((X, one_hot)).batch(16)
+    table = np.array([1.0, 2.0, 3.0], np.float32)
+    weights = [weight for _, _, weight in with_class_weights(batches, table)]
+    np.testing.assert_array_equal(np.concatenate(weights), table[Y])
+    np.testing.assert_allclose(
+        class_weights_of("balanced", dataset(one_hot)), len(Y) / (3 * np.bincount(Y)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_with_class_weights_mixes_weights_as_mixup_mixes_labels(share: float) -> None:
+    table = np.array([1.0, 7.0, 100.0], np.float32)
+    other = np.roll(Y, 3)
+    mixed = share * np.eye(3)[Y] + (1 - share) * np.eye(3)[other]
+    batches = tf.data.Dataset.from_tensors((X, mixed.astype(np.float32)))
+    ((_, _, weights),) = with_class_weights(batches, table)
+    np.testing.assert_allclose(weights, share * table[Y] + (1 - share) * table[other], rtol=1e-6)
+
+
+def test_class_weights_of_refuses_several_labels_for_an_example() -> None:
+    sequences = np.random.default_rng(0).integers(0, 3, (40, 3))
+    with pytest.raises(DataError, match="one label for each example"):
+        class_weights_of({"dog": 2.0}, dataset(sequences))
+
+
 def test_train_multiplies_each_loss_by_the_weight_of_its_class() -> None:
     keras.utils.set_random_seed(0)
     inputs = keras.layers.Input((3,))
