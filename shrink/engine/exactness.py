@@ -17,8 +17,14 @@ _SYNCHRONIZED = (
 _RANDOM = "its random numbers depend on how the batch is split; equal in distribution only"
 _RANGES = "its quantization ranges move with every forward pass"
 _SPECTRAL = "its estimate of the norm moves with every forward pass"
+_ADDED = (
+    "whether a loss of its own (add_loss) is a sum or a mean over the batch cannot be told; it is"
+    " taken for a mean, which is exact"
+)
+_STATE = "its state passes from one forward pass to the next"
 _COUNTED = "its pruning schedule counts forward passes"
 
+_AMOUNTS = ("rate", "stddev", "dropout", "recurrent_dropout")
 _QUANTIZED = {"QuantizeWrapper", "QuantizeWrapperV2", "QuantizeLayer"}
 _PRUNED = {"PruneLowMagnitude"}
 
@@ -44,14 +50,34 @@ def inexact_because(
 def _reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> str | None:
     if is_batch_norm(layer):
         return _batch_norm_reason(layer, batch_norm, looped)
-    if isinstance(layer, keras.__internal__.layers.BaseRandomLayer):
-        return _RANDOM if getattr(layer, "rate", 1) else None
+    if isinstance(layer, keras.__internal__.layers.BaseRandomLayer) and _draws(layer):
+        return _RANDOM
+    if _adds_loss(layer):
+        return _ADDED
+    if isinstance(layer, keras.layers.RNN) and layer.stateful:
+        return _STATE
     names = _class_names(layer)
     if names & _QUANTIZED:
         return _RANGES
     if names & _PRUNED:
         return _COUNTED
     return _SPECTRAL if "SpectralNormalization" in names else None
+
+
+def _draws(layer: Any) -> bool:
+    """Whether a layer of tf-keras' random ones draws at all: many may be told of a rate of 0."""
+    named = (getattr(layer, name, None) for name in _AMOUNTS)
+    amounts = [amount for amount in named if isinstance(amount, int | float)]
+    return not amounts or any(amounts)
+
+
+def _adds_loss(layer: Any) -> bool:
+    """Whether a layer added a loss when it was last called that is no regulariser's.
+
+    Those of weights do not depend on the batch; Keras divides those of activities by its size.
+    """
+    added = bool(layer._losses or layer._eager_losses)
+    return "AddLoss" in _class_names(layer) or (added and layer.activity_regularizer is None)
 
 
 def _batch_norm_reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> str | None:

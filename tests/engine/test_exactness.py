@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.config import BatchNormMode
+from shrink.data.dataset import Dataset
+from shrink.engine.config import BatchNormMode, TrainingConfig
+from shrink.engine.devices import open_devices
 from shrink.engine.exactness import inexact_because, synchronising_layers
+from shrink.engine.fit import train
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.record import TrainingRecord
+from tests.engine._scenarios import ArrayExamples
 
 
 def nested_model() -> Any:
@@ -59,3 +68,89 @@ def test_synchronising_layers_finds_synchronised_batch_norm() -> None:
     model = keras.Sequential([keras.layers.Input((4,)), norm])
     assert synchronising_layers(model) == ("sync",)
     assert synchronising_layers(nested_model()) == ()
+
+
+class PenalisedSum(keras.layers.Layer):
+    """Adds the sum of its inputs' squares to the loss."""
+
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(0.1 * tf.reduce_sum(tf.square(inputs)))
+        return inputs
+
+
+layers = keras.layers
+LAYERS: dict[str, Callable[[], Any]] = {
+    "lstm": lambda: layers.LSTM(3, return_sequences=True),
+    "sum": PenalisedSum,
+    "dropped_lstm": lambda: layers.LSTM(3, dropout=0.5, return_sequences=True),
+    "recurrently_dropped": lambda: layers.GRU(3, recurrent_dropout=0.5, return_sequences=True),
+    "gru": lambda: layers.Bidirectional(layers.GRU(3, return_sequences=True)),
+    "time_distributed": lambda: layers.TimeDistributed(layers.Dense(3, kernel_regularizer="l2")),
+    "dropout": lambda: layers.Dropout(0.5, seed=1),
+    "no_dropout": lambda: layers.Dropout(0.0),
+    "spatial_dropout": lambda: layers.SpatialDropout1D(0.5),
+    "alpha_dropout": lambda: layers.AlphaDropout(0.5),
+    "noise": lambda: layers.GaussianNoise(0.5),
+    "no_noise": lambda: layers.GaussianNoise(0.0),
+    "batch_norm": lambda: layers.BatchNormalization(),
+    "layer_norm": lambda: layers.LayerNormalization(),
+    "group_norm": lambda: layers.GroupNormalization(1),
+    "unit_norm": lambda: layers.UnitNormalization(),
+    "activity": lambda: layers.Dense(3, activity_regularizer="l2"),
+    "spectral_norm": lambda: layers.SpectralNormalization(layers.Dense(3)),
+}
+DEFAULT = ("lstm", "sum")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in LAYERS],
+)
+def test_train_claims_exactness_where_micro_batches_give_the_weights_of_one_batch(
+    kind: str,
+) -> None:
+    whole, _ = trained(kind, micro_batch_size=8)
+    split, record = trained(kind, micro_batch_size=3)
+    pairs = zip(whole.get_weights(), split.get_weights(), strict=True)
+    difference = max(float(np.abs(a - b).max()) for a, b in pairs)
+    assert record.accumulation_steps == 3
+    assert record.exact == (difference <= 2e-6), (difference, record.inexact_because)
+
+
+def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
+    keras.utils.set_random_seed(0)
+    inputs = keras.layers.Input((4, 3))
+    hidden = LAYERS[kind]()(keras.layers.Dense(3)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
+    random = np.random.default_rng(0)
+    x = random.normal(size=(8, 4, 3)).astype(np.float32)
+    part, rest = ArrayExamples(x, np.arange(8) % 2), ArrayExamples(x[:0], np.arange(0))
+    config = TrainingConfig.model_validate(
+        {
+            "global_batch_size": 8,
+            "micro_batch_size": micro_batch_size,
+            "optimizer": {"name": "sgd", "learning_rate": 0.1},
+        }
+    )
+    record = train(
+        model,
+        Dataset(part, validation=rest, test=rest, class_names=(), num_classes=2),
+        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+        config=config,
+        devices=open_devices(config),
+        epochs=2,
+        metrics=(),
+        monitor="loss",
+    )
+    return model, record
+
+
+def test_inexact_because_names_losses_that_a_model_adds() -> None:
+    inputs = keras.layers.Input((4,))
+    hidden = keras.layers.Dense(4, activity_regularizer="l2")(inputs)
+    model = keras.Model(inputs, hidden)
+    settings: dict[str, Any] = {"replicas": 1, "accumulation_steps": 2}
+    assert inexact_because(model, **settings, batch_norm="frozen") == ()
+    model.add_loss(tf.reduce_sum(hidden))
+    (reason,) = inexact_because(model, **settings, batch_norm="frozen")
+    assert "add_loss" in reason
