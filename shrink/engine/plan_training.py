@@ -9,6 +9,7 @@ from typing import Any
 from shrink.data.dataset import Dataset
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.batch_plan import plan_batches
+from shrink.engine.class_weights import class_weights_of
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.masking import masked_outputs
@@ -52,7 +53,11 @@ def plan_training(
 
     Raises:
         ResourceError: not even a micro-batch of one example fits.
+        DataError: class weights do not suit the targets.
+        RecipeError: a class weight is of no class.
     """
+    if config.class_weights is not None:
+        class_weights_of(config.class_weights, dataset)  # refused before minutes of probes
     examples, checks = len(dataset.train), len(dataset.validation)
     wanted = plan_batches(config, devices.replicas, examples, checks)
     with batch_norm_mode(model, config.batch_norm):
