@@ -21,6 +21,7 @@ from shrink.data.sources.decoding import PictureDecoder
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
 from shrink.run.paths import cache_root
+from shrink.run.versions import versions
 
 _CHUNK = 64
 _CHUNK_OF_LARGE = 4
@@ -119,7 +120,8 @@ def remembered_bad_files(
         config: the `data` section.
         on_progress: called with the number of pictures done since the last call, by any thread.
     """
-    settings = [fingerprint(config), *map(str, astuple(decoder)), *sorted(paths)]
+    decoders = json.dumps(versions())
+    settings = [fingerprint(config), decoders, *map(str, astuple(decoder)), *sorted(paths)]
     key = hashlib.sha256(os.fsencode("\0".join(settings))).hexdigest()
     memory = cache_root() / "checked" / f"{key}.json"
     try:

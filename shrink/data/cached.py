@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from shrink.data.sources.arrays import ArrayExamples
 from shrink.data.sources.npz_members import available_memory_bytes
 from shrink.data.spool import ALL, Example, spooled
 from shrink.errors import DataError
+from shrink.run.versions import versions
 
 _AUTO_BYTES = 200 * 1000**2
 _MOST_OF_MEMORY = 0.5
@@ -94,7 +96,7 @@ class CachedExamples:
                 yield from ([part[row] for part in batch] for row in range(len(batch[0])))
 
         names = [str(place) for place in range(count)]
-        return list(spooled(str(self._key), lambda: {ALL: rows()}, names)[ALL].values())
+        return list(spooled(lambda: str(self._key), lambda: {ALL: rows()}, names)[ALL].values())
 
     def _batches(self) -> Iterator[tuple[int, list[np.ndarray]]]:
         start, batch = 0, reading_batch(self.input_spec, self.target_spec)
@@ -123,7 +125,8 @@ def cached(examples: Examples, part: str, config: DataConfig, seed: int) -> Exam
     if config.cache != "disk":
         return examples
     relevant = config.model_dump_json(exclude={"path", "augment", "normalize", "cache"})
-    described = "\0".join([fingerprint(config), relevant, part, str(seed)])
+    decoders = json.dumps(versions())
+    described = "\0".join([fingerprint(config), relevant, part, str(seed), decoders])
     return CachedExamples(examples, hashlib.sha256(described.encode()).hexdigest())
 
 

@@ -62,6 +62,9 @@ class DataConfig(Config):
     """Channels of the pictures; by default those of the first one."""
     level: NonNegative = 0
     """Of source tiles: the level of the pyramid, 0 is the finest."""
+    depends: Names | None = None
+    """Of source python: files and folders that the function reads other than by Python's `open`,
+    relative to its file; a change of them is new data. Those that it opens are found out."""
     validation_split: OpenFraction = 0.1
     """Fraction taken for validation, by the seed and stratified, where no such split is given."""
     test_split: OpenFraction = 0.2
@@ -91,4 +94,6 @@ class DataConfig(Config):
             raise ValueError(f"source: {self.source} needs a path")
         if self.source == "python" and ":" not in str(self.path):
             raise ValueError("source: python takes path: file.py:function")
+        if self.source != "python" and self.depends is not None:
+            raise ValueError(f"depends belongs to source: python, not to {self.source}")
         return self

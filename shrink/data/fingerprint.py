@@ -23,6 +23,7 @@ from shrink.data.known_hashes import DIGEST_BYTES, KnownHashes, read_known_hashe
 from shrink.data.listing import read_listing
 from shrink.data.names import Names
 from shrink.data.prepared import prepared_folder
+from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
 from shrink.data.shards import MANIFEST, find_shards
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
@@ -38,9 +39,10 @@ _SETTLED_NS = 2_000_000_000
 def fingerprint(config: DataConfig) -> str:
     """Return the SHA-256, in hex, of what the source of a `data` section holds.
 
-    Names of classes and pictures count as well as their contents; the place does not, so data
-    may be moved as a whole. How the data is split and transformed is not part of it. Of source
-    python only the file with the function counts: what the function reads is not known.
+    Names of classes and pictures count as well as their contents, and of shards their parts and
+    their order; the place does not, so data may be moved as a whole. How the data is split and
+    transformed is not part of it. Of source python the place counts, and with it the user's own
+    modules, the files that the function has opened so far, and those of `data.depends`.
 
     Raises:
         DataError: nothing is there, or it cannot be read.
@@ -48,29 +50,36 @@ def fingerprint(config: DataConfig) -> str:
     if config.source == "digits":
         version = importlib.metadata.version("scikit-learn")
         return _hash([f"digits of scikit-learn {version}"])
-    text, function = config.path or "", ""
+    text = config.path or ""
     if config.source == "tfrecord":
-        return _hash(["tfrecord", *_manifest_digest(config), *shard_hashes(config).values()])
+        return _hash(["tfrecord", *_manifest_digest(config), *_shard_digests(config)])
     if config.source == "tfds":
         return _hash(["tfds", *_prepared_digests(Path(text).expanduser().absolute())])
     if config.source == "python":
         text, _, function = text.rpartition(":")
+        return _hash(
+            ["python", *_function_digests(Path(text).expanduser().absolute(), function, config)]
+        )
     path = Path(text).expanduser().absolute()
+    _check_there(path)
+    if config.source == "lmdb" and path.is_dir():
+        return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
+    if config.source not in ("images", "tiles"):
+        digest = hash_files(path.parent, [path.name], path)
+        return _hash([config.source, *_hexadecimal(digest)])
+    _, names, digests = picture_hashes(config)
+    pairs = zip(names, _hexadecimal(digests), strict=True)
+    named = (f"{name}\0{digest}" for name, digest in pairs)
+    return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
+
+
+def _check_there(path: Path) -> None:
     if not path.exists():
         raise DataError(
             "no such file or folder",
             subject=shown(path),
             hint="data.path is relative to the recipe, or absolute",
         )
-    if config.source == "lmdb" and path.is_dir():
-        return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
-    if config.source not in ("images", "tiles"):
-        digest = hash_files(path.parent, [path.name], path)
-        return _hash([config.source, *_hexadecimal(digest), *([function] if function else [])])
-    _, names, digests = picture_hashes(config)
-    pairs = zip(names, _hexadecimal(digests), strict=True)
-    named = (f"{name}\0{digest}" for name, digest in pairs)
-    return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
 
 
 def picture_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
@@ -117,6 +126,46 @@ def _hexadecimal(digests: bytes) -> Iterator[str]:
     """Yield each of the digests, 32 bytes each, as text."""
     for start in range(0, len(digests), DIGEST_BYTES):
         yield digests[start : start + DIGEST_BYTES].hex()
+
+
+def _shard_digests(config: DataConfig) -> Iterator[str]:
+    """Yield each shard's part, how it is compressed and its content, in the order it is read."""
+    hashes = shard_hashes(config)
+    path = Path(config.path or "").expanduser().absolute()
+    for part, shards in sorted(find_shards(path).items()):
+        for shard in shards:
+            yield f"{part}\0{shard.suffix == '.zlib'}\0{hashes[str(shard)]}"
+
+
+def _function_digests(entry: Path, function: str, config: DataConfig) -> Iterator[str]:
+    """Yield what decides the examples of a function, as far as it can be known."""
+    _check_there(entry)
+    yield from code_and_place(entry, function)
+    read, listed = remembered_reads(entry, function)
+    declared = [name for text in config.depends or () for name in _declared(entry.parent, text)]
+    names = [name for name in dict.fromkeys((*read, *declared))]
+    there = [name for name in names if (entry.parent / name).is_file()]
+    yield from (f"{name}\0missing" for name in sorted({*names} - {*there}))
+    digests = hash_files(entry.parent, there, Path(f"{entry}:{function}"))
+    yield from (f"{n}\0{d}" for n, d in zip(there, _hexadecimal(digests), strict=True))
+    yield from (f"{name}/\0{folder_digest(entry.parent / name)}" for name in listed)
+
+
+def _declared(folder: Path, text: str) -> list[str]:
+    """Return the files that a name of `data.depends` stands for: itself, or all in a folder.
+
+    Raises:
+        DataError: nothing is there.
+    """
+    place = folder / Path(text).expanduser()
+    if not place.exists():
+        raise DataError(
+            "no such file or folder",
+            subject=shown(place),
+            hint="data.depends is relative to the file with the function, or absolute",
+        )
+    found = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
+    return [str(p.relative_to(folder) if p.is_relative_to(folder) else p) for p in found]
 
 
 def _prepared_digests(path: Path) -> list[str]:

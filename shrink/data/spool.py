@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +31,52 @@ Example = list[np.ndarray]
 
 
 def spooled(
-    key: str, parts: Callable[[], Mapping[str, Iterable[Example]]], names: Sequence[str]
+    key: Callable[[], str],
+    parts: Callable[[], Mapping[str, Iterable[Example]]],
+    names: Sequence[str],
+    watched: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the arrays of each part by name, each (rows, ...), mapped from the cache folder.
 
     Args:
-        key: what decides the examples, a hash; the next stage with the same key reads them
-            from the disk.
+        key: returns what decides the examples, a hash; the next stage with the same key reads them
+            from the disk. Once they are written it may know more than before.
         parts: gives the examples of each part; called only where nothing is under this key.
         names: of the arrays of an example, in order.
+        watched: what is entered while the examples are made.
 
     Raises:
         DataError: no examples, or examples of different shapes or dtypes.
         ResourceError: the disk is full.
     """
-    folder = cache_root() / "spool" / key
+    folder = _folder(key())
     if not (folder / _MANIFEST).is_file():
         with files.replacing(folder) as temporary:
             temporary.mkdir()
-            described = {
-                part: _write(temporary / part, examples, names)
-                for part, examples in parts().items()
-            }
+            with watched():
+                described = {
+                    part: _write(temporary / part, examples, names)
+                    for part, examples in parts().items()
+                }
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
+        folder = _moved(folder, _folder(key()))
     manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     return {part: _mapped(folder / part, found) for part, found in manifest.items()}
+
+
+def _folder(key: str) -> Path:
+    return cache_root() / "spool" / key
+
+
+def _moved(made: Path, wanted: Path) -> Path:
+    """Give examples the name by which they are found from now on; return where they are."""
+    if made != wanted:
+        shutil.rmtree(wanted, ignore_errors=True)
+        try:
+            made.rename(wanted)
+        except OSError:  # somebody else, who made the same, was first
+            return wanted if (wanted / _MANIFEST).is_file() else made
+    return wanted
 
 
 def _write(folder: Path, examples: Iterable[Example], names: Sequence[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from shrink.errors import ModelError
 from shrink.model.trust import declared_objects
+from shrink.model.user_modules import remembering_imports
 
 
 @functools.cache
@@ -28,7 +29,8 @@ def imported(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with remembering_imports(path, module):
+            spec.loader.exec_module(module)
     except Exception as error:
         text = str(error).strip().splitlines()[:1]
         raise ModelError(
@@ -51,7 +53,14 @@ def function_of(path: Path, name: str) -> Callable[..., Any]:
         raise ModelError(
             f"it has no function {name!r}; there are {', '.join(public) or 'none'}", subject=path
         )
-    return function
+    named = function
+
+    @functools.wraps(named)
+    def remembered(*arguments: Any, **named_arguments: Any) -> Any:
+        with remembering_imports(path, module):  # it may import more than its module did
+            return named(*arguments, **named_arguments)
+
+    return remembered
 
 
 def custom_objects(path: Path | None) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from shrink.distribution import requirements
 from shrink.errors import ShrinkError
 from shrink.measure.host import machine
 from shrink.run.host_memory import HostMemory
-from shrink.run.keys import versions
 from shrink.run.paths import cache_root
 from shrink.run.tool import run_action
+from shrink.run.versions import versions
 
 _VARIABLES = re.compile(
     r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"

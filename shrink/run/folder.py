@@ -21,9 +21,9 @@ from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.report_warning import ReportWarning
 from shrink.run import files
-from shrink.run.keys import versions
 from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
+from shrink.run.versions import versions
 
 RESOLVED_NAME = "recipe.resolved.yaml"
 

@@ -1,29 +1,60 @@
-"""Content keys: two steps with the same key give the same artifact."""
+"""Content keys: two steps with the same key give the same artifact and the same figures."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import shrink
+from shrink.data.config import DataConfig
+from shrink.engine.config import TrainingConfig
 from shrink.model.compiled import said_by_run
+from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.run import files
+from shrink.run.versions import versions
 
-_PACKAGES = ("tensorflow", "tf-keras", "tensorflow-model-optimization", "ai-edge-litert", "numpy")
 _NOT_IN_KEYS = {"name", "from_", "training", "teacher", "student"}
+_ONLY_FOR_TRAINING = ("augment", "cache")
+"""Keys of `data` that matter where examples are trained on: to the result, or to its memory."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What of a recipe's sections decides the outcome of one step, plain data.
+
+    A worker is given these and not the recipe's: what is not in the key cannot be in the result.
+    """
+
+    training: Mapping[str, Any]
+    data: Mapping[str, Any]
+    task: Mapping[str, Any]
+
+
+def settings_of(plan: Plan, step: Step) -> Settings:
+    """Return a step's settings; those that only training reads have their defaults elsewhere.
+
+    A step that does not train reads no more of `training` than the seed, by which examples are
+    chosen, and the evaluation of a model not even that.
+    """
+    training, data, task = step.training, plan.data_config, plan.recipe.task
+    if step.config is None or not step.config.reads_training:
+        own = {} if step.config is None else {"seed": training.seed}
+        training = TrainingConfig.model_validate(own)
+        fields = DataConfig.model_fields
+        data = data.model_copy(update={k: fields[k].default for k in _ONLY_FOR_TRAINING})
+        task = task.model_copy(update={"monitor": None})
+    return Settings(*(section.model_dump(mode="json") for section in (training, data, task)))
 
 
 def step_keys(plan: Plan, data_fingerprint: str) -> dict[str, str]:
     """Return the key of every step, by name.
 
-    A key holds the step's configuration, the keys or hashes of its inputs, the data's
-    fingerprint, the seed, and the versions of shrink and of the libraries that compute.
+    A key holds the step's configuration and settings, the keys or hashes of its inputs with the
+    code that they need, the data's fingerprint, the split's seed, and the versions of shrink and
+    of the libraries that compute.
     """
     keys: dict[str, str] = {}
     for step in plan.steps:
@@ -36,48 +67,29 @@ def describe_step(
 ) -> dict[str, Any]:
     """Return everything that a step's outcome depends on, as plain data."""
     config = step.config.model_dump(mode="json", exclude=_NOT_IN_KEYS) if step.config else {}
-    data = plan.recipe.data.model_dump(mode="json", exclude={"path"})
-    custom = plan.custom_objects
+    settings, custom = settings_of(plan, step), plan.custom_objects
     return {
         "kind": step.kind,
         "config": config,
-        "training": step.training.model_dump(mode="json"),
+        "training": dict(settings.training),
         "inputs": {role: _source(source, keys) for role, source in step.inputs.items()},
         "claims": list(step.claims),
-        "custom_objects": None if custom is None else files.sha256(custom),
-        "data": data,
+        "custom_objects": None if custom is None else code_digest(custom),
+        "data": {key: value for key, value in settings.data.items() if key != "path"},
         "data_fingerprint": data_fingerprint,
         "split_seed": plan.recipe.training.seed,
-        "task": plan.recipe.task.model_dump(mode="json"),
+        "task": dict(settings.task),
         # The file of the recipe's model says which loss is meant where the recipe does not.
         "task_model": _task_model(plan.steps[0].inputs["model"], keys),
         "versions": versions(),
     }
 
 
-@functools.cache
-def versions() -> dict[str, str]:
-    """Return the versions that decide what a step computes."""
-    found = {"shrink": shrink.__version__}
-    if (digest := _sources_digest()) is not None:
-        found["shrink_sources"] = digest
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "missing"
-    return found
-
-
-def _sources_digest() -> str | None:
-    """Return a hash of shrink's sources in a checkout, None where it is installed."""
-    package = Path(shrink.__file__).parent
-    if not (package.parent / "pyproject.toml").is_file():
-        return None
-    digest = hashlib.sha256()
-    for file in sorted(package.rglob("*.py")):
-        digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
+def runs_code(plan: Plan) -> bool:
+    """Whether a plan names Python files of the user's, which tell more of themselves when run."""
+    sources = (source for step in plan.steps for source in step.inputs.values())
+    builds = any(s.reference is not None and s.reference.kind == "builder" for s in sources)
+    return builds or plan.custom_objects is not None or plan.recipe.data.source == "python"
 
 
 def _task_model(source: Source, keys: Mapping[str, str]) -> Any:
@@ -89,11 +101,13 @@ def _source(source: Source, keys: Mapping[str, str]) -> Any:
     if source.step is not None:
         key = keys[source.step]
         return {"step": key, "arguments": dict(source.arguments)} if source.arguments else key
-    if source.reference is None:
+    reference = source.reference
+    if reference is None:
         return None
+    builds = reference.kind == "builder"
     return {
-        "sha256": files.sha256(source.reference.path),
-        "function": source.reference.function,
+        "sha256": code_digest(reference.path) if builds else files.sha256(reference.path),
+        "function": reference.function,
         "arguments": dict(source.arguments),
     }
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,11 @@ from shrink.report.outcome import StageOutcome, Status
 from shrink.report_warning import ReportWarning
 from shrink.run.failure_log import with_kept_log
 from shrink.run.folder import RunFolder
-from shrink.run.keys import step_keys
+from shrink.run.keys import runs_code, settings_of, step_keys
 from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
-from shrink.run.process import attempt
+from shrink.run.process import Event, attempt
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import Attempt, run_recovering
 
@@ -72,6 +72,7 @@ class RunResult:
 
 @dataclass
 class _State:
+    data_fingerprint: str
     keys: Mapping[str, str]
     stored: dict[str, StoredStep] = field(default_factory=dict)
     outcomes: list[StageOutcome] = field(default_factory=list)
@@ -116,22 +117,20 @@ class Runner:
         name = "run-" + hashlib.sha256(os.fsencode(self.options.output.resolve())).hexdigest()
         with self.store.in_use(), self.store.lock(name, self._waiting):
             reached("run-locked")
-            digest = fingerprint(self.plan.data_config)
+            state = _State(*self._keys())
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")
-            state = _State(step_keys(self.plan, digest))
             for step in self.steps:
                 self._run_step(step, state, folder)
-            described = describe_plan(self.plan, digest, state.keys)
+            described = describe_plan(self.plan, state.data_fingerprint, state.keys)
             # What was not computed must not look to the next preview as if it had been.
             described = {name: described[name] for name in state.stored}
             return self._finish(state, folder, described)
 
     def preview(self) -> list[dict[str, str]]:
         """Return what a run would do with each step, and why; nothing is computed."""
-        digest = fingerprint(self.plan.data_config)
-        keys = step_keys(self.plan, digest)
+        digest, keys = self._keys()
         return preview(
             self.steps,
             describe_plan(self.plan, digest, keys),
@@ -139,6 +138,19 @@ class Runner:
             is_stored=lambda step: self.store.contains(keys[step.name]),
             is_forced=lambda step: not self._may_reuse(step),
         )
+
+    def _keys(self) -> tuple[str, dict[str, str]]:
+        """Return the data's fingerprint and the key of every step."""
+        digest = fingerprint(self.plan.data_config)
+        return digest, step_keys(self.plan, digest)
+
+    def _learn_keys(self, state: _State) -> None:
+        """Take the keys anew where the user's code has run, which shows what it imports and reads.
+
+        The next run knows it from the start: a step is stored under the key that is found then.
+        """
+        if runs_code(self.plan):
+            state.data_fingerprint, state.keys = self._keys()
 
     def _waiting(self) -> None:
         self.console.say(f"another run is writing to {self.options.output}; waiting for it")
@@ -180,6 +192,8 @@ class Runner:
             self.console.say(f"another run is computing {step.name}; waiting for it")
 
         with self.store.lock(key, waiting):
+            self._learn_keys(state)  # whoever held the lock may have run the same code
+            key = state.keys[step.name]
             if self._may_reuse(step) and (found := self.store.find(key)) is not None:
                 return found, "cached"
             self.console.stage_started(*position)
@@ -193,25 +207,25 @@ class Runner:
     def _compute(self, step: Step, state: _State) -> StoredStep:
         with self.store.work_folder() as work:
             started = time.perf_counter()
+            begun = state.keys[step.name]
             if not self._may_reuse(step):
-                self.store.remove_checkpoints(state.keys[step.name])
-            events, warn = self.console.event, self.console.warn
+                self.store.remove_checkpoints(begun)
+            events, warn = self._listener(step, state), self.console.warn
             try:
                 job = with_plan(self._job(step, state, work), work, events, self.workers)
                 result = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 if isinstance(error, ConversionError):
-                    logs, log = (
-                        self.store.root / "logs",
-                        f"{step.name}-{state.keys[step.name][:12]}",
-                    )
-                    with_kept_log(error, work, logs, log)
+                    log = f"{step.name}-{begun[:12]}"
+                    with_kept_log(error, work, self.store.root / "logs", log)
                 raise with_names_of_the_user(error, self._called(step, state)) from error
             reached(f"worker-ended:{step.name}")
             result["duration_s"] = time.perf_counter() - started
             produced = {role: work / name for role, name in result.pop("files").items()}
+            self._learn_keys(state)
             stored = self.store.add(state.keys[step.name], result, produced)
-            self.store.remove_checkpoints(stored.key)
+            for key in (stored.key, begun):
+                self.store.remove_checkpoints(key)
             return stored
 
     def _called(self, step: Step, state: _State) -> dict[str, str]:
@@ -224,11 +238,32 @@ class Runner:
             called[str(path)] = str(given or f"the model of stage {name}")
         return called
 
+    def _listener(self, step: Step, state: _State) -> Callable[[Event], None]:
+        """Return what hears of a step's progress, and learns its keys once it trains.
+
+        The user's code has run by then. A run that is killed later is gone on with under the key
+        that the next one will find.
+        """
+        begun, learned = state.keys[step.name], False
+
+        def listen(event: Event) -> None:
+            nonlocal learned
+            if event.get("event") == "progress" and not learned:
+                learned = True
+                self._learn_keys(state)
+                self.store.alias_checkpoints(state.keys[step.name], begun)
+            self.console.event(event)
+
+        return listen
+
     def _job(self, step: Step, state: _State, work: Path) -> dict[str, Any]:
         """Return all that a worker needs to know, as plain data."""
         trust = Trust(self.plan.custom_objects, self.options.trust_model).to_dict()
         inputs = {role: {**_source(source, state), **trust} for role, source in step.inputs.items()}
         config = step.config.model_dump(mode="json", by_alias=True) if step.config else None
+        settings = settings_of(self.plan, step)
+        # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
+        limit = {"memory_limit": step.training.memory_limit}
         return {
             "action": "step",
             "name": step.name,
@@ -240,13 +275,13 @@ class Runner:
                 "name": step.name,
                 "kind": step.kind,
                 "config": config,
-                "training": step.training.model_dump(mode="json"),
+                "training": {**settings.training, **limit},
                 "inputs": inputs,
                 "claims": list(step.claims),
             },
-            "data": self.plan.data_config.model_dump(mode="json"),
+            "data": dict(settings.data),
             "split_seed": self.plan.recipe.training.seed,
-            "task": self.plan.recipe.task.model_dump(mode="json"),
+            "task": dict(settings.task),
             "task_model": task_model(self.plan),
         }
 

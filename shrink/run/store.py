@@ -88,6 +88,14 @@ class Store:
         """Return the folder for the checkpoints of a step; hold its lock. It need not exist."""
         return self.root / "checkpoints" / key
 
+    def alias_checkpoints(self, key: str, begun: str) -> None:
+        """Let a step that began under another key go on under this one; hold the other's lock."""
+        link = self.checkpoints(key)
+        if key != begun and not link.exists():
+            with contextlib.suppress(OSError):  # then a killed run begins anew
+                link.unlink(missing_ok=True)
+                link.symlink_to(begun, target_is_directory=True)
+
     @property
     def teachers(self) -> Path:
         """The folder of what teachers gave; a folder in it for each teacher and data set."""
@@ -100,7 +108,10 @@ class Store:
 
     def remove_checkpoints(self, key: str) -> None:
         """Forget how far a step had come; hold its lock."""
-        shutil.rmtree(self.checkpoints(key), ignore_errors=True)
+        link = self.checkpoints(key)
+        if link.is_symlink():
+            shutil.rmtree(link.resolve(), ignore_errors=True)
+        _remove(link)
 
     def add(self, key: str, result: Mapping[str, Any], produced: Mapping[str, Path]) -> StoredStep:
         """Take a step's files into the store, then write its manifest.
@@ -165,8 +176,9 @@ class Store:
             for place in (self.root / "steps", *(self.root / "objects").iterdir()):
                 files.sweep(place)
             for checkpoints in (self.root / "checkpoints").iterdir():
-                if self.contains(checkpoints.name) or _age_s(checkpoints) > _CHECKPOINTS_KEPT_S:
-                    shutil.rmtree(checkpoints, ignore_errors=True)
+                dangles = not checkpoints.exists()
+                if dangles or self.contains(checkpoints.name) or _is_old(checkpoints):
+                    _remove(checkpoints)
             for entry in itertools.chain(*((self.root / name).iterdir() for name in _SHARED)):
                 if _age_s(entry) > _SHARED_KEPT_S:
                     _remove(entry)
@@ -219,10 +231,14 @@ class Store:
 
 
 def _remove(entry: Path) -> None:
-    if entry.is_dir():
+    if entry.is_dir() and not entry.is_symlink():
         shutil.rmtree(entry, ignore_errors=True)
     else:
         entry.unlink(missing_ok=True)
+
+
+def _is_old(checkpoints: Path) -> bool:
+    return _age_s(checkpoints) > _CHECKPOINTS_KEPT_S
 
 
 def _age_s(folder: Path) -> float:

@@ -41,6 +41,11 @@ class StageConfig(Config):
     training: dict[str, Any] | None = None
     """Overrides of the recipe's `training` section for this stage alone."""
 
+    @property
+    def reads_training(self) -> bool:
+        """Whether more of `training` than its seed decides the outcome: by default if it trains."""
+        return bool(getattr(self, "epochs", 0))
+
     def established(self) -> tuple[str, ...]:
         """Return what this configuration makes later stages keep; by default the claims."""
         return self.claims

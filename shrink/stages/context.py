@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset_for
+from shrink.data.fingerprint import fingerprint
 from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.engine.cluster import open_cluster
 from shrink.engine.config import TrainingConfig
@@ -29,6 +30,7 @@ from shrink.model.image_input import image_input
 from shrink.model.load import import_note, load_source
 from shrink.model.scan import check_model_file
 from shrink.model.trust import Trust
+from shrink.model.user_modules import code_digest
 from shrink.recipe.reference import ModelReference
 from shrink.recipe.task import TaskConfig
 from shrink.report_warning import ReportWarning
@@ -190,6 +192,25 @@ class StageContext:
     def trust(self) -> Trust:
         """Return what the model files may hold that is not Keras' own."""
         return Trust.of(self._inputs["model"])
+
+    def code_of(self, role: str) -> dict[str, str | None]:
+        """Return hashes of the user's code that an input needs, beside its file's content.
+
+        A model's weights and configuration do not say what a custom layer, or a builder's own
+        function, computes: what is remembered of the model has to hold these.
+        """
+        source, custom = self._inputs[role], self.trust().custom_objects
+        builder = Path(source["path"]) if source["kind"] == "builder" else None
+        found = {"custom_objects": custom, "builder": builder}
+        return {name: None if path is None else code_digest(path) for name, path in found.items()}
+
+    def data_identity(self) -> dict[str, Any]:
+        """Return what decides which examples are trained and measured on, as plain data."""
+        return {
+            "data": self.data_config.model_dump(mode="json", exclude={"path", "cache"}),
+            "fingerprint": fingerprint(self.data_config),
+            "split_seed": self.split_seed,
+        }
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""

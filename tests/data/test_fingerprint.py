@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from shrink.data import fingerprint as module
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
+from shrink.data.python_reads import remembering_reads
 from shrink.errors import DataError
 from shrink.run.paths import cache_root
 
@@ -176,3 +178,107 @@ def test_fingerprint_and_reference_are_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def _shards(root: Path, *names: str) -> DataConfig:
+    root.mkdir(parents=True, exist_ok=True)
+    for number, name in enumerate(names):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"%d" % number)
+    return DataConfig(source="tfrecord", path=str(root))
+
+
+@pytest.mark.parametrize("renamed", ["train-zzz.tfrecord", "test-1.tfrecord", "train-00.tfrecord"])
+def test_fingerprint_of_shards_changes_with_names_that_decide_part_or_order(
+    tmp_path: Path, renamed: str
+) -> None:
+    config = _shards(tmp_path / "a", "train-0.tfrecord", "train-1.tfrecord", "val-0.tfrecord")
+    before = fingerprint(config)
+    name = "train-1" if renamed == "train-00.tfrecord" else "val-0"
+    (tmp_path / "a" / f"{name}.tfrecord").rename(tmp_path / "a" / renamed)
+    changes = name == "val-0"  # train-0 and train-00 are read in the same order
+    assert (fingerprint(config) != before) == changes
+
+
+def test_fingerprint_of_shards_does_not_depend_on_the_place_or_on_names_that_decide_nothing(
+    tmp_path: Path,
+) -> None:
+    one = _shards(tmp_path / "a", "train-0.tfrecord", "train-1.tfrecord", "test-0.tfrecord")
+    moved = _shards(tmp_path / "b", "train-0.tfrecord", "train-1.tfrecord", "test-0.tfrecord")
+    renamed = _shards(tmp_path / "c", "train.a.tfrecord", "train.b.tfrecord", "test/x.tfrecord")
+    swapped = _shards(tmp_path / "d", "train-1.tfrecord", "train-0.tfrecord", "test-0.tfrecord")
+    assert fingerprint(one) == fingerprint(moved) == fingerprint(renamed)
+    assert fingerprint(swapped) != fingerprint(one)
+
+
+def test_fingerprint_of_shards_tells_parts_from_a_pattern(tmp_path: Path) -> None:
+    """A pattern's files are all one part, whatever their names."""
+    config = _shards(tmp_path / "a", "train-0.tfrecord", "test-0.tfrecord")
+    pattern = DataConfig(source="tfrecord", path=str(tmp_path / "a" / "t*.tfrecord"))
+    assert fingerprint(pattern) != fingerprint(config)
+
+
+def _function(folder: Path, text: str = "def examples(): ...", **settings: Any) -> DataConfig:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "data.py").write_text(text)
+    return DataConfig(source="python", path=f"{folder / 'data.py'}:examples", **settings)
+
+
+def test_fingerprint_of_a_function_depends_on_its_place_and_on_what_it_imports(
+    tmp_path: Path,
+) -> None:
+    text = "import loader\ndef examples(): ..."
+    one, other = _function(tmp_path / "a", text), _function(tmp_path / "b", text)
+    assert fingerprint(one) != fingerprint(other)
+    before = fingerprint(one)
+    (tmp_path / "a" / "loader.py").write_text("N = 1")
+    assert fingerprint(one) != before
+
+
+@pytest.mark.parametrize("name", ["x.bin", "folder"])
+def test_fingerprint_of_a_function_depends_on_what_the_recipe_declares(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a" / "folder").mkdir(parents=True)
+    for file in ("x.bin", "folder/y.bin"):
+        (tmp_path / "a" / file).write_bytes(b"1")
+    config = _function(tmp_path / "a", depends=(name,))
+    before = fingerprint(config)
+    assert fingerprint(_function(tmp_path / "a")) != before
+    (tmp_path / "a" / ("x.bin" if name == "x.bin" else "folder/y.bin")).write_bytes(b"2")
+    assert fingerprint(config) != before
+    with pytest.raises(DataError, match=r"nothing\.bin: no such file or folder"):
+        fingerprint(_function(tmp_path / "a", depends=("nothing.bin",)))
+
+
+_READING = """
+import os
+from pathlib import Path
+from typing import Any
+HERE = Path(__file__).parent
+def examples():
+    with open(HERE / "x.bin", "rb") as stream:
+        stream.read()
+    for name in os.listdir(HERE / "rows"):
+        (HERE / "rows" / name).read_text()
+    (HERE / "out.txt").write_text("written")
+"""
+
+
+@pytest.mark.parametrize("change", ["x.bin", "rows/1", "rows/2", "out.txt", "other", "gone"])
+def test_fingerprint_of_a_function_depends_on_what_it_has_read(tmp_path: Path, change: str) -> None:
+    config = _function(tmp_path / "a", _READING)
+    (tmp_path / "a" / "rows").mkdir()
+    for name in ("x.bin", "rows/1", "other"):
+        (tmp_path / "a" / name).write_text("1")
+    namespace: dict[str, Any] = {"__file__": str(tmp_path / "a" / "data.py")}
+    exec(_READING, namespace)
+    with remembering_reads(tmp_path / "a" / "data.py", "examples"):
+        namespace["examples"]()
+    before = fingerprint(config)
+    assert fingerprint(config) == before
+    if change == "gone":
+        (tmp_path / "a" / "rows" / "1").unlink()
+    else:
+        (tmp_path / "a" / change).write_text("2")
+    assert (fingerprint(config) != before) == (change not in ("out.txt", "other"))

@@ -74,3 +74,24 @@ def test_sweep_forgets_sensitivities_and_teachers_that_were_not_used_for_long(
     assert used.exists()
     assert not forgotten.exists()
     assert not teacher.parent.exists()
+
+
+def test_alias_checkpoints_lets_a_step_go_on_under_the_key_that_it_has_by_now(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path, lambda text: None)
+    begun = write_checkpoint(store, "e" * 64)
+    store.alias_checkpoints("f" * 64, "e" * 64)
+    store.sweep()
+    assert (store.checkpoints("f" * 64) / "1" / begun.name).exists()
+    store.remove_checkpoints("f" * 64)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_sweep_removes_the_name_of_checkpoints_that_are_gone(tmp_path: Path) -> None:
+    store = Store(tmp_path, lambda text: None)
+    write_checkpoint(store, "e" * 64)
+    store.alias_checkpoints("f" * 64, "e" * 64)
+    store.remove_checkpoints("e" * 64)
+    store.sweep()
+    assert list((tmp_path / "checkpoints").iterdir()) == []

@@ -6,8 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tf_keras as keras
 
+from shrink.run.versions import versions
 from shrink.stages.context import StageContext
+from shrink.stages.distill import teaching
+from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.teacher_cache import cache_key
+from shrink.stages.prune import sensitivity
+from shrink.stages.prune.config import PruneConfig
 
 
 def context(tmp_path: Path, **training: Any) -> StageContext:
@@ -20,3 +27,48 @@ def test_dataset_is_split_alike_whatever_the_stages_own_seed(tmp_path: Path) -> 
     one, other = context(tmp_path).dataset, context(tmp_path, seed=7).dataset
     everything = np.arange(len(one.test))
     np.testing.assert_array_equal(one.test.arrays(everything)[0], other.test.arrays(everything)[0])
+
+
+def remembered(tmp_path: Path, **data: Any) -> list[dict[str, Any]]:
+    """Return what two stages keep between runs is known by: a teacher's outputs, sensitivities."""
+    source = {"kind": "keras", "path": str(tmp_path / "model.keras")}
+    source["custom_objects"] = str(tmp_path / "layers.py")
+    inputs = {"model": source, "teacher": source}
+    step = {"name": "s", "kind": "distill", "claims": [], "training": {}, "inputs": inputs}
+    job = {"step": step, "data": {"source": "digits", **data}, "task": {}, "split_seed": 0}
+    known = StageContext(job, lambda *args, **fields: None, tmp_path)
+    x, ones = keras.Input((3,), name="x"), keras.initializers.Ones()
+    dense = keras.layers.Dense(2, kernel_initializer=ones, name="dense")
+    model = keras.Model(x, dense(x), name="model")
+    prune = PruneConfig(method="channels", ratio=0.5)
+    return [
+        teaching._identity([model], DistillConfig(), ["mean_squared_error"], known),
+        sensitivity._identity(model, prune, known),
+    ]
+
+
+def code(tmp_path: Path, factor: float) -> None:
+    (tmp_path / "layers.py").write_text("from factor import FACTOR\nclass Scaled: ...\n")
+    (tmp_path / "factor.py").write_text(f"FACTOR = {factor}")
+
+
+def test_what_is_remembered_of_a_model_depends_on_the_code_of_its_layers(tmp_path: Path) -> None:
+    code(tmp_path, 1.0)
+    before = remembered(tmp_path)
+    assert [cache_key(one) for one in remembered(tmp_path)] == [cache_key(one) for one in before]
+    code(tmp_path, 0.05)
+    for one, other in zip(before, remembered(tmp_path), strict=True):
+        assert cache_key(one) != cache_key(other)
+
+
+def test_what_is_remembered_of_a_model_holds_every_version(tmp_path: Path) -> None:
+    code(tmp_path, 1.0)
+    assert [one["versions"] for one in remembered(tmp_path)] == [versions(), versions()]
+
+
+def test_what_is_remembered_of_a_model_does_not_depend_on_where_examples_are_kept(
+    tmp_path: Path,
+) -> None:
+    code(tmp_path, 1.0)
+    assert remembered(tmp_path, cache="memory") == remembered(tmp_path)
+    assert remembered(tmp_path, test_split=0.3) != remembered(tmp_path)

@@ -23,6 +23,10 @@ class Parser(Protocol):
         """The name of the only target where it holds integer labels, else None."""
 
     @property
+    def label_feature(self) -> str:
+        """How that label is stored, as text; it decides what is read from a record."""
+
+    @property
     def input_spec(self) -> Any:
         """One example's input."""
 
@@ -55,6 +59,11 @@ class ExampleParser(NamedFeatures):
         }
         super().__init__(manifest.inputs, targets, stored)
         self._spec = {name: _parsed_as(found) for name, found in self._features.items()}
+
+    @property
+    def label_feature(self) -> str:
+        """How the label is stored, as text."""
+        return repr(self._features.get(str(self.label)))
 
     def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
         """Return `(x, y)` of serialized examples (n,); can be traced.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,7 @@ from shrink.data.sources.op_errors import reason
 from shrink.errors import DataError, ResourceError
 from shrink.run import files
 from shrink.run.paths import cache_root
+from shrink.run.versions import versions
 
 _BUFFER_BYTES = 1 << 20
 _HINT = "correct data.features, or write the file again"
@@ -92,8 +94,9 @@ def labels_of_file(path: str, parser: Parser) -> Iterator[np.ndarray]:
 
 
 def _key(records: Labelled, parser: Parser, part: str) -> str:
-    described = [str(parser.label), part]
+    described = [str(parser.label), repr(parser.label_feature), part, json.dumps(versions())]
     for path in records.paths:
         status = Path(path).stat()
-        described.append(f"{path} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
+        times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+        described.append(f"{path} {status.st_size} {times}")
     return hashlib.sha256("\0".join(described).encode("utf-8", "surrogateescape")).hexdigest()

@@ -7,8 +7,10 @@ arrays. They are read once, on the CPU, and kept in the cache folder.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +22,12 @@ import tensorflow as tf
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.fingerprint import fingerprint
+from shrink.data.python_reads import remembering_reads
 from shrink.data.sources.columns import open_columns
 from shrink.data.spool import ALL, Example, spooled
 from shrink.errors import DataError, ShrinkError
+from shrink.model.user_modules import remembering_imports
+from shrink.run.versions import versions
 
 _HINT = "return a tf.data.Dataset or an iterable of (input, target)"
 
@@ -38,14 +43,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     source = _Function(Path(path).expanduser(), function)
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
     names = [*inputs, *(targets if config.target == "label" else ())]
-    key = hashlib.sha256("\0".join([fingerprint(config), *names]).encode()).hexdigest()
+
+    def key() -> str:
+        decided_by = [fingerprint(config), json.dumps(versions()), config.target, *names]
+        return hashlib.sha256("\0".join(decided_by).encode()).hexdigest()
 
     def flat_parts() -> dict[str, Iterator[Example]]:
         sides = [inputs, targets] if config.target == "label" else [inputs]
         return {part: _flat(found, sides, source) for part, found in source.parts().items()}
 
     with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
-        spools = spooled(key, flat_parts, names)
+        spools = spooled(key, flat_parts, names, watched=source.watched)
     arrays = {
         f"{name}_{part}" if part != ALL else name: array
         for part, found in spools.items()
@@ -60,6 +68,13 @@ class _Function:
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = name
+        self._held = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Remember what the function imports and reads until its examples are written."""
+        with remembering_reads(self.path, self.name), self._held:
+            yield
 
     def parts(self) -> dict[str, Iterable[Any]]:
         """Return the examples of each part, or of the part `all` where they are not divided."""
@@ -87,6 +102,7 @@ class _Function:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         try:
+            self._held.enter_context(remembering_imports(self.path, module))
             spec.loader.exec_module(module)
         except Exception as error:
             raise self.error(f"cannot be imported: {type(error).__name__}: {error}") from error

@@ -43,6 +43,11 @@ class FeatureParser(NamedFeatures):
         self._label_decoder = None if self.label is None else _only(features, (self.label,))
 
     @property
+    def label_feature(self) -> str:
+        """How the label is stored, as text."""
+        return repr(self._features[self.label]) if self.label else ""
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the labels, empty where they have none."""
         found = getattr(self._features[self.label], "names", None) if self.label else None

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
 import tf_keras as keras
 
 from shrink.data.dataset import Dataset
-from shrink.data.fingerprint import fingerprint
 from shrink.errors import ModelError, ResourceError, StageError
+from shrink.run.versions import versions
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import Taught
@@ -204,14 +203,14 @@ def _identity(
     return {
         "views": views,
         "teachers": [model_digest(model) for model in models],
+        "code": [context.code_of(role) for role in context.roles("teacher")],
         "losses": list(losses),
         "features": list(config.feature_layers),
         "cache_dtype": config.cache_dtype,
         "top_k": config.top_k if config.cache_dtype == "topk" else None,
-        "data": context.data_config.model_dump(mode="json", exclude={"path"}),
-        "fingerprint": fingerprint(context.data_config),
-        "split_seed": context.split_seed,
-        "versions": [tf.__version__, keras.__version__],
+        **context.data_identity(),
+        "precision": context.training.precision,
+        "versions": versions(),
     }
 
 

@@ -91,6 +91,11 @@ class PruneConfig(StageConfig):
         return () if self.method == "channels" and self.rebuild else ("sparsity",)
 
     @property
+    def reads_training(self) -> bool:
+        """Whether it trains, or measures what a step of training would take."""
+        return super().reads_training or self.training_peak_bytes is not None
+
+    @property
     def _measures_files(self) -> bool:
         return self.file_bytes is not None or self.arena_bytes is not None
 

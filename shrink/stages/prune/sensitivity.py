@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.data.fingerprint import fingerprint
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import rebuild, weights_of
+from shrink.run.versions import versions
 from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.allocation import Allocate, Cost, removed_count, uniform
@@ -60,14 +60,13 @@ def _identity(model: keras.Model, config: PruneConfig, context: StageContext) ->
     return {
         "version": _VERSION,
         "model": model_digest(model),
+        "code": context.code_of("model"),
         "prune": {key: getattr(config, key) for key in ("importance", "samples", "exclude")},
         "tried": [*_RATIOS, _EXAMPLES],
         "seed": context.training.seed,
         "task": context.task_config.model_dump(mode="json"),
-        "data": context.data_config.model_dump(mode="json", exclude={"path"}),
-        "fingerprint": fingerprint(context.data_config),
-        "split_seed": context.split_seed,
-        "libraries": [tf.__version__, keras.__version__, np.__version__],
+        **context.data_identity(),
+        "versions": versions(),
     }
 
 

@@ -122,3 +122,33 @@ def test_open_dataset_raises_data_error_when_there_is_no_such_function(tmp_path:
     (tmp_path / "data.py").write_text("def other(): pass")
     with pytest.raises(DataError, match="it is not there; there are other"):
         open_dataset(_config(tmp_path / "data.py"), seed=0)
+
+
+_BESIDE = """
+import numpy as np
+from pathlib import Path
+def examples():
+    count = int((Path(__file__).parent / "count.txt").read_text())
+    return ((np.full(3, i, np.float32), i % 4) for i in range(count))
+"""
+
+
+def _beside(folder: Path, count: int) -> int:
+    """Return how many examples a function gives that reads their number beside itself."""
+    folder.mkdir(exist_ok=True)
+    (folder / "data.py").write_text(_BESIDE)
+    (folder / "count.txt").write_text(str(count))
+    return len(_all(open_dataset(_config(folder / "data.py"), seed=0))[1])
+
+
+def test_open_dataset_reads_what_lies_beside_this_function_not_beside_its_twin(
+    tmp_path: Path,
+) -> None:
+    assert _beside(tmp_path / "a", 40) == 40
+    assert _beside(tmp_path / "b", 60) == 60
+
+
+def test_open_dataset_runs_the_function_again_when_what_it_read_has_changed(
+    tmp_path: Path,
+) -> None:
+    assert [_beside(tmp_path / "a", count) for count in (40, 40, 60)] == [40, 40, 60]

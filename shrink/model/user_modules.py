@@ -1,0 +1,196 @@
+"""Which of the user's own files a named Python file imports, and one hash of all of them; light.
+
+What its import statements say is read without running it. What it really imported, by changed
+search paths or by computed names too, is remembered in the cache folder by the process that ran it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import shrink
+from shrink.errors import ModelError, ResourceError
+from shrink.run import files
+from shrink.run.paths import cache_root
+
+_LIBRARIES = ("site-packages", "dist-packages")
+_MISSING = "missing"
+
+
+def code_digest(entry: Path) -> str:
+    """Return the SHA-256, in hex, of a Python file and of the user's own files that it imports.
+
+    Neither where the files are nor what they read counts, nor what installed packages hold.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    try:
+        content = entry.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", subject=entry) from error
+    own, roots = Path(os.path.realpath(entry)), _roots(entry)
+    waiting = [own, *_read_record(own, content)]
+    seen = set(waiting)
+    while waiting:
+        for path in _imported_by(waiting.pop(), roots):
+            if path not in seen:
+                seen.add(path)
+                waiting.append(path)
+    # Named by where they are, not by how they were found: what only running shows is then the
+    # same digest as what import statements say.
+    named = [(_name(path, own), _digest(path)) for path in seen - {own}]
+    named.append(("", hashlib.sha256(content).hexdigest()))
+    lines = "\n".join(f"{name}\0{digest}" for name, digest in sorted(named))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@contextlib.contextmanager
+def remembering_imports(entry: Path, module: ModuleType | None = None) -> Iterator[None]:
+    """Remember for `code_digest` what of the user's own is imported within.
+
+    Args:
+        entry: the Python file that is run.
+        module: what it became, where it has been imported before: what it refers to counts too,
+            though another file may have imported that first.
+    """
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        new = {name: m for name, m in list(sys.modules.items()) if name not in before}
+        new |= _referred_to(module) if module is not None else {}
+        _remember(entry, {file for found in new.values() if (file := users_file(found))})
+
+
+def users_file(module: ModuleType | None) -> Path | None:
+    """Return the file of a module, None where it is a library's, shrink's or Python's own."""
+    text = getattr(module, "__file__", None)
+    if not isinstance(text, str):
+        return None
+    path = Path(os.path.realpath(text))
+    return path if is_users(path) and path.is_file() else None
+
+
+def is_users(path: Path) -> bool:
+    """Whether a path is outside of Python, of installed packages and of shrink itself."""
+    return not any(name in path.parts for name in _LIBRARIES) and not any(
+        path.is_relative_to(place) for place in _not_users()
+    )
+
+
+@functools.cache
+def _not_users() -> tuple[str, ...]:
+    own = sysconfig.get_paths()
+    return (os.path.realpath(Path(shrink.__file__).parent), own["stdlib"], own["platstdlib"])
+
+
+def _referred_to(module: ModuleType) -> dict[str, ModuleType]:
+    """Return the user's modules whose objects a module, or one of these, holds by a name."""
+    found: dict[str, ModuleType] = {}
+    waiting = [module]
+    while waiting:
+        for value in list(vars(waiting.pop()).values()):
+            is_module = isinstance(value, ModuleType)
+            name = value.__name__ if is_module else getattr(value, "__module__", None)
+            other = sys.modules.get(name) if isinstance(name, str) else None
+            if other is not None and name not in found and users_file(other):
+                found[str(name)] = other
+                waiting.append(other)
+    return found
+
+
+def _record(content: bytes) -> Path:
+    return cache_root() / "imports" / f"{hashlib.sha256(content).hexdigest()}.json"
+
+
+def _remember(entry: Path, modules: Iterable[Path]) -> None:
+    """Add to what a file is known to import: another function of it may import other modules."""
+    with contextlib.suppress(OSError, ResourceError):  # then what the statements say has to do
+        content, own = entry.read_bytes(), Path(os.path.realpath(entry))
+        known = _read_names(content)
+        found = known | {str(_below(path, own.parent)) for path in modules if path != own}
+        if found != known:
+            files.write_json(_record(content), sorted(found))
+
+
+def _read_names(content: bytes) -> set[str]:
+    try:
+        found = json.loads(_record(content).read_text("utf-8", "surrogateescape"))
+    except (OSError, ValueError):
+        return set()
+    return set(map(str, found)) if isinstance(found, list) else set()
+
+
+def _read_record(own: Path, content: bytes) -> list[Path]:
+    """Return the files that this content is known to import; names are relative to its folder."""
+    return [own.parent / name for name in sorted(_read_names(content))]
+
+
+def _below(path: Path, folder: Path) -> Path:
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
+
+
+def _name(path: Path, own: Path) -> str:
+    """Return a module's place: in the folder of the file that imports it, or in its own."""
+    inside = path.is_relative_to(own.parent)
+    return str(path.relative_to(own.parent)) if inside else "/".join(path.parts[-2:])
+
+
+def _digest(path: Path) -> str:
+    try:
+        return files.sha256(path)
+    except OSError:
+        return _MISSING
+
+
+def _roots(entry: Path) -> list[Path]:
+    """Return the folders in which modules are looked for, those of libraries left out."""
+    # The first entry of a search path that is not safe is the folder of whoever calls shrink.
+    searched = sys.path if sys.flags.safe_path else sys.path[1:]
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    places = [entry.parent, *(Path(text) for text in (*named, *searched) if text)]
+    resolved = [Path(os.path.realpath(place)) for place in places]
+    return [place for place in dict.fromkeys(resolved) if is_users(place) and place.is_dir()]
+
+
+def _imported_by(file: Path, roots: list[Path]) -> Iterator[Path]:
+    """Yield the user's modules that the import statements of a file name, wherever they stand."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _resolved(alias.name, roots)
+        elif isinstance(node, ast.ImportFrom):
+            base, places = node.module or "", roots
+            if node.level:
+                places = [file.parents[min(node.level, len(file.parents)) - 1]]
+            for alias in node.names:
+                yield from _resolved(f"{base}.{alias.name}".lstrip("."), places)
+
+
+def _resolved(dotted: str, roots: list[Path]) -> Iterator[Path]:
+    """Yield the files that importing a dotted name runs: its packages, and itself if a module."""
+    for root in roots:
+        place, found = root, False
+        for name in dotted.split("."):
+            place = place / name
+            for path in (place / "__init__.py", place.with_name(f"{name}.py")):
+                if path.is_file() and is_users(path):
+                    found = True
+                    yield Path(os.path.realpath(path))
+        if found:
+            return

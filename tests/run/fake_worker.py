@@ -1,0 +1,77 @@
+"""A worker that trains nothing: it runs the user's code as a real one does, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shrink.console import Console
+from shrink.data.python_reads import remembering_reads
+from shrink.model import user_code
+from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.plan import build_plan
+from shrink.run.paths import cache_root
+from shrink.run.runner import Runner, RunOptions
+from shrink.run.store import Store
+
+
+@dataclass
+class FakeWorker:
+    """Stands for `shrink.run.process.attempt`; the artifact is what the builder returned.
+
+    Attributes:
+        jobs: those that it was given.
+        result: what it measures.
+        went_on: of each job, whether it found what `killed` left.
+        killed: whether the run is ended in the middle of the step.
+    """
+
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    went_on: list[bool] = field(default_factory=list)
+    killed: bool = False
+
+    def __call__(
+        self, job: dict[str, Any], work: Path, on_event: Callable[..., None]
+    ) -> dict[str, Any]:
+        self.jobs.append(job)
+        source = job["step"]["inputs"]["model"]
+        built: Any = Path(source["path"]).name
+        if source["kind"] == "builder":
+            user_code.imported.cache_clear()  # a fresh process
+            built = user_code.function_of(Path(source["path"]), source["function"])()
+        if job["data"]["source"] == "python":
+            path, _, function = job["data"]["path"].rpartition(":")
+            with remembering_reads(Path(path), function):
+                built = [built, user_code.function_of(Path(path), function)()]
+        self.went_on.append((Path(job["checkpoints"]) / "update-9").exists())
+        on_event({"event": "progress", "epoch": 1, "steps": 2, "step": 1, "epochs": 1})
+        if self.killed:
+            Path(job["checkpoints"]).mkdir(parents=True, exist_ok=True)
+            (Path(job["checkpoints"]) / "update-9").touch()
+            raise KeyboardInterrupt
+        produced = {"artifact": "model.keras", "scores": "scores.json"}
+        (work / "model.keras").write_text(f"{job['step']['kind']} {built}")
+        (work / "scores.json").write_text("{}")
+        measured = {"at": "2026-11-22T00:00:00", "machine": "toy"}
+        figures = {"metrics": {"accuracy": 0.5}, "examples": 100}
+        return {"measured": measured, "files": produced, **figures, **self.result}
+
+
+def run(recipe: dict[str, Any], output: Path, worker: FakeWorker) -> dict[str, Any]:
+    """Run a recipe with a fake worker and return its report."""
+    plan = build_plan(recipe_from_mapping(recipe, "test"))
+    console = Console(quiet=True)
+    runner = Runner(plan, RunOptions(output), Store(cache_root(), console.warn), console)
+    runner.attempt = worker
+    result = runner.run()
+    if result.error is not None:
+        raise result.error
+    return result.report
+
+
+def statuses(report: dict[str, Any]) -> list[str]:
+    """Return how each stage came to its result."""
+    return [stage["status"] for stage in report["stages"]]

@@ -1,0 +1,121 @@
+"""A run takes from the store what would come out again, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.run.fake_worker import FakeWorker, run, statuses
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    before = set(sys.modules)
+    yield
+    _forget(before)
+
+
+def _forget(before: set[str]) -> None:
+    for name in set(sys.modules) - before:
+        if "helper" in name:
+            del sys.modules[name]
+
+
+def _recipe(folder: Path, text: str, **sections: Any) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.py").write_text(text)
+    return {
+        "name": "r",
+        "model": f"{folder / 'model.py'}:build",
+        "data": {"source": "digits"},
+        "stages": [{"train": {"epochs": 1}}, {"quantize": {}}],
+        **sections,
+    }
+
+
+_STATIC = "def build():\n    import helper_s\n    return helper_s.WIDTH\n"
+_HIDDEN = """
+import importlib, sys
+sys.path.insert(0, __file__.rpartition("/")[0] + "/hidden")
+def build():
+    return importlib.import_module("helper_" + "h").WIDTH
+"""
+
+
+@pytest.mark.parametrize("name", ["helper_s.py", "hidden/helper_h.py"])
+def test_run_builds_anew_when_a_module_of_the_builder_has_changed(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "a"))
+    recipe = _recipe(tmp_path / "a", _STATIC if name == "helper_s.py" else _HIDDEN)
+    helper, before = tmp_path / "a" / name, set(sys.modules)
+    helper.parent.mkdir(exist_ok=True)
+    found = []
+    for width in (8, 8, 640, 640):
+        helper.write_text(f"WIDTH = {width}")
+        report = run(recipe, tmp_path / "out", FakeWorker())
+        artifact = (tmp_path / "out" / "artifacts" / "00-train.keras").read_text()
+        found.append((artifact, *statuses(report)))
+        _forget(before)
+    assert found == [
+        ("train 8", "done", "done"),
+        ("train 8", "cached", "cached"),
+        ("train 640", "done", "done"),
+        ("train 640", "cached", "cached"),
+    ]
+
+
+_READS = """
+from pathlib import Path
+def examples():
+    return (Path(__file__).parent / "x.txt").read_text()
+def build():
+    return "model"
+"""
+
+
+def test_run_reads_anew_what_lies_beside_a_python_source(tmp_path: Path) -> None:
+    found = []
+    for folder, content in (("a", "A"), ("a", "A"), ("b", "B"), ("a", "C"), ("a", "C")):
+        data = {"source": "python", "path": f"{tmp_path / folder / 'model.py'}:examples"}
+        recipe = _recipe(tmp_path / folder, _READS, data=data)
+        (tmp_path / folder / "x.txt").write_text(content)
+        report = run(recipe, tmp_path / "out", FakeWorker())
+        artifact = (tmp_path / "out" / "artifacts" / "00-train.keras").read_text()
+        found.append((artifact[-3:-2], statuses(report)[0]))
+    assert found == [("A", "done"), ("A", "cached"), ("B", "done"), ("C", "done"), ("C", "cached")]
+
+
+def test_run_goes_on_where_it_was_killed_before_its_code_was_known(tmp_path: Path) -> None:
+    data = {"source": "python", "path": f"{tmp_path / 'a' / 'model.py'}:examples"}
+    recipe = _recipe(tmp_path / "a", _READS, data=data)
+    (tmp_path / "a" / "x.txt").write_text("A")
+    with pytest.raises(KeyboardInterrupt):
+        run(recipe, tmp_path / "out", FakeWorker(killed=True))
+    again = FakeWorker(killed=True)
+    with pytest.raises(KeyboardInterrupt):
+        run(recipe, tmp_path / "out", again)
+    (tmp_path / "a" / "x.txt").write_text("B")
+    other = FakeWorker()
+    run(recipe, tmp_path / "out", other)
+    assert (again.went_on, other.went_on[0]) == ([True], False)
+
+
+def test_run_takes_a_baseline_from_the_store_whatever_training_says(tmp_path: Path) -> None:
+    (tmp_path / "model.h5").write_bytes(b"weights")
+    recipe: dict[str, Any] = {
+        "name": "r",
+        "model": str(tmp_path / "model.h5"),
+        "data": {"source": "digits"},
+        "stages": [{"quantize": {}}, {"prune": {"epochs": 1, "from": "baseline"}}],
+    }
+    assert statuses(run(recipe, tmp_path / "out", FakeWorker())) == ["done"] * 3
+    recipe["training"] = {"optimizer": {"learning_rate": 0.5}, "patience": 3, "memory_limit": "1GB"}
+    worker = FakeWorker()
+    assert statuses(run(recipe, tmp_path / "out", worker)) == ["cached", "cached", "done"]
+    assert worker.jobs[0]["step"]["training"]["patience"] == 3
