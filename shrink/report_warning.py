@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+MAY_HAVE_BEEN_TRAINED_ON = "test-examples-may-have-been-trained-on"
+"""The code of the one warning that other sentences of a report depend on."""
+
 
 @dataclass(frozen=True)
 class ReportWarning:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
 
 from shrink.data.augment.apply import Augmentation
 from shrink.data.cached import cached
 from shrink.data.class_order import named_classes
 from shrink.data.config import DataConfig
 from shrink.data.examples import PARTS, Examples
+from shrink.data.left_out import LeftOut, Subset, left_out
+from shrink.data.membership import Membership, membership_of, read_membership
 from shrink.data.view import AugmentedView, View
 
 __all__ = ["PARTS", "SOURCES", "Dataset", "Examples", "open_dataset"]
@@ -43,6 +49,11 @@ class Dataset:
         input_arrays: once the arrays have the names of a model's inputs: what the recipe calls
             them, in the same order.
         target_arrays: likewise.
+        given: parts that the source has of its own; the others were taken by the seed.
+        file_contents: where an example is a file, what stands for each one's content, uint64 (n,)
+            by part.
+        left_out: what was left out for the sake of earlier runs.
+        membership: returns which examples are in which part, after that.
     """
 
     train: Examples
@@ -55,10 +66,17 @@ class Dataset:
     target_names: tuple[str, ...] = ()
     input_arrays: tuple[str, ...] = ()
     target_arrays: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+    file_contents: Mapping[str, np.ndarray] | None = None
+    left_out: LeftOut | None = None
+    membership: Callable[[], Membership] | None = None
 
 
 def open_dataset_for(
-    config: DataConfig, seed: int, image_input: Callable[[], tuple[int, int, int] | None]
+    config: DataConfig,
+    seed: int,
+    image_input: Callable[[], tuple[int, int, int] | None],
+    earlier: Sequence[Path] = (),
 ) -> Dataset:
     """Open a data set with pictures brought to the shape that a model takes.
 
@@ -67,25 +85,28 @@ def open_dataset_for(
         seed: decides splits that the source does not give.
         image_input: returns height, width and channels of the model's one image input, or None;
             called only where the section leaves the shape of pictures open.
+        earlier: see `open_dataset`.
 
     Raises:
         DataError: see `open_dataset`.
     """
     if config.source != "images":
-        return open_dataset(config, seed)
+        return open_dataset(config, seed, earlier)
     from shrink.data.sources.images import fitted_to
 
     fitted, note = fitted_to(config, image_input)
-    dataset = open_dataset(fitted, seed)
+    dataset = open_dataset(fitted, seed, earlier)
     return replace(dataset, notes=(note, *dataset.notes)) if note else dataset
 
 
-def open_dataset(config: DataConfig, seed: int) -> Dataset:
+def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) -> Dataset:
     """Open what a recipe's `data` section names, split and transformed as it says.
 
     Args:
         config: the `data` section; its path is absolute or relative to the working folder.
         seed: decides splits that the source does not give.
+        earlier: what the model's earlier runs trained and tested on, where it was not these parts
+            (`shrink.data.membership`).
 
     Raises:
         DataError: missing, unreadable, refused, or inconsistent data.
@@ -93,12 +114,23 @@ def open_dataset(config: DataConfig, seed: int) -> Dataset:
     source = importlib.import_module(SOURCES[config.source])
     dataset: Dataset = source.open_source(config, seed)
     names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
+    membership = functools.cache(functools.partial(_membership, dataset, config, seed))
+    out = left_out(membership(), list(map(read_membership, earlier))) if earlier else None
     dataset = replace(
         dataset,
         class_names=names,
         train=cached(dataset.train, "train", config, seed),
         validation=cached(dataset.validation, "validation", config, seed),
+        left_out=out,
+        membership=membership if out is None else lambda: membership().kept(out.masks),
     )
+    if out is not None:
+        dataset = replace(
+            dataset,
+            train=_without(dataset.train, out.masks["train"]),
+            validation=_without(dataset.validation, out.masks["validation"]),
+            test=_without(dataset.test, out.masks["test"]),
+        )
     inputs_are_targets = config.target == "input"
     if config.normalize is None and config.augment is None and not inputs_are_targets:
         return dataset
@@ -120,3 +152,17 @@ def open_dataset(config: DataConfig, seed: int) -> Dataset:
         num_classes=classes,
         target_names=dataset.input_names if inputs_are_targets else dataset.target_names,
     )
+
+
+def _membership(dataset: Dataset, config: DataConfig, seed: int) -> Membership:
+    if dataset.file_contents is not None:
+        return Membership("file", {part: dataset.file_contents[part] for part in PARTS})
+    return membership_of(_parts(dataset), config, seed)
+
+
+def _parts(dataset: Dataset) -> dict[str, Examples]:
+    return {part: getattr(dataset, part) for part in PARTS}
+
+
+def _without(examples: Examples, mask: np.ndarray) -> Examples:
+    return examples if mask.all() else Subset(examples, np.flatnonzero(mask))

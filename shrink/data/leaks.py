@@ -26,16 +26,14 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
 
 
 def leak_notes(
-    parts: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
+    parts: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
     """Return a sentence for each two parts that have pictures in common.
 
     Args:
         parts: files of train, validation and test.
-        paths: of files whose content is known, all of `parts` among them.
-        digests: SHA-256 of each file's content, 32 bytes each, of which 8 are compared.
+        contents: what stands for the content of each of them, from `contents_of`.
     """
-    contents = _contents(parts, paths, digests)
     notes = []
     for one, other in _PAIRS:
         shared = np.isin(contents[other], contents[one])
@@ -50,10 +48,15 @@ def leak_notes(
     return tuple(notes)
 
 
-def _contents(
+def contents_of(
     parts: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
 ) -> dict[str, np.ndarray]:
     """Return what stands for the content of each file of a part, uint64 (n,).
+
+    Args:
+        parts: files by part.
+        paths: of files whose content is known, all of `parts` among them.
+        digests: SHA-256 of each file's content, 32 bytes each, of which 8 are taken.
 
     Files are matched by 64 bits of their path: a mapping by path would take more than the paths.
     """

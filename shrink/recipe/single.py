@@ -42,7 +42,8 @@ def single_recipe(
     Args:
         verb: its name, which begins the recipe's name.
         model: the model as the command line gives it.
-        data: the data as the command line gives it; None where a run folder brings its own.
+        data: the data as the command line gives it; None where a run folder, or the one that the
+            model's file is in, brings its own.
         stages: the stages; none to evaluate only.
         sections: what the flags say.
         folder: the folder that relative paths start from.
@@ -105,8 +106,9 @@ def student_value(text: str, folder: Path) -> str | dict[str, Any]:
     return scale
 
 
-def _resolved_recipe(run: Path) -> dict[str, Any]:
-    """Return the recipe of a run folder, or nothing where it is none."""
+def _resolved_recipe(model: Path) -> dict[str, Any]:
+    """Return the recipe of a run folder, or of that which an artifact is in; nothing without."""
+    run = model if model.is_dir() else model.parent.parent
     path = run / RESOLVED_NAME
     value = yaml.load(path).value if path.is_file() else {}
     return value if isinstance(value, dict) else {}

@@ -11,7 +11,7 @@ from shrink.report.markdown import escape
 from shrink.report.metadata import interface_of
 from shrink.report.recipe_text import recipe_of
 from shrink.report.verdict import verdict
-from shrink.report_warning import warnings_of
+from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON, warnings_of
 
 _MOST_LABELS = 50
 _MEANINGS = {
@@ -71,7 +71,7 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
     yield _figures(report, stage)
     yield (
         f"Metrics on {stage['examples']:,} examples of the test split, which no stage trained, "
-        "tuned or calibrated on. Latency and memory of the host are those of "
+        f"tuned or calibrated on.{_doubt(report)} Latency and memory of the host are those of "
         f"{escape(str((stage['measured'] or {}).get('machine', 'an unknown machine')))}; other "
         "devices differ."
     )
@@ -129,6 +129,12 @@ def _settings(value: Any) -> str:
 
 def _inner(value: Any) -> str:
     return f"({_settings(value)})" if isinstance(value, Mapping) else str(value)
+
+
+def _doubt(report: Report) -> str:
+    codes = [warning.code for warning in warnings_of(report)]
+    unknown = " What the model was trained on before this run is not known."
+    return unknown if MAY_HAVE_BEEN_TRAINED_ON in codes else ""
 
 
 def _tensor(one: Mapping[str, Any]) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
-from shrink.errors import InternalError, StageError
+from shrink.data.dataset import PARTS, Dataset
+from shrink.errors import DataError, InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact, sample_inputs
 from shrink.measure.guessing import describe_guess
 from shrink.measure.host import machine
@@ -26,6 +27,7 @@ from shrink.measure.masks import masks_of, unmasked_notes
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.nvml import nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
+from shrink.recipe.plan import BASELINE
 from shrink.report.figures import LOSS
 from shrink.run import files
 from shrink.run.points import reached
@@ -37,7 +39,7 @@ from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import read, read_file
 
-ARTIFACT, SCORES = "artifact", "scores"
+ARTIFACT, SCORES, SPLITS = "artifact", "scores", "splits"
 
 
 def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
@@ -76,7 +78,8 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "notes": list(dict.fromkeys(notes)),
         "warnings": [warning.to_dict() for warning in context.warnings],
         "details": {"task": task, **_details(context, outcome, tflite)},
-        "files": {ARTIFACT: artifact.name, SCORES: "scores.json"},
+        "splits": _splits(context.dataset),
+        "files": {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
         "devices": context.devices.device_names,
@@ -211,6 +214,31 @@ def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[
     told["interface"] = describe_interface(content, context.dataset, context.data_config)
     # The audit of a quantized artifact has the same table, with the layers that it was made of.
     return told if "audit" in told else {"operators": operator_table(read(content)), **told}
+
+
+def _splits(dataset: Dataset) -> dict[str, Any]:
+    """Return what the parent tells of the splits, once for all stages."""
+    out, own = dataset.left_out, "test" in dataset.given
+    told: dict[str, Any] = {"test_given": own, "test": len(dataset.test)}
+    if out is not None:
+        told["left_out"] = {part: out.count(part) for part in PARTS}
+        told |= {"comparable": out.comparable, "trained_on": out.trained_on}
+    return told
+
+
+def _membership(context: StageContext) -> dict[str, str]:
+    """Write which examples are in which part, for runs that go on from here; a baseline has none.
+
+    An example that cannot be read ends the stage where it is used, not here.
+    """
+    if context.kind == BASELINE or context.dataset.membership is None:
+        return {}
+    try:
+        content = context.dataset.membership().content()
+    except DataError:
+        return {}
+    files.write_bytes(context.work / "splits.bin", content)
+    return {SPLITS: "splits.bin"}
 
 
 def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:

@@ -21,8 +21,10 @@ from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.report_warning import ReportWarning
 from shrink.run import files
+from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, splits_files
 from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
+from shrink.run.store import Store
 from shrink.run.versions import versions
 
 RESOLVED_NAME = "recipe.resolved.yaml"
@@ -77,6 +79,21 @@ class RunFolder:
         target = self.path / name
         if not target.is_file() or files.sha256(target) != files.sha256(source):
             files.copy(source, target, before=self._withdraw_report)
+
+    def keep_lineages(self, lineages: Mapping[str, Lineage], store: Store) -> None:
+        """Keep where each artifact comes from, and the splits that it was trained on.
+
+        The folder says so by itself then: on another machine, or when the store has gone.
+        """
+        splits = {link.splits for one in lineages.values() for link in one.links}
+        for name in sorted(splits):
+            target = self.path / SPLITS / f"{name}.bin"
+            source = next(iter(splits_files([name], [store.root / "objects"]).values()), None)
+            if source is not None and not target.is_file():
+                files.make_folder(target.parent)
+                files.copy(source, target)
+        value = {digest: lineage.to_dict() for digest, lineage in lineages.items()}
+        files.write_json(self.path / LINEAGE_NAME, value)
 
     def write(
         self,
@@ -212,7 +229,7 @@ def _holds_other_things(path: Path) -> bool:
     """Whether there is anything but what a killed run of shrink leaves."""
     if not path.is_dir():
         return path.exists()
-    ours = {ARTIFACTS, RESOLVED_NAME, REPORT_NAME, PLAN_NAME, *RENDERED}
+    ours = {ARTIFACTS, RESOLVED_NAME, REPORT_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, *RENDERED}
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
     if (path / ARTIFACTS).is_dir():
         inside = [e for e in (path / ARTIFACTS).iterdir() if f"{ARTIFACTS}/{e.name}" not in ours]

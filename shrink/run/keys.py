@@ -14,6 +14,7 @@ from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.run import files
+from shrink.run.lineage import Splits
 from shrink.run.versions import versions
 
 _NOT_IN_KEYS = {"name", "from_", "training", "teacher", "student"}
@@ -49,25 +50,35 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     return Settings(*(section.model_dump(mode="json") for section in (training, data, task)))
 
 
-def step_keys(plan: Plan, data_fingerprint: str) -> dict[str, str]:
+def step_keys(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -> dict[str, str]:
     """Return the key of every step, by name.
 
     A key holds the step's configuration and settings, the keys or hashes of its inputs with the
-    code that they need, the data's fingerprint, the split's seed, and the versions of shrink and
-    of the libraries that compute.
+    code that they need, the data's fingerprint and its splits, and the versions of shrink and of
+    the libraries that compute.
+
+    Args:
+        plan: the steps.
+        data_fingerprint: of its data.
+        splits: how it is divided; by default by the recipe's seed.
     """
     keys: dict[str, str] = {}
     for step in plan.steps:
-        keys[step.name] = _hash(describe_step(plan, step, data_fingerprint, keys))
+        keys[step.name] = _hash(describe_step(plan, step, data_fingerprint, keys, splits))
     return keys
 
 
 def describe_step(
-    plan: Plan, step: Step, data_fingerprint: str, keys: Mapping[str, str]
+    plan: Plan,
+    step: Step,
+    data_fingerprint: str,
+    keys: Mapping[str, str],
+    splits: Splits | None = None,
 ) -> dict[str, Any]:
     """Return everything that a step's outcome depends on, as plain data."""
     config = step.config.model_dump(mode="json", exclude=_NOT_IN_KEYS) if step.config else {}
     settings, custom = settings_of(plan, step), plan.custom_objects
+    splits = splits or Splits(plan.recipe.training.seed)
     return {
         "kind": step.kind,
         "config": config,
@@ -77,7 +88,8 @@ def describe_step(
         "custom_objects": None if custom is None else code_digest(custom),
         "data": {key: value for key, value in settings.data.items() if key != "path"},
         "data_fingerprint": data_fingerprint,
-        "split_seed": plan.recipe.training.seed,
+        "split_seed": splits.seed,
+        "earlier_splits": list(splits.earlier),
         "task": dict(settings.task),
         # The file of the recipe's model says which loss is meant where the recipe does not.
         "task_model": _task_model(plan.steps[0].inputs["model"], keys),

@@ -9,13 +9,18 @@ from typing import Any
 
 from shrink.recipe.plan import Plan, Step
 from shrink.run.keys import describe_step
+from shrink.run.lineage import Splits
 
 PLAN_NAME = "plan.json"
 
 
-def describe_plan(plan: Plan, data_fingerprint: str, keys: Mapping[str, str]) -> dict[str, Any]:
+def describe_plan(
+    plan: Plan, data_fingerprint: str, keys: Mapping[str, str], splits: Splits | None = None
+) -> dict[str, Any]:
     """Return what each step depends on, by name; a run folder keeps it for the next preview."""
-    return {step.name: describe_step(plan, step, data_fingerprint, keys) for step in plan.steps}
+    return {
+        step.name: describe_step(plan, step, data_fingerprint, keys, splits) for step in plan.steps
+    }
 
 
 def preview(

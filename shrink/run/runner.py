@@ -29,10 +29,12 @@ from shrink.report_warning import ReportWarning
 from shrink.run.failure_log import with_kept_log
 from shrink.run.folder import RunFolder
 from shrink.run.keys import runs_code, settings_of, step_keys
+from shrink.run.lineage import Lineage, Splits, origin_of, remember, splits_of
 from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
 from shrink.run.process import Event, attempt
+from shrink.run.split_notes import describe_splits
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import Attempt, run_recovering
 
@@ -73,7 +75,9 @@ class RunResult:
 @dataclass
 class _State:
     data_fingerprint: str
+    splits: Splits
     keys: Mapping[str, str]
+    lineages: dict[str, Lineage] = field(default_factory=dict)
     stored: dict[str, StoredStep] = field(default_factory=dict)
     outcomes: list[StageOutcome] = field(default_factory=list)
     error: ShrinkError | None = None
@@ -123,26 +127,27 @@ class Runner:
             reached("folder-made")
             for step in self.steps:
                 self._run_step(step, state, folder)
-            described = describe_plan(self.plan, state.data_fingerprint, state.keys)
+            described = describe_plan(self.plan, state.data_fingerprint, state.keys, state.splits)
             # What was not computed must not look to the next preview as if it had been.
             described = {name: described[name] for name in state.stored}
             return self._finish(state, folder, described)
 
     def preview(self) -> list[dict[str, str]]:
         """Return what a run would do with each step, and why; nothing is computed."""
-        digest, keys = self._keys()
+        digest, splits, keys = self._keys()
         return preview(
             self.steps,
-            describe_plan(self.plan, digest, keys),
+            describe_plan(self.plan, digest, keys, splits),
             self.options.output,
             is_stored=lambda step: self.store.contains(keys[step.name]),
             is_forced=lambda step: not self._may_reuse(step),
         )
 
-    def _keys(self) -> tuple[str, dict[str, str]]:
-        """Return the data's fingerprint and the key of every step."""
+    def _keys(self) -> tuple[str, Splits, dict[str, str]]:
+        """Return the data's fingerprint, how it is divided, and the key of every step."""
         digest = fingerprint(self.plan.data_config)
-        return digest, step_keys(self.plan, digest)
+        splits = splits_of(self.plan, digest, self.store)
+        return digest, splits, step_keys(self.plan, digest, splits)
 
     def _learn_keys(self, state: _State) -> None:
         """Take the keys anew where the user's code has run, which shows what it imports and reads.
@@ -150,7 +155,7 @@ class Runner:
         The next run knows it from the start: a step is stored under the key that is found then.
         """
         if runs_code(self.plan):
-            state.data_fingerprint, state.keys = self._keys()
+            state.data_fingerprint, state.splits, state.keys = self._keys()
 
     def _waiting(self) -> None:
         self.console.say(f"another run is writing to {self.options.output}; waiting for it")
@@ -172,12 +177,22 @@ class Runner:
             state.outcomes.append(_outcome(step, "failed", seconds, error=error.to_dict()))
             return
         state.stored[step.name] = stored
+        self._remember(stored, state)
         seconds = stored.result["duration_s"]
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
         scores = json.loads(stored.files[SCORES].read_text(encoding="utf-8"))
         state.outcomes.append(
             _outcome(step, status, seconds, stored.result, scores, artifact, digest)
+        )
+
+    def _remember(self, stored: StoredStep, state: _State) -> None:
+        """Remember where a step's artifact comes from, for runs that go on from it."""
+        digest, splits = state.data_fingerprint, state.splits
+        begins = state.stored.get(self.plan.baseline.name)
+        origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
+        state.lineages[stored.files[ARTIFACT].stem] = remember(
+            self.plan, splits, digest, stored, self.store, origin
         )
 
     def _obtain(
@@ -280,13 +295,29 @@ class Runner:
                 "claims": list(step.claims),
             },
             "data": dict(settings.data),
-            "split_seed": self.plan.recipe.training.seed,
+            "split_seed": state.splits.seed,
+            "earlier_splits": [str(state.splits.files[one]) for one in state.splits.earlier],
             "task": dict(settings.task),
             "task_model": task_model(self.plan),
         }
 
+    def _tell_splits(self, state: _State) -> None:
+        """Warn where test examples may have been trained on; say in a note what else is known."""
+        told = next((o.result["splits"] for o in state.outcomes if o.result.get("splits")), None)
+        if told is None:
+            return
+        warning, note = describe_splits(state.splits, told)
+        self.warnings += [warning] if warning else []
+        if note:
+            first = next(outcome for outcome in state.outcomes if outcome.complete)
+            notes = {"notes": [*(first.result.get("notes") or ()), note]}
+            place = state.outcomes.index(first)
+            state.outcomes[place] = replace(first, result={**first.result, **notes})
+
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
+        self._tell_splits(state)
+        folder.keep_lineages(state.lineages, self.store)
         report = folder.write(state.outcomes, finals, described, self.warnings)
         if state.error is not None:
             self.exit_code = state.error.exit_code

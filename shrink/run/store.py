@@ -6,6 +6,7 @@ Layout under the root:
     steps/<key>.json                one manifest per finished step: its result and its files
     locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
     work/<random>/                  a worker's folder, locked while it is in use
+    lineages/<sha256>.json          where an artifact comes from (`shrink.run.lineage`)
     checkpoints/<key>/              of a step that is being computed, or was when its run died
     teachers/<key>/                 what a teacher gave for every example, kept while it is used
     sensitivities/<key>.json        what pruning each group of a model alone costs, kept likewise
@@ -60,7 +61,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("objects", "steps", "locks", "work", "checkpoints", *_SHARED):
+        for name in ("objects", "steps", "locks", "work", "checkpoints", "lineages", *_SHARED):
             self._make(root / name)
 
     def find(self, key: str) -> StoredStep | None:

@@ -81,6 +81,7 @@ class StageContext:
     """Everything around a stage; models are loaded inside the devices' scope.
 
     Attributes:
+        kind: of the stage.
         planning: whether `train` only finds out what to train with.
         teachers: the folder of what teachers gave, shared by all runs.
         sensitivities: the folder of what pruning groups costs, shared by all runs.
@@ -98,6 +99,7 @@ class StageContext:
     def __init__(self, job: Mapping[str, Any], send: Callable[..., None], work: Path) -> None:
         step = job["step"]
         self.name: str = step["name"]
+        self.kind: str = step.get("kind", self.name)
         self.claims: tuple[str, ...] = tuple(step["claims"])
         self.training = TrainingConfig.model_validate(step["training"])
         if job.get("plan"):
@@ -109,6 +111,7 @@ class StageContext:
         )
         self.data_config = DataConfig.model_validate(job["data"])
         self.split_seed = int(job["split_seed"])
+        self._earlier_splits = tuple(Path(path) for path in job.get("earlier_splits", ()))
         self.work = work
         self.teachers = Path(job.get("teachers") or work / "teachers")
         self.sensitivities = Path(job.get("sensitivities") or work / "sensitivities")
@@ -133,7 +136,7 @@ class StageContext:
         # A stage's own seed must not move examples between splits: what one stage trained on
         # another would test on.
         image = functools.partial(image_input, self._inputs["model"])
-        dataset = open_dataset_for(self.data_config, self.split_seed, image)
+        dataset = open_dataset_for(self.data_config, self.split_seed, image, self._earlier_splits)
         if "model" not in self._inputs or not needs_names(dataset):
             return dataset
         return in_model_order(dataset, self._model_names())
@@ -210,6 +213,7 @@ class StageContext:
             "data": self.data_config.model_dump(mode="json", exclude={"path", "cache"}),
             "fingerprint": fingerprint(self.data_config),
             "split_seed": self.split_seed,
+            "earlier_splits": [path.stem for path in self._earlier_splits],
         }
 
     def task(self, model: keras.Model) -> Task:

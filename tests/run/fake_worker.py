@@ -53,7 +53,10 @@ class FakeWorker:
             (Path(job["checkpoints"]) / "update-9").touch()
             raise KeyboardInterrupt
         produced = {"artifact": "model.keras", "scores": "scores.json"}
-        (work / "model.keras").write_text(f"{job['step']['kind']} {built}")
+        (work / "model.keras").write_text(f"{job['step']['kind']} {built} {job['split_seed']}")
+        if job["step"]["kind"] != "baseline":
+            (work / "splits.bin").write_text(f"{job['data']['path']} {job['split_seed']}")
+            produced["splits"] = "splits.bin"
         (work / "scores.json").write_text("{}")
         measured = {"at": "2026-11-22T00:00:00", "machine": "toy"}
         figures = {"metrics": {"accuracy": 0.5}, "examples": 100}

@@ -68,7 +68,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def _plan(model: Path | str, stage: tuple[str, Change] | None = None, **sections: Change) -> Plan:
+def _plan(model: Path | str, stage: tuple[str, Change] | None = None, **sections: Any) -> Plan:
     data = {"source": "digits", **sections.pop("data", {})}
     stages = [] if stage is None else [{stage[0].partition("-")[0]: stage[1]}]
     recipe = {"name": "r", "model": str(model), "data": data, "stages": stages, **sections}

@@ -63,10 +63,10 @@ def test_run_builds_anew_when_a_module_of_the_builder_has_changed(
         found.append((artifact, *statuses(report)))
         _forget(before)
     assert found == [
-        ("train 8", "done", "done"),
-        ("train 8", "cached", "cached"),
-        ("train 640", "done", "done"),
-        ("train 640", "cached", "cached"),
+        ("train 8 0", "done", "done"),
+        ("train 8 0", "cached", "cached"),
+        ("train 640 0", "done", "done"),
+        ("train 640 0", "cached", "cached"),
     ]
 
 
@@ -87,7 +87,7 @@ def test_run_reads_anew_what_lies_beside_a_python_source(tmp_path: Path) -> None
         (tmp_path / folder / "x.txt").write_text(content)
         report = run(recipe, tmp_path / "out", FakeWorker())
         artifact = (tmp_path / "out" / "artifacts" / "00-train.keras").read_text()
-        found.append((artifact[-3:-2], statuses(report)[0]))
+        found.append((artifact[-5:-4], statuses(report)[0]))
     assert found == [("A", "done"), ("A", "cached"), ("B", "done"), ("C", "done"), ("C", "cached")]
 
 

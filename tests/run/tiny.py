@@ -26,7 +26,7 @@ from tests.cli.shell import command, environment, read_report
 
 STAGES = ("train", "prune", "quantize")
 RUN_FILES = {
-    "report.json", "plan.json", "recipe.resolved.yaml", *RENDERED,
+    "report.json", "plan.json", "lineage.json", "recipe.resolved.yaml", *RENDERED,
     "artifacts/00-train.keras", "artifacts/01-prune.keras", "artifacts/02-quantize.tflite",
 }  # fmt: skip
 _MODEL = """
@@ -140,7 +140,9 @@ def check_whole(run: TinyRun) -> None:
     """Run folder and store hold what a run leaves, and nothing else."""
     assert run.report["passed"] is True
     names = {str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file()}
-    assert names == RUN_FILES
+    (splits,) = (name for name in names if name.startswith("splits/"))
+    assert names == {*RUN_FILES, splits}
+    assert hash_of(run.folder / splits) == Path(splits).stem
     check_no_report_of_other_artifacts(run)
     check_store(run.store)
 

@@ -93,6 +93,7 @@ def open_columns(
         notes=tuple(notes),
         input_names=inputs,
         target_names=wanted,
+        given=frozenset(parts) - {"train"},
     )
 
 

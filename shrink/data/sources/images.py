@@ -18,7 +18,7 @@ from shrink.data.dataset import PARTS, Dataset
 from shrink.data.examples import first_problem
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
-from shrink.data.leaks import leak_notes
+from shrink.data.leaks import contents_of, leak_notes
 from shrink.data.names import Names
 from shrink.data.sources.decoding import PictureDecoder, read_first_picture
 from shrink.data.sources.listed import ALL, Numbered, Pictures, listed_pictures
@@ -134,7 +134,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         pictures = replace(pictures, parts=parts, notes=(*pictures.notes, *notes))
     divided = _divided(pictures, config, seed)
     opened = {part: PictureExamples(*divided[part], decoder) for part in PARTS}
-    leaks = leak_notes({part: divided[part][0] for part in PARTS}, *_hashed(pictures))
+    contents = contents_of({part: divided[part][0] for part in PARTS}, *_hashed(pictures))
+    leaks = leak_notes({part: divided[part][0] for part in PARTS}, contents)
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
@@ -142,6 +143,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         class_names=pictures.class_names,
         num_classes=pictures.num_classes,
         notes=(*pictures.notes, *leaks),
+        given=frozenset(pictures.parts) - {ALL, "train"},
+        file_contents=contents,
     )
 
 

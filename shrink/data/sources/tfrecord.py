@@ -97,6 +97,15 @@ class RecordExamples:
         """One example's target."""
         return self._parser.target_spec
 
+    @property
+    def told_by(self) -> str:
+        """What `contents` tells an example by."""
+        return "record"
+
+    def contents(self, indices: np.ndarray) -> list[bytes]:
+        """Return the bytes of each record."""
+        return list(self._read(indices))
+
     def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
         """Return a batch as tensors: records are read by position, parsed together."""
         records = tf.numpy_function(self._read, [indices], tf.string)
@@ -247,6 +256,7 @@ def divided(
     if classes is None and found:
         classes = 1 + max(int(known.max()) for known in found)
     names = manifest.class_names or tuple(map(str, range(classes or 0)))
+    own = frozenset(parts) - {ALL, "train"}
     return Dataset(
         train,
         validation,
@@ -255,4 +265,5 @@ def divided(
         classes,
         input_names=manifest.inputs,
         target_names=manifest.targets,
+        given=own,
     )

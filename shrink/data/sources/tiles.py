@@ -190,7 +190,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         return ArrayExamples(rows, values, chosen)
 
     train, validation, test = (examples(part) for part in PARTS)
-    return Dataset(train, validation, test, names, len(names) or None)
+    own = frozenset(map(str, parts)) - {ALL, "train"}
+    return Dataset(train, validation, test, names, len(names) or None, given=own)
 
 
 def _check_page(page: Any, path: str) -> None:

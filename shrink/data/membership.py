@@ -1,0 +1,152 @@
+"""Which examples are in which part, told by their content: so that later runs test on none of them.
+
+A file holds a line of JSON (`read_header`), then 8 bytes for every example: of train, validation
+and test, in this order. Examples are told by the content of their file (pictures), by the bytes of
+their record, or by the values of their inputs as stored; labels do not count where inputs do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.data.config import DataConfig
+from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
+from shrink.data.fingerprint import fingerprint
+from shrink.errors import DataError, ResourceError
+from shrink.run import files
+from shrink.run.paths import cache_root
+from shrink.run.versions import versions
+
+_VERSION = 1
+_BYTES = 8
+NOT_OF_SPLITS = frozenset({"path", "cache", "augment", "normalize"})
+"""Keys of `data` that decide neither which examples there are nor which part they are in."""
+
+
+@runtime_checkable
+class ToldByContent(Protocol):
+    """Examples that know a shorter way to tell them than their inputs."""
+
+    @property
+    def told_by(self) -> str:
+        """What tells them, such as `file`; only the same can be compared."""
+
+    def contents(self, indices: np.ndarray) -> Sequence[bytes]:
+        """Return what tells each of some examples."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What is in each part.
+
+    Attributes:
+        told_by: what examples are told by; only the same can be compared.
+        parts: uint64 (n,) for train, validation and test, in the order of their examples.
+    """
+
+    told_by: str
+    parts: dict[str, np.ndarray]
+
+    def trained(self) -> np.ndarray:
+        """Return those that training has seen, by its gradients or by its choices."""
+        return np.concatenate([self.parts["train"], self.parts["validation"]])
+
+    def kept(self, masks: dict[str, np.ndarray]) -> Membership:
+        """Return what is left; a mask, bool (n,), for each part."""
+        return Membership(self.told_by, {p: found[masks[p]] for p, found in self.parts.items()})
+
+    def content(self) -> bytes:
+        """Return all of it as the content of a file."""
+        counts = {part: len(found) for part, found in self.parts.items()}
+        header = {"version": _VERSION, "told_by": self.told_by, "counts": counts}
+        body = b"".join(np.asarray(self.parts[part], "<u8").tobytes() for part in PARTS)
+        return json.dumps(header).encode() + b"\n" + body
+
+
+def read_membership(path: Path) -> Membership:
+    """Return what a file says.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    try:
+        head, _, body = path.read_bytes().partition(b"\n")
+        header = json.loads(head)
+        counts = [int(header["counts"][part]) for part in PARTS]
+        if header["version"] != _VERSION or len(body) != _BYTES * sum(counts):
+            raise ValueError("it is cut short, or of another version")
+        found = np.split(np.frombuffer(body, "<u8"), np.cumsum(counts)[:-1])
+        return Membership(str(header["told_by"]), dict(zip(PARTS, found, strict=True)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"what an earlier run trained on cannot be read: {error}",
+            subject=path,
+            hint="run the recipe that made the model again",
+        ) from error
+
+
+def membership_of(parts: dict[str, Examples], config: DataConfig, seed: int) -> Membership:
+    """Return what is in each part, from the cache folder after the first time.
+
+    Args:
+        parts: train, validation and test as the source gives them.
+        config: the `data` section.
+        seed: of the splits.
+
+    Raises:
+        DataError: an example cannot be read.
+    """
+    decided_by = config.model_dump_json(exclude=set(NOT_OF_SPLITS))
+    described = "\0".join([fingerprint(config), decided_by, str(seed), json.dumps(versions())])
+    memory = cache_root() / "splits" / f"{hashlib.sha256(described.encode()).hexdigest()}.bin"
+    with contextlib.suppress(DataError):
+        return read_membership(memory)
+    told_by = _told_by(parts["train"])
+    found = Membership(told_by, {part: _hashes(examples) for part, examples in parts.items()})
+    with contextlib.suppress(OSError, ResourceError):  # a memory not written costs time only
+        files.write_bytes(memory, found.content())
+    return found
+
+
+def _told_by(examples: Examples) -> str:
+    if isinstance(examples, ToldByContent):
+        return examples.told_by
+    specs = [f"{s.dtype.name}{s.shape.as_list()}" for s in tf.nest.flatten(examples.input_spec)]
+    return f"inputs {' '.join(specs)}"
+
+
+def _hashes(examples: Examples) -> np.ndarray:
+    found = np.empty(len(examples), np.uint64)
+    step = reading_batch(examples.input_spec, examples.target_spec)
+    if isinstance(examples, ToldByContent):
+        step = max(step, _chunk(examples))
+    for start in range(0, len(examples), step):
+        indices = np.arange(start, min(start + step, len(examples)))
+        found[indices] = [_hash(content) for content in _contents(examples, indices)]
+    return found
+
+
+def _chunk(examples: Examples) -> int:
+    """Return how many contents to read at once: records are no larger than what they hold."""
+    return int(np.clip(16 * 1000**2 // max(example_bytes(examples.input_spec), 1), 1, 4096))
+
+
+def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
+    if isinstance(examples, ToldByContent):
+        return examples.contents(indices)
+    inputs: list[Any] = tf.nest.flatten(examples.arrays(indices)[0])
+    rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
+    return [b"".join(array[place].tobytes() for array in rows) for place in range(len(indices))]
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=_BYTES).digest(), "little")

@@ -1,0 +1,238 @@
+"""Where a model comes from: what its runs trained on, remembered by the artifact's own hash; light.
+
+Layout beside the steps of a store, and in the file `lineage.json` of a run folder:
+
+    lineages/<sha256>.json   of the artifact with this hash: the splits that it was trained on, and
+                             the baseline of the run that its line began with
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from shrink.data.config import DataConfig
+from shrink.errors import ResourceError
+from shrink.recipe.plan import Plan
+from shrink.run import files
+from shrink.run.store import Store, StoredStep
+
+LINEAGE_NAME = "lineage.json"
+SPLITS = "splits"
+_VERSION = 1
+_NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
+_FIGURES = ("size", "memory", "metrics", "latency", "examples")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A data set as one run divided it.
+
+    Attributes:
+        run: name of the run's recipe.
+        data: the fingerprint of the data, and the keys that decide which examples there are.
+        seed: of the splits.
+        splits: SHA-256 of the file that says which example is in which part.
+    """
+
+    run: str
+    data: Mapping[str, Any]
+    seed: int
+    splits: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where an artifact comes from.
+
+    Attributes:
+        links: what it was trained on, the earliest first.
+        outside: whether something that was trained outside of shrink's runs went into it.
+        origin: the baseline of the first run, from `origin_of`.
+    """
+
+    links: tuple[Link, ...] = ()
+    outside: bool = False
+    origin: Mapping[str, Any] | None = None
+
+    def and_(self, other: Lineage) -> Lineage:
+        """Return both: a student and its teachers."""
+        links = tuple(dict.fromkeys(link.splits for link in (*self.links, *other.links)))
+        known = {link.splits: link for link in (*other.links, *self.links)}
+        origin = self.origin or other.origin
+        return Lineage(tuple(known[s] for s in links), self.outside or other.outside, origin)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        links = [
+            {"run": one.run, "data": dict(one.data), "seed": one.seed, "splits": one.splits}
+            for one in self.links
+        ]
+        return {
+            "version": _VERSION,
+            "links": links,
+            "outside": self.outside,
+            "origin": None if self.origin is None else dict(self.origin),
+        }
+
+    @classmethod
+    def of(cls, value: Any) -> Lineage | None:
+        """Return what `to_dict` made plain, or None where it did not."""
+        try:
+            if value["version"] != _VERSION:
+                return None
+            links = tuple(
+                Link(str(v["run"]), dict(v["data"]), int(v["seed"]), str(v["splits"]))
+                for v in value["links"]
+            )
+            return cls(links, bool(value["outside"]), value["origin"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How the data is divided in a run that goes on from others.
+
+    Attributes:
+        seed: of the splits: that of the earlier run with the same data.
+        earlier: the SHA-256 of each earlier run's splits that are not these.
+        files: where they are.
+        lineage: of all models that the recipe names; None where it names none that is trained.
+        same: whether these are the splits of an earlier run.
+    """
+
+    seed: int
+    earlier: tuple[str, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
+    lineage: Lineage | None = None
+    same: bool = False
+
+
+def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
+    """Return how a plan's data is divided, so that nothing is tested on that was trained on.
+
+    Where a model comes from a run on the same data, its splits are taken again, whatever the seed.
+    """
+    seed = plan.recipe.training.seed
+    found, places = _lineage_of(plan, store)
+    if found is None:
+        return Splits(seed)
+    wanted = data_identity(plan.recipe.data, data_fingerprint)
+    alike = [one for one in found.links if one.data["fingerprint"] == data_fingerprint]
+    seed = alike[-1].seed if alike else seed
+    same = [one for one in alike if one.seed == seed and one.data == wanted]
+    others = [one for one in found.links if not same or one.splits != same[-1].splits]
+    there = [one for one in others if one.splits in places]
+    # What was trained on and can no longer be read is as good as trained elsewhere.
+    lineage = replace(found, outside=found.outside or len(there) < len(others))
+    return Splits(seed, tuple(one.splits for one in there), places, lineage, bool(same))
+
+
+def data_identity(data: DataConfig, data_fingerprint: str) -> dict[str, Any]:
+    """Return what decides which examples there are, but for the seed."""
+    keys = data.model_dump(mode="json", exclude=_NOT_OF_SPLITS)
+    return {"fingerprint": data_fingerprint, **keys}
+
+
+def remember(
+    plan: Plan,
+    splits: Splits,
+    data_fingerprint: str,
+    stored: StoredStep,
+    store: Store,
+    origin: Mapping[str, Any] | None,
+) -> Lineage:
+    """Write where a finished step's artifact comes from, and return it.
+
+    Args:
+        plan: what was run.
+        splits: how its data was divided.
+        data_fingerprint: of its data.
+        stored: the finished step.
+        store: where it is.
+        origin: of a line that begins here.
+    """
+    lineage = splits.lineage or Lineage()
+    if (held := stored.files.get(SPLITS)) is not None:
+        link = Link(
+            plan.recipe.name,
+            data_identity(plan.recipe.data, data_fingerprint),
+            splits.seed,
+            held.stem,
+        )
+        lineage = lineage.and_(Lineage((link,)))
+    if lineage.origin is None:
+        lineage = replace(lineage, origin=origin)
+    digest = stored.files["artifact"].stem
+    with contextlib.suppress(OSError, ResourceError):
+        files.write_json(_place(store, digest), lineage.to_dict())
+    return lineage
+
+
+def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Any:
+    """Return the baseline that a line of runs begins with, as plain data."""
+    figures = {group: stored.result.get(group) for group in _FIGURES}
+    examples = [data_fingerprint, splits.seed, *splits.earlier]
+    return {
+        "run": plan.recipe.name,
+        "stage": plan.baseline.name,
+        "artifact": stored.files["artifact"].stem,
+        "scores": str(stored.files["scores"].name),
+        "tested_on": examples,
+        **figures,
+    }
+
+
+def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:
+    """Return the lineage of all trained models that a plan names, and where their splits are."""
+    sources = [source for step in plan.steps for source in step.inputs.values()]
+    references = [source.reference for source in sources if source.reference is not None]
+    paths = dict.fromkeys(one.path for one in references if one.trained)
+    found: Lineage | None = None
+    places: dict[str, Path] = {}
+    for path in paths:
+        lineage, folder = _known(path, store)
+        found = lineage if found is None else found.and_(lineage)
+        names = [link.splits for link in lineage.links]
+        places |= splits_files(names, [store.root / "objects", folder / SPLITS])
+    return found, places
+
+
+def _known(path: Path, store: Store) -> tuple[Lineage, Path]:
+    """Return where a model's file comes from, and the run folder that it may be in."""
+    digest, run = files.sha256(path), path.parent.parent
+    entries = [_read(_place(store, digest)), _read(run / LINEAGE_NAME).get(digest)]
+    for entry in entries:
+        if (lineage := Lineage.of(entry)) is not None:
+            return lineage, run
+    return Lineage(outside=True), run
+
+
+def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Path]:
+    """Return where the splits of these hashes are: in a store's objects, or a folder of them."""
+    found: dict[str, Path] = {}
+    for name in names:
+        candidates = (
+            folder / f"{part}{name}.bin" for folder in folders for part in (f"{name[:2]}/", "")
+        )
+        there = next((path for path in candidates if path.is_file()), None)
+        if there is not None:
+            found[name] = there
+    return found
+
+
+def _place(store: Store, digest: str) -> Path:
+    return store.root / "lineages" / f"{digest}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,63 @@
+"""Verbs that follow a run: the same test examples, and the figures of the model it began with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.shell import read_report, shrink, stage
+
+MODEL = """
+import tf_keras as keras
+def build():
+    inputs = keras.layers.Input((16,))
+    hidden = keras.layers.Dense(256, activation="relu")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(4)(hidden))
+"""
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train on labels that mean nothing: any accuracy far from a quarter is a leak."""
+    root = tmp_path_factory.mktemp("chain")
+    random = np.random.default_rng(0)
+    x = random.normal(size=(400, 16)).astype(np.float32)
+    np.savez(root / "noise.npz", x=x, y=random.integers(0, 4, 400))
+    (root / "model.py").write_text(MODEL)
+    flags = ("--epochs", "30", "--optimizer-learning-rate", "0.01", "--seed", "7", "--output", "a")
+    shrink("train", "model.py:build", "--data", "noise.npz", *flags, cwd=root, store=root / "store")
+    return root
+
+
+def test_evaluate_reports_what_the_run_reported_when_data_is_named_again(chain: Path) -> None:
+    shrink(
+        "evaluate", "a", "--data", "noise.npz", "--output", "b", cwd=chain, store=chain / "store"
+    )
+    first, second = read_report(chain / "a"), read_report(chain / "b")
+    assert stage(second, "baseline")["metrics"] == stage(first, "train")["metrics"]
+    assert stage(first, "train")["metrics"]["accuracy"] < 0.45  # of 80: 4 standard errors
+    assert second["warnings"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "flags"),
+    [
+        ("train", ("--seed", "3", "--epochs", "1")),
+        ("quantize", ("--seed", "3")),
+        ("prune", ("--seed", "11", "--epochs", "1")),
+        ("evaluate", ()),
+    ],
+)
+@pytest.mark.parametrize("model", ["a", "copy.keras"])
+def test_verbs_stay_at_chance_on_labels_that_mean_nothing(
+    chain: Path, verb: str, flags: tuple[str, ...], model: str
+) -> None:
+    (chain / "copy.keras").write_bytes((chain / "a" / "artifacts" / "00-train.keras").read_bytes())
+    output = chain / f"{verb}-{model}"
+    flags = (*flags, "--data", "noise.npz", "--output", str(output))
+    shrink(verb, model, *flags, cwd=chain, store=chain / "store")
+    for one in read_report(output)["stages"]:
+        assert one["metrics"]["accuracy"] < 0.45

@@ -1,0 +1,186 @@
+"""Nothing is tested on that was trained on, and nothing trained on that was tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shrink.data.config import DataConfig, NormalizeConfig
+from shrink.data.dataset import PARTS, Dataset, open_dataset
+from shrink.data.left_out import Subset, left_out
+from shrink.data.membership import Membership, read_membership
+from shrink.data.sources.arrays import ArrayExamples
+from shrink.errors import DataError
+from shrink.run.paths import cache_root
+from tests.data.pictures import write_folders
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(200, 5)).astype(np.float32)
+Y = np.arange(200) % 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHRINK_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def _npz(path: Path, rows: np.ndarray) -> DataConfig:
+    np.savez(path, x=X[rows], y=Y[rows])
+    return DataConfig(source="npz", path=str(path))
+
+
+def _rows(dataset: Dataset, part: str) -> set[bytes]:
+    """Return the inputs of a part: what an example is, by no hash of ours."""
+    examples = getattr(dataset, part)
+    return {row.tobytes() for row in examples.arrays(np.arange(len(examples)))[0]}
+
+
+def _earlier(dataset: Dataset, folder: Path) -> Path:
+    assert dataset.membership is not None
+    path = folder / f"{len(list(folder.iterdir()))}.bin"
+    path.write_bytes(dataset.membership().content())
+    return path
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("data", ["the same", "more", "half", "normalized"])
+def test_open_dataset_tests_on_nothing_that_an_earlier_run_trained_on(
+    tmp_path: Path, data: str, seed: int
+) -> None:
+    first = open_dataset(_npz(tmp_path / "a.npz", np.arange(120)), seed=7)
+    rows = {"more": np.arange(200), "half": np.arange(60, 180)}.get(data, np.arange(120))
+    config = _npz(tmp_path / "b.npz", RANDOM.permutation(rows))
+    if data == "normalized":
+        config = config.model_copy(update={"normalize": NormalizeConfig(scale=1.0)})
+    second = open_dataset(config, seed, [_earlier(first, tmp_path)])
+    trained = _rows(first, "train") | _rows(first, "validation")
+    everything = _rows(open_dataset(config, seed), "test")
+    assert _rows(second, "test") == everything - trained
+    assert second.left_out is not None
+    assert second.left_out.count("test") == len(everything & trained)
+    for part in ("train", "validation"):
+        assert not _rows(second, part) & _rows(first, "test")
+        assert _rows(second, part) == _rows(open_dataset(config, seed), part) - _rows(first, "test")
+
+
+def test_open_dataset_keeps_out_of_a_third_run_what_either_of_two_trained_on(
+    tmp_path: Path,
+) -> None:
+    first = open_dataset(_npz(tmp_path / "a.npz", np.arange(100)), seed=1)
+    before = [_earlier(first, tmp_path)]
+    second = open_dataset(_npz(tmp_path / "b.npz", np.arange(50, 150)), 2, before)
+    before.append(_earlier(second, tmp_path))
+    third = open_dataset(_npz(tmp_path / "c.npz", np.arange(200)), 3, before)
+    for earlier in (first, second):
+        assert not _rows(third, "test") & (_rows(earlier, "train") | _rows(earlier, "validation"))
+        assert not _rows(earlier, "test") & _rows(third, "train")
+
+
+def test_open_dataset_refuses_data_that_was_all_trained_on(tmp_path: Path) -> None:
+    first = open_dataset(_npz(tmp_path / "a.npz", np.arange(200)), seed=1)
+    rows = [int(np.flatnonzero((np.frombuffer(r, np.float32) == X).all(1))[0])
+            for r in sorted(_rows(first, "train"))]  # fmt: skip
+    config = _npz(tmp_path / "b.npz", np.array(rows))
+    with pytest.raises(DataError, match="trained on all 28 test examples"):
+        open_dataset(config, 0, [_earlier(first, tmp_path)])
+
+
+def test_open_dataset_trains_on_what_was_tested_on_when_there_is_nothing_else(
+    tmp_path: Path,
+) -> None:
+    first = open_dataset(_npz(tmp_path / "a.npz", np.arange(200)), seed=1)
+    rows = [int(np.flatnonzero((np.frombuffer(r, np.float32) == X).all(1))[0])
+            for r in sorted(_rows(first, "test"))]  # fmt: skip
+    second = open_dataset(_npz(tmp_path / "b.npz", np.array(rows)), 0, [_earlier(first, tmp_path)])
+    assert len(second.test) == 8
+    assert len(second.train) == 28
+
+
+def test_open_dataset_tells_pictures_by_their_files_in_any_folder_and_size(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write_folders(tmp_path / folder, count=20)
+    one = DataConfig(source="images", path=str(tmp_path / "a"))
+    other = DataConfig(source="images", path=str(tmp_path / "b"), image_size=(4, 4))
+    first = open_dataset(one, seed=1)
+    second = open_dataset(other, seed=2, earlier=[_earlier(first, tmp_path)])
+    assert first.membership is not None
+    assert second.membership is not None
+    assert second.left_out is not None
+    assert second.left_out.comparable
+    assert not np.isin(second.membership().parts["test"], first.membership().trained()).any()
+    assert second.left_out.count("test") > 0
+
+
+def test_open_dataset_says_when_earlier_examples_are_of_another_form(tmp_path: Path) -> None:
+    first = open_dataset(_npz(tmp_path / "a.npz", np.arange(100)), seed=1)
+    second = open_dataset(DataConfig(source="digits"), 0, [_earlier(first, tmp_path)])
+    assert second.left_out is not None
+    assert not second.left_out.comparable
+    assert [second.left_out.count(part) for part in PARTS] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("names", "given"),
+    [(("x", "y"), set()), (("x_train", "y_train", "x_test", "y_test"), {"test"})],
+)
+def test_open_dataset_says_which_parts_the_source_gives(
+    tmp_path: Path, names: tuple[str, ...], given: set[str]
+) -> None:
+    arrays: dict[str, Any] = {name: X if name[0] == "x" else Y for name in names}
+    np.savez(tmp_path / "a.npz", **arrays)
+    dataset = open_dataset(DataConfig(source="npz", path=str(tmp_path / "a.npz")), 0)
+    assert dataset.given == given
+
+
+HASHES = st.lists(st.integers(0, 30), max_size=20).map(lambda v: np.array(v, np.uint64))
+MEMBERSHIPS = st.builds(
+    lambda a, b, c: Membership("inputs", {"train": a, "validation": b, "test": c}),
+    HASHES, HASHES, HASHES,
+)  # fmt: skip
+
+
+@given(MEMBERSHIPS, st.lists(MEMBERSHIPS, max_size=3))
+def test_left_out_leaves_no_test_example_that_was_trained_on(
+    own: Membership, earlier: list[Membership]
+) -> None:
+    trained = {int(v) for one in earlier for p in ("train", "validation") for v in one.parts[p]}
+    wanted = [int(v) for v in own.parts["test"] if int(v) not in trained]
+    if len(own.parts["test"]) and not wanted:
+        with pytest.raises(DataError):
+            left_out(own, earlier)
+        return
+    found = left_out(own, earlier)
+    assert own.kept(found.masks).parts["test"].tolist() == wanted
+
+
+@given(MEMBERSHIPS)
+def test_membership_is_read_as_it_was_written(one: Membership) -> None:
+    path = cache_root() / "splits.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(one.content())
+    found = read_membership(path)
+    assert found.told_by == one.told_by
+    for part in PARTS:
+        np.testing.assert_array_equal(found.parts[part], one.parts[part])
+    path.write_bytes(one.content() + b"!")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_membership(path)
+
+
+def test_subset_gives_batches_of_the_examples_that_it_names() -> None:
+    base = ArrayExamples(X, Y.astype(np.int64), np.arange(200))
+    rows = np.array([3, 150, 7])
+    subset = Subset(base, rows)
+    for x, y in (subset.arrays(np.array([2, 0])), subset.load(np.array([2, 0]))):
+        np.testing.assert_array_equal(x, X[[7, 3]])
+        np.testing.assert_array_equal(y, Y[[7, 3]])
+    assert len(subset) == 3
+    np.testing.assert_array_equal(subset.labels, Y[rows])

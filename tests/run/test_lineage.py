@@ -1,0 +1,169 @@
+"""A model's earlier runs are known by its content, wherever it lies, and decide the splits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON
+from shrink.run.lineage import Lineage, Link, Splits
+from shrink.run.split_notes import LEFT_OUT, describe_splits
+from tests.run.fake_worker import FakeWorker, run, statuses
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "model.py").write_text("def build():\n    return 'model'\n")
+    for name in ("data", "other"):
+        (tmp_path / f"{name}.npz").write_text(name)
+    return tmp_path / "cache"
+
+
+def _recipe(root: Path, model: Any, seed: int, data: str = "data", **more: Any) -> dict[str, Any]:
+    stages = more.pop("stages", [{"train": {"epochs": 1}}])
+    return {
+        "name": f"run-{seed}",
+        "model": str(model),
+        "data": {"source": "npz", "path": str(root / f"{data}.npz"), **more},
+        "training": {"seed": seed},
+        "stages": stages,
+    }
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """Return the artifact of a first run, whose splits are those of seed 7."""
+    recipe = _recipe(tmp_path, f"{tmp_path / 'model.py'}:build", seed=7)
+    run(recipe, tmp_path / "first", FakeWorker())
+    return tmp_path / "first" / "artifacts" / "00-train.keras"
+
+
+def _second(root: Path, recipe: dict[str, Any]) -> list[tuple[int, list[str]]]:
+    """Run a recipe; return the seed of the splits that each job got, and the earlier splits."""
+    worker = FakeWorker()
+    run(recipe, root / "second", worker)
+    read = [[Path(p).read_text() for p in job["earlier_splits"]] for job in worker.jobs]
+    return [(job["split_seed"], earlier) for job, earlier in zip(worker.jobs, read, strict=True)]
+
+
+@pytest.mark.parametrize("place", ["run folder", "file", "copy", "moved run", "cleared store"])
+def test_run_divides_the_same_data_as_the_run_that_made_the_model(
+    tmp_path: Path, first: Path, cache: Path, place: str
+) -> None:
+    model = {"run folder": first.parent.parent, "file": first}.get(place, tmp_path / "copy.keras")
+    if place == "copy":
+        shutil.copy(first, model)
+    if place == "moved run":
+        model = tmp_path / "moved"
+        first.parent.parent.rename(model)
+    if place == "cleared store":
+        model = first
+        shutil.rmtree(cache)
+    assert _second(tmp_path, _recipe(tmp_path, model, seed=3)) == [(7, []), (7, [])]
+
+
+@pytest.mark.parametrize("change", [{"data": "other"}, {"test_split": 0.3}, {"target": "input"}])
+def test_run_on_other_examples_leaves_out_what_was_trained_on(
+    tmp_path: Path, first: Path, change: dict[str, Any]
+) -> None:
+    seed = 3 if "data" in change else 7
+    kept = [f"{tmp_path / 'data.npz'} 7"]
+    for job in _second(tmp_path, _recipe(tmp_path, first, seed=3, **change)):
+        assert job == (seed, kept)
+
+
+def test_run_knows_the_whole_chain(tmp_path: Path, first: Path) -> None:
+    run(_recipe(tmp_path, first, 3, "other"), tmp_path / "middle", FakeWorker())
+    other, data = f"{tmp_path / 'other.npz'} 3", f"{tmp_path / 'data.npz'} 7"
+    middle = tmp_path / "middle"
+    assert _second(tmp_path, _recipe(tmp_path, middle, 5, "data"))[0] == (7, [other])
+    assert _second(tmp_path, _recipe(tmp_path, middle, 5, "other"))[0] == (3, [data])
+    (tmp_path / "third.npz").write_text("third")
+    seed, earlier = _second(tmp_path, _recipe(tmp_path, middle, 5, "third"))[0]
+    assert (seed, sorted(earlier)) == (5, sorted([other, data]))
+
+
+def test_run_counts_what_a_teacher_was_trained_on(tmp_path: Path, first: Path) -> None:
+    (tmp_path / "student.h5").write_bytes(b"student")
+    stage = {"distill": {"teacher": str(first), "student": "baseline", "epochs": 1}}
+    recipe = _recipe(tmp_path, tmp_path / "student.h5", 3, "other", stages=[stage])
+    assert {str(job[1]) for job in _second(tmp_path, recipe)} == {f"['{tmp_path / 'data.npz'} 7']"}
+
+
+def test_run_computes_anew_when_other_examples_are_left_out(tmp_path: Path, first: Path) -> None:
+    """The same model file, once of unknown making and once of a run, is not the same step."""
+    shutil.copy(first, tmp_path / "copy.keras")
+    recipe = _recipe(tmp_path, tmp_path / "copy.keras", 3, "other")
+    run(recipe, tmp_path / "second", FakeWorker())
+    (tmp_path / "cache" / "lineages").rename(tmp_path / "gone")
+    report = run(recipe, tmp_path / "second", FakeWorker())
+    assert statuses(report) == ["done", "done"]
+
+
+@pytest.mark.parametrize(("given", "codes"), [(False, [MAY_HAVE_BEEN_TRAINED_ON]), (True, [])])
+def test_run_warns_where_a_model_came_trained_and_the_test_split_was_drawn(
+    tmp_path: Path, given: bool, codes: list[str]
+) -> None:
+    (tmp_path / "foreign.h5").write_bytes(b"weights")
+    recipe = _recipe(tmp_path, tmp_path / "foreign.h5", 0)
+    for _ in range(2):  # what a stage from the store told comes with it
+        told = {"splits": {"test_given": given, "test": 100}}
+        report = run(recipe, tmp_path / "out", FakeWorker(result=told))
+        assert [warning["code"] for warning in report["warnings"]] == codes
+
+
+def test_run_still_warns_after_a_foreign_model_went_through_a_run(tmp_path: Path) -> None:
+    (tmp_path / "foreign.h5").write_bytes(b"weights")
+    worker = FakeWorker(result={"splits": {"test_given": False, "test": 100}})
+    run(_recipe(tmp_path, tmp_path / "foreign.h5", 0), tmp_path / "a", worker)
+    report = run(_recipe(tmp_path, tmp_path / "a", 0), tmp_path / "b", worker)
+    assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "links": [1]}'])
+def test_run_takes_a_damaged_lineage_for_none(tmp_path: Path, first: Path, text: str) -> None:
+    for entry in (tmp_path / "cache" / "lineages").iterdir():
+        entry.write_text(text)
+    (first.parent.parent / "lineage.json").write_text(text)
+    worker = FakeWorker(result={"splits": {"test_given": False, "test": 100}})
+    report = run(_recipe(tmp_path, first, 3), tmp_path / "second", worker)
+    assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]
+
+
+LINK = Link("first", {"fingerprint": "f"}, 7, "s")
+
+
+@pytest.mark.parametrize(
+    ("splits", "told", "code", "note"),
+    [
+        (Splits(0), {}, None, None),
+        (Splits(0, lineage=Lineage((LINK,)), same=True), {}, None, "did not train on it"),
+        (Splits(0, lineage=Lineage(outside=True)), {}, MAY_HAVE_BEEN_TRAINED_ON, None),
+        (Splits(0, lineage=Lineage(outside=True)), {"test_given": True}, None, "not known"),
+        (Splits(0, ("s",), {}, Lineage((LINK,))), {"comparable": True, "trained_on": 9},
+         MAY_HAVE_BEEN_TRAINED_ON, None),
+        (Splits(0, ("s",), {}, Lineage((LINK,))), {"comparable": False, "trained_on": 0},
+         MAY_HAVE_BEEN_TRAINED_ON, None),
+        (Splits(0, ("s",), {}, Lineage((LINK,))),
+         {"comparable": True, "trained_on": 9, "test_given": True}, None, "byte for byte"),
+        (Splits(0, ("s",), {}, Lineage((LINK,))),
+         {"left_out": {"test": 5}, "comparable": True, "test": 20}, LEFT_OUT, None),
+    ],
+)  # fmt: skip
+def test_describe_splits_says_what_is_known(
+    splits: Splits, told: dict[str, Any], code: str | None, note: str | None
+) -> None:
+    warning, said = describe_splits(splits, told)
+    assert (warning.code if warning else None) == code
+    assert (note or "") in (said or "")
+    assert bool(said) == bool(note)
+
+
+def test_lineage_is_read_as_it_was_written() -> None:
+    one = Lineage((LINK,), True, {"run": "first"})
+    assert Lineage.of(json.loads(json.dumps(one.to_dict()))) == one
