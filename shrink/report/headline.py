@@ -66,6 +66,7 @@ def _headline(report: Report, stage: Stage) -> Headline:
     base = next((s for s in report["stages"] if s["name"] == report["baseline"]), stage)
     metric = main_metric(report)
     sentences = [_smaller(report, stage, base), _cost(report, stage, metric) if metric else ""]
+    sentences.append(_since_origin(report, stage, metric))
     tiles = [*_metric_tile(stage, base, metric), *_figure_tiles(stage, base), *_training(report)]
     return Headline(stage["name"], " ".join(filter(None, sentences)), tuple(tiles))
 
@@ -102,6 +103,25 @@ def _cost(report: Report, stage: Stage, metric: str) -> str:
         return f"{told}: with these test examples, no proven change."
     better = (low > 0) == figure.larger_is_better
     return f"{told}: a proven {'gain' if better else 'loss'}."
+
+
+def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
+    """Return what became of the model that the first run of this line began with."""
+    origin = (report.get("chain") or {}).get("origin")
+    if not origin:
+        return ""
+    told = []
+    before = (origin.get("size") or {}).get("tflite_bytes")
+    after = stage["size"].get("tflite_bytes")
+    if before and after:
+        told.append(f"{format_value(before, 'bytes')} became {format_value(after, 'bytes')}")
+    delta = (stage.get("delta_origin") or {}).get(metric) if metric else None
+    if delta:
+        unit = metric_figure(str(metric)).unit
+        points = " points" if unit == "fraction" else ""
+        told.append(f"{metric} changed by {format_change(delta['value'], unit)}{points}")
+    since = f"Since {origin.get('stage')} of {origin.get('run')}"
+    return f"{since}: {', '.join(told)}." if told else ""
 
 
 def _metric_tile(stage: Stage, base: Stage, metric: str | None) -> Iterator[Tile]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from shrink.report.chain import Chain
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.figures import FIGURES, explains, figures_of, metric_figure
@@ -36,6 +37,7 @@ def build_report(
     command: str | None = None,
     trust_model: bool = False,
     warnings: Sequence[ReportWarning] = (),
+    chain: Chain | None = None,
 ) -> dict[str, Any]:
     """Return the report as plain data that strict JSON can hold.
 
@@ -57,6 +59,7 @@ def build_report(
         resolved_recipe: the resolved recipe as YAML.
         command: the command line that ran it.
         trust_model: whether model files were loaded whatever they hold (`--trust-model`).
+        chain: what the run goes on from, where that is not its own baseline.
         warnings: about the run as a whole; those of the stages are in their results.
     """
     stages = [_stage(outcome) for outcome in outcomes]
@@ -65,6 +68,8 @@ def build_report(
     for stage, outcome in zip(stages, outcomes, strict=True):
         for key, other in (("delta", baseline), ("delta_previous", outcome.previous)):
             stage[key] = _delta(stage, outcome, by_name.get(other or ""), scores)
+        if chain is not None and outcome.complete:
+            stage["delta_origin"] = chain.delta(stage, outcome.scores)
     results = check_gates(
         stages,
         gates,
@@ -90,6 +95,7 @@ def build_report(
         "command": command,
         "trust_model": trust_model,
         "baseline": baseline,
+        "chain": None if chain is None else _plain(chain.to_dict()),
         "finals": list(finals),
         "environment": _plain(environment),
         "stages": stages,

@@ -51,6 +51,8 @@ _OPTIONAL: Mapping[str, Any] = {
     "finals": list,
     "warnings": list,
     "outcome": str,
+    "chain": _GROUP,
+    "delta_origin": dict,
     "details": _GROUP,
     "guess": _GROUP,
     "command": _TEXT_OR_NULL,
@@ -82,6 +84,8 @@ def _problems(report: Any) -> Iterator[str]:
     yield from _wrong_keys(report, _REPORT, "")
     if not all(isinstance(name, str) for name in report.get("finals", [])):
         yield "finals is not a list of names"
+    if report.get("chain"):
+        yield from _wrong_keys(report["chain"], {"origin": dict, "same_examples": bool}, "chain.")
     for index, stage in enumerate(report["stages"]):
         yield from _wrong_keys(stage, _STAGE, f"stages[{index}].")
         yield from _wrong_figures(stage, f"stages[{index}].")
@@ -111,8 +115,8 @@ def _wrong_figures(stage: Mapping[str, Any], where: str) -> Iterator[str]:
         for name, value in (stage[group] or {}).items():
             if not isinstance(value, _NUMBER):
                 yield f"{where}{group}.{name} is not a number"
-    for key in ("delta", "delta_previous"):
-        for name, delta in stage[key].items():
+    for key in ("delta", "delta_previous", "delta_origin"):
+        for name, delta in stage.get(key, {}).items():
             if not _is_delta(delta):
                 yield f"{where}{key}.{name} is not a difference"
 

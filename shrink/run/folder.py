@@ -16,6 +16,7 @@ from shrink.measure.host import machine
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
+from shrink.report.chain import Chain
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
@@ -92,6 +93,9 @@ class RunFolder:
             if source is not None and not target.is_file():
                 files.make_folder(target.parent)
                 files.copy(source, target)
+        for old in (self.path / SPLITS).glob("*.bin"):
+            if old.stem not in splits:
+                old.unlink()
         value = {digest: lineage.to_dict() for digest, lineage in lineages.items()}
         files.write_json(self.path / LINEAGE_NAME, value)
 
@@ -101,6 +105,7 @@ class RunFolder:
         finals: Sequence[str],
         described: Mapping[str, Any],
         warnings: Sequence[ReportWarning] = (),
+        chain: Chain | None = None,
     ) -> dict[str, Any]:
         """Write the recipe, what each step depends on, and the report; return the report."""
         if self._keeps and not all(outcome.complete for outcome in outcomes):
@@ -122,6 +127,7 @@ class RunFolder:
             resolved_recipe=resolved,
             command=command_line(),
             trust_model=self._trust_model,
+            chain=chain,
             warnings=warnings,
         )
         contents = {

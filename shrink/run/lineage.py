@@ -18,6 +18,7 @@ from typing import Any
 from shrink.data.config import DataConfig
 from shrink.errors import ResourceError
 from shrink.recipe.plan import Plan
+from shrink.report.chain import Chain
 from shrink.run import files
 from shrink.run.store import Store, StoredStep
 
@@ -177,15 +178,34 @@ def remember(
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Any:
     """Return the baseline that a line of runs begins with, as plain data."""
     figures = {group: stored.result.get(group) for group in _FIGURES}
-    examples = [data_fingerprint, splits.seed, *splits.earlier]
     return {
         "run": plan.recipe.name,
         "stage": plan.baseline.name,
         "artifact": stored.files["artifact"].stem,
         "scores": str(stored.files["scores"].name),
-        "tested_on": examples,
+        "tested_on": tested_on(plan, splits, data_fingerprint),
         **figures,
     }
+
+
+def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> dict[str, Any]:
+    """Return what decides the test examples of a run, as plain data."""
+    data = data_identity(plan.recipe.data, data_fingerprint)
+    return {"data": data, "seed": splits.seed, "earlier": list(splits.earlier)}
+
+
+def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) -> Chain | None:
+    """Return what a run goes on from, None where its own baseline is the first of its line."""
+    reference = plan.baseline.inputs["model"].reference
+    origin = None if splits.lineage is None else splits.lineage.origin
+    if origin is None or reference is None or not reference.trained:
+        return None
+    if files.sha256(reference.path) == origin.get("artifact"):
+        return None
+    same = origin.get("tested_on") == tested_on(plan, splits, data_fingerprint)
+    name = str(origin.get("scores"))
+    scores = _read(store.root / "objects" / name[:2] / name) if same else {}
+    return Chain({key: origin.get(key) for key in ("run", "stage", *_FIGURES)}, scores, same)
 
 
 def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:

@@ -29,7 +29,7 @@ from shrink.report_warning import ReportWarning
 from shrink.run.failure_log import with_kept_log
 from shrink.run.folder import RunFolder
 from shrink.run.keys import runs_code, settings_of, step_keys
-from shrink.run.lineage import Lineage, Splits, origin_of, remember, splits_of
+from shrink.run.lineage import Lineage, Splits, chain_of, origin_of, remember, splits_of
 from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
@@ -318,7 +318,8 @@ class Runner:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
         folder.keep_lineages(state.lineages, self.store)
-        report = folder.write(state.outcomes, finals, described, self.warnings)
+        chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
+        report = folder.write(state.outcomes, finals, described, self.warnings, chain)
         if state.error is not None:
             self.exit_code = state.error.exit_code
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +25,16 @@ class FakeWorker:
     Attributes:
         jobs: those that it was given.
         result: what it measures.
+        results: what it measures of each job, beside that.
+        scores: of each job.
         went_on: of each job, whether it found what `killed` left.
         killed: whether the run is ended in the middle of the step.
     """
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    scores: list[dict[str, Any]] = field(default_factory=list)
     went_on: list[bool] = field(default_factory=list)
     killed: bool = False
 
@@ -57,10 +62,12 @@ class FakeWorker:
         if job["step"]["kind"] != "baseline":
             (work / "splits.bin").write_text(f"{job['data']['path']} {job['split_seed']}")
             produced["splits"] = "splits.bin"
-        (work / "scores.json").write_text("{}")
+        scores = self.scores[len(self.jobs) - 1] if self.scores else {}
+        (work / "scores.json").write_text(json.dumps(scores))
         measured = {"at": "2026-11-22T00:00:00", "machine": "toy"}
         figures = {"metrics": {"accuracy": 0.5}, "examples": 100}
-        return {"measured": measured, "files": produced, **figures, **self.result}
+        own = self.results[len(self.jobs) - 1] if self.results else {}
+        return {"measured": measured, "files": produced, **figures, **self.result, **own}
 
 
 def run(recipe: dict[str, Any], output: Path, worker: FakeWorker) -> dict[str, Any]:

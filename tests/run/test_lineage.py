@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shrink.report.headline import headlines
 from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.run.lineage import Lineage, Link, Splits
 from shrink.run.split_notes import LEFT_OUT, describe_splits
@@ -133,6 +134,43 @@ def test_run_takes_a_damaged_lineage_for_none(tmp_path: Path, first: Path, text:
     worker = FakeWorker(result={"splits": {"test_given": False, "test": 100}})
     report = run(_recipe(tmp_path, first, 3), tmp_path / "second", worker)
     assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]
+
+
+def _measured(accuracy: float, size: int) -> dict[str, Any]:
+    metrics = {"metrics": {"accuracy": accuracy}, "examples": 4}
+    return {"size": {"tflite_bytes": size}, **metrics}
+
+
+def test_report_compares_with_the_baseline_of_the_first_run(tmp_path: Path) -> None:
+    (tmp_path / "foreign.h5").write_bytes(b"weights")
+    runs: list[tuple[Path, str, list[list[float]]]] = [
+        (tmp_path / "foreign.h5", "data", [[1, 1, 1, 0], [1, 1, 0, 0]]),
+        (tmp_path / "0", "data", [[1, 1, 0, 0], [1, 0, 0, 0]]),
+        (tmp_path / "1", "other", [[1, 0, 0, 0], [0, 0, 0, 0]]),
+    ]
+    reports = []
+    for number, (model, data, scores) in enumerate(runs):
+        worker = FakeWorker(scores=[{"accuracy": one} for one in scores])
+        worker.results = [
+            _measured(sum(one) / 4, 1000 // (2 * number + place))
+            for place, one in enumerate(scores, start=1)
+        ]
+        recipe = _recipe(tmp_path, model, 0, data)
+        recipe["name"] = f"run-{number}"
+        reports.append(run(recipe, tmp_path / str(number), worker))
+    assert reports[0]["chain"] is None
+    for report in reports[1:]:
+        origin = report["chain"]["origin"]
+        assert (origin["run"], origin["stage"]) == ("run-0", "baseline")
+        assert origin["size"]["tflite_bytes"] == 1000
+    same, other = (report["stages"][-1]["delta_origin"] for report in reports[1:])
+    assert same["tflite_bytes"] == {"value": -750, "ratio": 0.25}
+    assert same["accuracy"]["value"] == -0.5
+    assert same["accuracy"]["low"] <= -0.5 <= same["accuracy"]["high"]
+    assert other["accuracy"] == {"value": -0.75, "low": None, "high": None}
+    assert [r["chain"]["same_examples"] for r in reports[1:]] == [True, False]
+    (one,) = headlines(reports[1])
+    assert "Since baseline of run-0: 1.00 KB became 250 B, accuracy changed by" in one.sentence
 
 
 LINK = Link("first", {"fingerprint": "f"}, 7, "s")
