@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,8 +50,7 @@ class Dataset:
             them, in the same order.
         target_arrays: likewise.
         given: parts that the source has of its own; the others were taken by the seed.
-        file_contents: where an example is a file, what stands for each one's content, uint64 (n,)
-            by part.
+        known_membership: what is in each part, where the source knows it without reading examples.
         left_out: what was left out for the sake of earlier runs.
         membership: returns which examples are in which part, after that.
     """
@@ -67,7 +66,7 @@ class Dataset:
     input_arrays: tuple[str, ...] = ()
     target_arrays: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
-    file_contents: Mapping[str, np.ndarray] | None = None
+    known_membership: Membership | None = None
     left_out: LeftOut | None = None
     membership: Callable[[], Membership] | None = None
 
@@ -155,8 +154,8 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
 
 
 def _membership(dataset: Dataset, config: DataConfig, seed: int) -> Membership:
-    if dataset.file_contents is not None:
-        return Membership("file", {part: dataset.file_contents[part] for part in PARTS})
+    if dataset.known_membership is not None:
+        return dataset.known_membership
     return membership_of(_parts(dataset), config, seed)
 
 

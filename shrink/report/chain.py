@@ -35,8 +35,7 @@ class Chain:
 
         Metrics have an interval where both were measured on the same examples.
         """
-        groups = {figure.group: self.origin.get(figure.group) for figure in FIGURES.values()}
-        metrics = self.origin.get("metrics")
+        groups = ("metrics", *(figure.group for figure in FIGURES.values()))
         # No stage has this name: one that is called like the origin is still another.
-        base = {**groups, "metrics": metrics, "name": None}
+        base: dict[str, Any] = {"name": None, **{group: self.origin.get(group) for group in groups}}
         return stage_delta(stage, base, scores, self.scores if self.same_examples else {})

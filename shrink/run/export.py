@@ -12,6 +12,9 @@ from shrink.model.trust import NO_TRUST, Trust
 from shrink.recipe.reference import REPORT_NAME, ModelReference
 from shrink.report.rendered import ARTIFACTS, METADATA_NAME
 from shrink.run import files
+from shrink.run.lineage import carry_over
+from shrink.run.paths import cache_root
+from shrink.run.store import Store
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import Firmware, FirmwareTensor, array_paths, cc_array
 
@@ -61,6 +64,7 @@ def export_model(
     _check_free([target], force)
     settings = {"format": format_name, "target": str(target.resolve())}
     run_tool("export", reference, console, trust, **settings)
+    carry_over(reference.path, target, Store(cache_root(), console.warn))
     return {"format": format_name, "paths": [str(target)]}
 
 

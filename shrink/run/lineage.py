@@ -175,6 +175,13 @@ def remember(
     return lineage
 
 
+def carry_over(model: Path, exported: Path, store: Store) -> None:
+    """Let what is known of a model be known of another form of it, too."""
+    lineage, _ = _known(model, store)
+    with contextlib.suppress(OSError, ResourceError):
+        files.write_json(_place(store, files.sha256(exported)), lineage.to_dict())
+
+
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Any:
     """Return the baseline that a line of runs begins with, as plain data."""
     figures = {group: stored.result.get(group) for group in _FIGURES}

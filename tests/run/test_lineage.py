@@ -11,8 +11,9 @@ import pytest
 
 from shrink.report.headline import headlines
 from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON
-from shrink.run.lineage import Lineage, Link, Splits
+from shrink.run.lineage import Lineage, Link, Splits, carry_over
 from shrink.run.split_notes import LEFT_OUT, describe_splits
+from shrink.run.store import Store
 from tests.run.fake_worker import FakeWorker, run, statuses
 
 
@@ -66,6 +67,12 @@ def test_run_divides_the_same_data_as_the_run_that_made_the_model(
         model = first
         shutil.rmtree(cache)
     assert _second(tmp_path, _recipe(tmp_path, model, seed=3)) == [(7, []), (7, [])]
+
+
+def test_run_knows_a_model_in_another_form(tmp_path: Path, first: Path, cache: Path) -> None:
+    (tmp_path / "exported.keras").write_text("the same model, exported")
+    carry_over(first, tmp_path / "exported.keras", Store(cache, print))
+    assert _second(tmp_path, _recipe(tmp_path, tmp_path / "exported.keras", 3)) == [(7, [])] * 2
 
 
 @pytest.mark.parametrize("change", [{"data": "other"}, {"test_split": 0.3}, {"target": "input"}])

@@ -19,6 +19,7 @@ from shrink.data.examples import first_problem
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
 from shrink.data.leaks import contents_of, leak_notes
+from shrink.data.membership import Membership
 from shrink.data.names import Names
 from shrink.data.sources.decoding import PictureDecoder, read_first_picture
 from shrink.data.sources.listed import ALL, Numbered, Pictures, listed_pictures
@@ -144,7 +145,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         num_classes=pictures.num_classes,
         notes=(*pictures.notes, *leaks),
         given=frozenset(pictures.parts) - {ALL, "train"},
-        file_contents=contents,
+        known_membership=Membership("file", contents),
     )
 
 

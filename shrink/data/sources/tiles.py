@@ -8,6 +8,7 @@ that a window touches are read.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import threading
 from collections.abc import Sequence
@@ -19,8 +20,11 @@ import numpy as np
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
+from shrink.data.fingerprint import hash_files
 from shrink.data.folders import shown
+from shrink.data.known_hashes import DIGEST_BYTES
 from shrink.data.listing import read_listing
+from shrink.data.membership import Membership
 from shrink.data.sources.arrays import ArrayExamples, row_numbers
 from shrink.data.sources.listed import ALL, listed_targets, numbers_of
 from shrink.data.splits import derived_parts
@@ -184,14 +188,34 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         values[main] if values.ndim == 1 else None, len(main), seed, config, parts, path
     )
 
-    def examples(part: str) -> ArrayExamples:
-        given = part in parts and part != "train"
-        chosen = np.flatnonzero(parts == part) if given else main[derived[part]]
-        return ArrayExamples(rows, values, chosen)
-
-    train, validation, test = (examples(part) for part in PARTS)
     own = frozenset(map(str, parts)) - {ALL, "train"}
-    return Dataset(train, validation, test, names, len(names) or None, given=own)
+    chosen = {p: np.flatnonzero(parts == p) if p in own else main[derived[p]] for p in PARTS}
+    train, validation, test = (ArrayExamples(rows, values, chosen[part]) for part in PARTS)
+    told = _windows(path, list(found), files, corners, (*config.image_size, config.level))
+    known = Membership("window", {part: told[chosen[part]] for part in PARTS})
+    classes = len(names) or None
+    return Dataset(train, validation, test, names, classes, given=own, known_membership=known)
+
+
+def _windows(
+    path: Path, names: Sequence[str], files: np.ndarray, corners: np.ndarray, form: tuple[int, ...]
+) -> np.ndarray:
+    """Return what tells each window from others without decoding it, uint64 (n,).
+
+    Args:
+        path: of the CSV file.
+        names: of the TIFF files.
+        files: int (n,), which of them each window is in.
+        corners: int64 (n, 2) of each window.
+        form: height, width and level of all of them.
+    """
+    digests = hash_files(path.parent, names, path)
+    told = np.empty(len(files), np.uint64)
+    for place, (file, (top, left)) in enumerate(zip(files, corners, strict=True)):
+        content = digests[file * DIGEST_BYTES : (file + 1) * DIGEST_BYTES]
+        window = hashlib.blake2b(content + repr((int(top), int(left), *form)).encode())
+        told[place] = int.from_bytes(window.digest()[:8], "little")
+    return told
 
 
 def _check_page(page: Any, path: str) -> None:
