@@ -143,9 +143,9 @@ class Runner:
             is_forced=lambda step: not self._may_reuse(step),
         )
 
-    def _keys(self) -> tuple[str, Splits, dict[str, str]]:
+    def _keys(self, data_fingerprint: str | None = None) -> tuple[str, Splits, dict[str, str]]:
         """Return the data's fingerprint, how it is divided, and the key of every step."""
-        digest = fingerprint(self.plan.data_config)
+        digest = data_fingerprint or fingerprint(self.plan.data_config)
         splits = splits_of(self.plan, digest, self.store)
         return digest, splits, step_keys(self.plan, digest, splits)
 
@@ -155,7 +155,9 @@ class Runner:
         The next run knows it from the start: a step is stored under the key that is found then.
         """
         if runs_code(self.plan):
-            state.data_fingerprint, state.splits, state.keys = self._keys()
+            files_only = self.plan.recipe.data.source != "python"  # looked through once a run
+            known = state.data_fingerprint if files_only else None
+            state.data_fingerprint, state.splits, state.keys = self._keys(known)
 
     def _waiting(self) -> None:
         self.console.say(f"another run is writing to {self.options.output}; waiting for it")

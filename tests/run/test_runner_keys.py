@@ -115,7 +115,7 @@ def test_run_takes_a_baseline_from_the_store_whatever_training_says(tmp_path: Pa
         "stages": [{"quantize": {}}, {"prune": {"epochs": 1, "from": "baseline"}}],
     }
     assert statuses(run(recipe, tmp_path / "out", FakeWorker())) == ["done"] * 3
-    recipe["training"] = {"optimizer": {"learning_rate": 0.5}, "patience": 3, "memory_limit": "1GB"}
+    recipe["training"] = {"optimizer": {"learning_rate": 0.5}, "patience": 3}
     worker = FakeWorker()
     assert statuses(run(recipe, tmp_path / "out", worker)) == ["cached", "cached", "done"]
     assert worker.jobs[0]["step"]["training"]["patience"] == 3
