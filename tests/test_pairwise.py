@@ -21,5 +21,8 @@ def test_pairwise_cases_hold_every_pair_in_few_cases(sizes: tuple[int, ...]) -> 
 
 
 def test_pairwise_cases_are_the_same_every_time() -> None:
-    factors = {"precision": ["float32", "bfloat16"], "limit": [None, 1, {"unhashable": []}]}
+    factors: dict[str, list[object]] = {
+        "precision": ["float32", "bfloat16"],
+        "limit": [None, 1, {"unhashable": []}],
+    }
     assert pairwise_cases(factors) == pairwise_cases(factors)

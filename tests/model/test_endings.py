@@ -15,6 +15,7 @@ from shrink.model.endings.traced import output_ranges
 from shrink.tflite import output_ranges as in_file
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
+from shrink.tflite.names import signature_names
 
 L = keras.layers
 STEPS, WIDTH = 5, 6
@@ -145,7 +146,8 @@ def test_kind_of_sees_int8_probabilities_of_many_classes() -> None:
     """Rounded to steps of 1/256 nearly all of 300 probabilities are 0: their sums say nothing."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([L.Input((8,)), L.Dense(300, activation="softmax")])
-    examples = [[np.random.default_rng(i).normal(size=(1, 8)).astype(np.float32)] for i in range(9)]
+    rows = np.random.default_rng(0).normal(size=(9, 1, 8)).astype(np.float32)
+    examples = [{signature_names(model.input_names)[0]: row} for row in rows]
     content = convert(model, "static_int8", examples, "int8", "int8").content
     (found,) = in_file.output_ranges(content).values()
     assert kind_of(found) == "softmax"

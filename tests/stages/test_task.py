@@ -19,6 +19,7 @@ from shrink.model.compiled import Compiled
 from shrink.recipe.task import TaskConfig
 from shrink.stages.task import Task, artifact_interface, check_values, keras_interface, resolve_task
 from shrink.tflite.convert import convert
+from shrink.tflite.names import signature_names
 
 L = keras.layers
 RNG = np.random.default_rng(0)
@@ -140,7 +141,8 @@ def test_int8_probabilities_of_many_classes_are_measured_as_the_float_model_is(
     keras.utils.set_random_seed(0)
     model = keras.Sequential([L.Input((6,)), L.Dense(300, activation="softmax")])
     dataset = dataset_of(tmp_path, np.arange(80) % 300)
-    examples = [[row[None]] for row in X[:20]]
+    (name,) = signature_names(model.input_names)
+    examples = [{name: row[None]} for row in X[:20]]
     path = tmp_path / "int8.tflite"
     path.write_bytes(convert(model, "static_int8", examples, "int8", "int8").content)
     tasks = [
