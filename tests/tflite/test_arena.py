@@ -111,3 +111,15 @@ def test_arena_child_imports_no_tensorflow() -> None:
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_survives_takes_a_death_for_an_arena_that_is_too_small() -> None:
+    # In a process of its own: a fork of one that has started TensorFlow may never return.
+    code = (
+        "import os, signal\n"
+        "from shrink.tflite.arena_child import survives\n"
+        "dies = lambda size: os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "print(survives(dies, 16), survives(lambda size: 1 / 0, 16), survives(abs, 16))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "True"]
