@@ -1,0 +1,95 @@
+"""Bytes, parameters and zeros of artifacts."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from tests.oracle.flatbuffer import File, Operator, Tensor, read
+
+KERNEL_INPUT = {
+    "CONV_2D": 1,
+    "CONV_3D": 1,
+    "DEPTHWISE_CONV_2D": 1,
+    "TRANSPOSE_CONV": 1,
+    "FULLY_CONNECTED": 1,
+}
+"""Operators with one kernel, and which input that is."""
+SHAPES = {
+    "RESHAPE": (1,),
+    "SQUEEZE": (),
+    "TRANSPOSE": (1,),
+    "TRANSPOSE_CONV": (0,),
+    "MEAN": (1,),
+    "SUM": (1,),
+    "REDUCE_MAX": (1,),
+    "REDUCE_MIN": (1,),
+    "REDUCE_PROD": (1,),
+    "PAD": (1,),
+    "PADV2": (1, 2),
+    "MIRROR_PAD": (1,),
+    "SLICE": (1, 2),
+    "STRIDED_SLICE": (1, 2, 3),
+    "SPLIT": (0,),
+    "SPLIT_V": (1, 2),
+    "EXPAND_DIMS": (1,),
+    "TILE": (1,),
+    "FILL": (0,),
+    "BROADCAST_TO": (1,),
+    "RESIZE_BILINEAR": (1,),
+    "RESIZE_NEAREST_NEIGHBOR": (1,),
+    "ARG_MAX": (1,),
+    "REVERSE_V2": (1,),
+}
+"""Inputs that say how an operator works: shapes, axes, paddings. They are not learned."""
+
+
+def file_figures(path: Path) -> dict[str, int | str]:
+    """Return file_bytes, gzip_bytes (level 9, no name, no time) and sha256."""
+    content = path.read_bytes()
+    return {
+        "file_bytes": len(content),
+        "gzip_bytes": len(gzip.compress(content, 9, mtime=0)),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def constants(file: File) -> Iterator[tuple[Operator, int, Tensor]]:
+    """Yield the operators' constant inputs that hold numbers of the model: weights and biases."""
+    for graph in file.graphs:
+        for op in graph.operators:
+            for place, tensor in enumerate(op.inputs):
+                if tensor is None or tensor.values is None or place in SHAPES.get(op.name, ()):
+                    continue
+                whole = tensor.dtype in ("int32", "int64", "bool")
+                if whole and KERNEL_INPUT.get(op.name, -1) != place - 1:
+                    continue  # an index, a limit, a mask's 0; biases follow their kernel
+                yield op, place, tensor
+
+
+def kernel_zeros(path: Path) -> list[tuple[str, int, int]]:
+    """Return operator, elements and zeros of every kernel, in the order of the file."""
+    found = []
+    for op, place, tensor in constants(read(path)):
+        if KERNEL_INPUT.get(op.name) == place and tensor.values is not None:
+            zeros = int(np.sum(np.asarray(tensor.values) == 0))
+            found.append((op.name, int(tensor.values.size), zeros))
+    return found
+
+
+def count_parameters(path: Path) -> tuple[int, int]:
+    """Return the elements of all weights and biases of a file, and how many are not zero.
+
+    A tensor that several operators share counts once. Shapes, axes and paddings do not count.
+    """
+    seen: dict[tuple[int, ...], tuple[int, int]] = {}
+    file = read(path)
+    for at, graph in enumerate(file.graphs):
+        for _, _, tensor in constants(File([graph], {}, {})):
+            values = np.asarray(tensor.values)
+            seen[at, tensor.index] = (values.size, int(np.count_nonzero(values)))
+    return sum(s for s, _ in seen.values()), sum(n for _, n in seen.values())

@@ -1,0 +1,128 @@
+"""The zoo: which models, data and chains are combined, and how an entry becomes a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.oracle.pairs import allowed_pairs
+from tests.oracle.truth import Truth
+
+STEP_ENDINGS = (
+    "logits", "softmax_activation", "softmax_layer", "softmax_average", "softmax_nested",
+    "sigmoid_activation", "linear",
+)  # fmt: skip
+CLASS_ENDINGS = (
+    "logits", "softmax_activation", "softmax_layer", "softmax_op", "softmax_reshape",
+    "softmax_permute", "softmax_nested", "softmax_average", "softmax_concat",
+)  # fmt: skip
+FACTORS: dict[str, list[str]] = {
+    "ending": [
+        *CLASS_ENDINGS, "sigmoid_activation", "sigmoid_op", "sigmoid_product", "sigmoid_logits",
+        "linear",
+    ],
+    "source": ["npz", "images", "hdf5", "tfrecord", "csv", "python"],
+    "scheme": [
+        "float32", "float16", "dynamic_wi8_afp32", "static_wi8_ai8", "static_wi8_ai16",
+        "weight_only_wi8_afp32",
+    ],
+    "inputs": ["one", "two-ab", "two-za", "two-alike", "three"],
+    "chain": ["evaluate", "quantize", "train", "prune", "channels", "distill"],
+    "loop": ["none", "lstm", "gru", "rnn"],
+    "dtype": ["uint8", "float32", "float64", "int64"],
+    "mask": ["none", "pooled", "steps"],
+    "structure": ["flat", "nested", "shared"],
+    "outputs": ["one", "two"],
+    "shape": ["vector", "map"],
+}  # fmt: skip
+
+Row = Mapping[str, str]
+
+
+def allowed(row: Row) -> bool:
+    """Tell whether a combination can be: pictures are one input of bytes, masks need tokens."""
+    if row["source"] in ("images", "csv"):
+        only = {"dtype": "uint8", "inputs": "one", "outputs": "one", "mask": "none", "shape": "map"}
+        fits = row["ending"] in CLASS_ENDINGS or (row["source"], row["ending"]) == ("csv", "linear")
+        return fits and all(row[k] == v for k, v in only.items())
+    if row["loop"] == "lstm" and row["scheme"] == "static_wi8_ai16":
+        return False  # TFLite has no such operator, which shrink says
+    if row["mask"] != "none":
+        tokens = row["dtype"] in ("uint8", "int64") and row["shape"] == "vector"
+        if not tokens or row["inputs"] == "two-alike":
+            return False
+    if row["mask"] == "steps":
+        known = row["source"] in ("npz", "hdf5", "python")
+        return known and row["ending"] in STEP_ENDINGS
+    return not (row["chain"] == "evaluate" and row["scheme"] != "float32")
+
+
+def rows() -> list[dict[str, str]]:
+    """Return the entries: every pair of levels that can be, in one of them at least."""
+    return allowed_pairs(FACTORS, allowed, tries=400)
+
+
+def name_of(row: Row) -> str:
+    """Return a name that says what an entry is."""
+    return "-".join(row[k] for k in FACTORS)
+
+
+@dataclass(frozen=True)
+class Made:
+    """An entry on disk.
+
+    Attributes:
+        recipe: the file to run.
+        truth: what the oracle knows.
+    """
+
+    recipe: Path
+    truth: Truth
+
+
+def make(row: Row, folder: Path, seed: int = 0) -> Made:
+    """Write model, data and recipe of an entry."""
+    from tests.oracle import zoo_data, zoo_models
+
+    folder.mkdir(parents=True, exist_ok=True)
+    model = zoo_models.build(row, seed)
+    model.save(folder / "model.keras")
+    data, truth = zoo_data.make(row, model, folder, seed)
+    if row["chain"] == "distill":
+        zoo_models.build(row, seed + 100).save(folder / "student.keras")
+    recipe = {
+        "name": "zoo",
+        "model": "model.keras",
+        "data": data,
+        "task": _task(row, truth),
+        "training": {"global_batch_size": 32, "optimizer": {"name": "adam", "learning_rate": 1e-3}},
+        "stages": _stages(row),
+        "gates": {"file_bytes": "1MB", "loss_rise": {"limit": 5.0, "confidence": 0.95}},
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+    truth.save(folder / "truth.npz")
+    return Made(path, truth)
+
+
+def _task(row: Row, truth: Truth) -> dict[str, Any]:
+    losses = {output.name: output.loss for output in truth.outputs}
+    loss: Any = losses if len(losses) > 1 else next(iter(losses.values()))
+    return {"loss": loss, "metrics": truth.metrics}
+
+
+def _stages(row: Row) -> list[dict[str, Any]]:
+    quantize = {"quantize": {"scheme": row["scheme"], "calibration_samples": 64}}
+    first: dict[str, list[dict[str, Any]]] = {
+        "evaluate": [],
+        "quantize": [],
+        "train": [{"train": {"epochs": 1}}],
+        "prune": [{"prune": {"method": "magnitude", "sparsity": 0.5, "epochs": 0}}],
+        "channels": [{"prune": {"method": "channels", "ratio": 0.25, "epochs": 0}}],
+        "distill": [{"distill": {"student": "student.keras", "epochs": 1}}],
+    }
+    return [*first[row["chain"]], *([] if row["chain"] == "evaluate" else [quantize])]
