@@ -120,14 +120,11 @@ def _layers(entry: Mapping[str, Any], model: Any, ledger: Ledger) -> None:
     known = keras_models.leaf_layers(model)
     table = entry.get("details", {}).get("layers", [])
     for row in table:
-        layer = known.get(row["name"])
-        if layer is None:
+        if (layer := known.get(row["name"])) is None:
             continue
-        ledger.same(
-            f"layers.parameters[{row['name']}]", row["parameters"], layer.count_params(), at=at
-        )
-        zeros = keras_models.sparsity(layer)
-        ledger.same(f"layers.sparsity[{row['name']}]", row["sparsity"], zeros, relative=1e-9, at=at)
+        figure, zeros = f"[{row['name']}]", keras_models.sparsity(layer)
+        ledger.same(f"layers.parameters{figure}", row["parameters"], layer.count_params(), at=at)
+        ledger.same(f"layers.sparsity{figure}", row["sparsity"], zeros, relative=1e-9, at=at)
     counted = [row["macs"] for row in table]
     if table and None not in counted:
         ledger.same("layers.macs (sum)", sum(counted), entry["size"]["macs"], at=at)
@@ -306,22 +303,24 @@ def _interface(held: Mapping[str, Any], artifact: Path, ledger: Ledger) -> None:
         ("outputs", interpreter.get_output_details(), file.signature_outputs),
     )
     for side, details, names in sides:
-        ledger.same(f"metadata.{side} (number)", len(held[side]), len(details), at=held["file"])
+        at = held["file"]
+        ledger.same(f"metadata.{side} (number)", len(held[side]), len(details), at=at)
         real = {names.get(d["index"], litert.plain(d["name"])): d for d in details}
         for row in held[side]:
-            detail = real.get(row["name"])
-            figure = f"metadata.{side}[{row['name']}]"
-            ledger.add(
-                f"{figure}.name", row["name"], sorted(real), detail is not None, at=held["file"]
-            )
-            if detail is None:
-                continue
-            scale, zero_point = detail["quantization"]
-            expected = {
-                "shape": [int(s) for s in detail["shape"]],
-                "dtype": np.dtype(detail["dtype"]).name,
-                "scale": float(scale) or None,
-                "zero_point": int(zero_point) if scale else None,
-            }
-            for key, value in expected.items():
-                ledger.same(f"{figure}.{key}", row[key], value, relative=1e-6, at=held["file"])
+            figure, detail = f"metadata.{side}[{row['name']}]", real.get(row["name"])
+            ledger.add(f"{figure}.name", row["name"], sorted(real), detail is not None, at=at)
+            for key, value in _described(detail).items():
+                ledger.same(f"{figure}.{key}", row[key], value, relative=1e-6, at=at)
+
+
+def _described(detail: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what LiteRT says of a tensor, in the words of `metadata.json`."""
+    if detail is None:
+        return {}
+    scale, zero_point = detail["quantization"]
+    return {
+        "shape": [int(s) for s in detail["shape"]],
+        "dtype": np.dtype(detail["dtype"]).name,
+        "scale": float(scale) or None,
+        "zero_point": int(zero_point) if scale else None,
+    }

@@ -1,4 +1,4 @@
-"""Rows that hold every pair of levels that can stand together (`tests.pairwise` has no such rule)."""
+"""Rows that hold every pair of levels, of those that can stand together."""
 
 from __future__ import annotations
 

@@ -58,23 +58,35 @@ def file_figures(path: Path) -> dict[str, int | str]:
     }
 
 
-def constants(file: File) -> Iterator[tuple[Operator, int, Tensor]]:
-    """Yield the operators' constant inputs that hold numbers of the model: weights and biases."""
-    for graph in file.graphs:
+def constants(file: File) -> Iterator[tuple[int, Operator, int, Tensor]]:
+    """Yield the operators' constant inputs that hold parameters: weights and biases.
+
+    A scalar is none: it is a setting, such as the factor of a `Rescaling`.
+    """
+    for at, graph in enumerate(file.graphs):
         for op in graph.operators:
             for place, tensor in enumerate(op.inputs):
-                if tensor is None or tensor.values is None or place in SHAPES.get(op.name, ()):
-                    continue
-                whole = tensor.dtype in ("int32", "int64", "bool")
-                if whole and KERNEL_INPUT.get(op.name, -1) != place - 1:
-                    continue  # an index, a limit, a mask's 0; biases follow their kernel
-                yield op, place, tensor
+                if tensor is not None and _learned(file, op, place, tensor):
+                    yield at, op, place, tensor
+
+
+def _learned(file: File, op: Operator, place: int, tensor: Tensor) -> bool:
+    if tensor.values is None or not tensor.shape or place in SHAPES.get(op.name, ()):
+        return False
+    if tensor.dtype in ("int32", "int64", "bool"):
+        # An index, a limit, a mask's 0; but biases of integer kernels follow their kernel.
+        return KERNEL_INPUT.get(op.name, -1) == place - 1
+    if op.name == "WHILE":
+        # What a loop hands on unchanged is a weight; what it changes is a state, from its start.
+        body = file.graphs[op.options.bodySubgraphIndex]
+        return body.outputs[place].index == body.inputs[place].index
+    return True
 
 
 def kernel_zeros(path: Path) -> list[tuple[str, int, int]]:
     """Return operator, elements and zeros of every kernel, in the order of the file."""
     found = []
-    for op, place, tensor in constants(read(path)):
+    for _, op, place, tensor in constants(read(path)):
         if KERNEL_INPUT.get(op.name) == place and tensor.values is not None:
             zeros = int(np.sum(np.asarray(tensor.values) == 0))
             found.append((op.name, int(tensor.values.size), zeros))
@@ -88,8 +100,7 @@ def count_parameters(path: Path) -> tuple[int, int]:
     """
     seen: dict[tuple[int, ...], tuple[int, int]] = {}
     file = read(path)
-    for at, graph in enumerate(file.graphs):
-        for _, _, tensor in constants(File([graph], {}, {})):
-            values = np.asarray(tensor.values)
-            seen[at, tensor.index] = (values.size, int(np.count_nonzero(values)))
+    for at, _, _, tensor in constants(file):
+        values = np.asarray(tensor.values)
+        seen[at, tensor.index] = (values.size, int(np.count_nonzero(values)))
     return sum(s for s, _ in seen.values()), sum(n for _, n in seen.values())

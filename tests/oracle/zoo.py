@@ -13,12 +13,12 @@ from tests.oracle.pairs import allowed_pairs
 from tests.oracle.truth import Truth
 
 STEP_ENDINGS = (
-    "logits", "softmax_activation", "softmax_layer", "softmax_average", "softmax_nested",
-    "sigmoid_activation", "linear",
+    "logits", "softmax_activation", "softmax_average", "softmax_nested", "sigmoid_activation",
+    "linear",
 )  # fmt: skip
 CLASS_ENDINGS = (
-    "logits", "softmax_activation", "softmax_layer", "softmax_op", "softmax_reshape",
-    "softmax_permute", "softmax_nested", "softmax_average", "softmax_concat",
+    "logits", "softmax_activation", "softmax_op", "softmax_permute", "softmax_nested",
+    "softmax_average", "softmax_concat",
 )  # fmt: skip
 FACTORS: dict[str, list[str]] = {
     "ending": [
@@ -45,6 +45,8 @@ Row = Mapping[str, str]
 
 def allowed(row: Row) -> bool:
     """Tell whether a combination can be: pictures are one input of bytes, masks need tokens."""
+    if row["chain"] == "evaluate" and row["scheme"] != "float32":
+        return False
     if row["source"] in ("images", "csv"):
         only = {"dtype": "uint8", "inputs": "one", "outputs": "one", "mask": "none", "shape": "map"}
         fits = row["ending"] in CLASS_ENDINGS or (row["source"], row["ending"]) == ("csv", "linear")
@@ -58,7 +60,7 @@ def allowed(row: Row) -> bool:
     if row["mask"] == "steps":
         known = row["source"] in ("npz", "hdf5", "python")
         return known and row["ending"] in STEP_ENDINGS
-    return not (row["chain"] == "evaluate" and row["scheme"] != "float32")
+    return True
 
 
 def rows() -> list[dict[str, str]]:
@@ -126,3 +128,27 @@ def _stages(row: Row) -> list[dict[str, Any]]:
         "distill": [{"distill": {"student": "student.keras", "epochs": 1}}],
     }
     return [*first[row["chain"]], *([] if row["chain"] == "evaluate" else [quantize])]
+
+
+CHEAP = ("evaluate", "quantize")
+"""Chains of the fewest steps."""
+
+
+def sample(entries: list[dict[str, str]], size: int = 12) -> list[dict[str, str]]:
+    """Return the entries that hold every level, of the cheaper ones where there is a choice."""
+    missing = {(factor, level) for factor, levels in FACTORS.items() for level in levels}
+    chosen: list[dict[str, str]] = []
+    while len(chosen) < size:
+        left = [row for row in entries if row not in chosen]
+        need = (
+            "ending" if len({e for f, e in missing if f == "ending"}) >= size - len(chosen) else ""
+        )
+        able = [row for row in left if not need or (need, row[need]) in missing]
+        best = max(able, key=lambda row: (_gain(row, missing), row["chain"] in CHEAP))
+        chosen.append(best)
+        missing -= set(best.items())
+    return chosen
+
+
+def _gain(row: Row, missing: set[tuple[str, str]]) -> int:
+    return sum(item in missing for item in row.items())

@@ -143,8 +143,6 @@ def _ending(x: Any, row: Row, heads: list[Head], name: str) -> Any:
         return _dense(x, CLASSES, heads, name=name)
     if ending == "softmax_activation":
         return _dense(x, CLASSES, heads, activation="softmax", name=name)
-    if ending == "softmax_layer":
-        return layers.Softmax(name=name)(_dense(x, CLASSES, heads, name="before"))
     return _composed(x, ending, heads, name)
 
 
@@ -173,13 +171,11 @@ def _composed(x: Any, ending: str, heads: list[Head], name: str) -> Any:
         return layers.Average(name=name)(each)
     if ending == "softmax_nested":
         inner = layers.Input(x.shape[1:], name="head_inner")
-        layer = layers.Dense(CLASSES, activation="softmax", name="dense")
+        layer = layers.Dense(CLASSES, name="dense")
         heads.append(Head(layer, x))
-        return keras.Model(inner, layer(inner), name=name)(x)
-    y = _dense(x, CLASSES, heads, activation="softmax", name="before")
-    if ending == "softmax_reshape":
-        return layers.Reshape((CLASSES,), name=name)(layers.Reshape((1, CLASSES), name="row")(y))
+        return keras.Model(inner, layers.Softmax(name="last")(layer(inner)), name=name)(x)
     assert ending == "softmax_permute", ending
+    y = _dense(x, CLASSES, heads, activation="softmax", name="before")
     y = layers.Permute((2, 1), name="turn")(layers.Reshape((1, CLASSES), name="row")(y))
     return layers.Reshape((CLASSES,), name=name)(y)
 

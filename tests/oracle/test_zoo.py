@@ -1,0 +1,48 @@
+"""Every figure of reports over a zoo of models, data and chains, recomputed from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.oracle import zoo
+from tests.oracle.audit import audit
+from tests.oracle.drive import Fork, forking, run_cli
+from tests.oracle.records import summary
+
+ROWS = zoo.rows()
+SAMPLE = zoo.sample(ROWS)
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
+    with forking(tmp_path_factory.mktemp("store")) as started:
+        yield started
+
+
+def test_rows_are_as_many_as_they_should_be_and_the_sample_has_every_level() -> None:
+    assert len(ROWS) >= 60
+    assert len(SAMPLE) == 12
+    for factor, levels in zoo.FACTORS.items():
+        assert {row[factor] for row in SAMPLE} == set(levels), factor
+
+
+@pytest.mark.parametrize("row", SAMPLE, ids=zoo.name_of)
+def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path) -> None:
+    made = zoo.make(row, tmp_path)
+    done = fork.run(["run", "recipe.yaml", "--output", "out"], tmp_path)
+    assert done.code == 0, done.printed
+    records = audit(tmp_path / "out", made.truth)
+    assert not [r for r in records if not r.agrees], summary(records)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=zoo.name_of)
+def test_report_of_the_command_line_agrees_with_the_oracle(row: zoo.Row, tmp_path: Path) -> None:
+    made = zoo.make(row, tmp_path)
+    done = run_cli(["run", "recipe.yaml", "--output", "out"], tmp_path, tmp_path / "store")
+    assert done.code == 0, done.printed
+    records = audit(tmp_path / "out", made.truth)
+    assert not [r for r in records if not r.agrees], summary(records)
