@@ -86,7 +86,7 @@ def goes_with(metric: str, loss: str) -> bool:
     if metric == "binary_accuracy":
         return loss == "binary_crossentropy"
     if metric in ("mean_squared_error", "mean_absolute_error"):
-        return loss not in CLASSES
+        return loss in ("mean_squared_error", "mean_absolute_error")
     return metric == loss
 
 

@@ -93,10 +93,8 @@ def test_macs_parameters_and_outputs_of_a_convolution(tmp_path: Path) -> None:
     y = layers.DepthwiseConv2D(3, padding="valid", bias_initializer="ones")(y)
     y = layers.Conv2DTranspose(3, 2, strides=2)(y)
     model = keras.Model(x, layers.Dense(5)(layers.Flatten()(y)))
-    for layer in model.layers:
-        layer.set_weights(
-            [np.random.default_rng(0).normal(size=w.shape) for w in layer.get_weights()]
-        )
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
     path = convert(model, tmp_path)
     expected = 16 * 9 * 2 * 4 + 4 * 9 * 4 + 4 * 4 * 4 * 3 + 4 * 4 * 3 * 5
     assert count_macs(path) == expected
