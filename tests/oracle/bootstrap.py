@@ -14,6 +14,9 @@ ENOUGH = 100
 DISCORDANT = 15
 """Examples that have to speak for either side before a proportion's width is comparable."""
 
+RELATIVE = 0.01
+"""A difference below this fraction of the scores' deviation is not one that speaks."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -40,14 +43,21 @@ def interval(metric: Metric, base: Metric | None = None, level: float = 0.95) ->
 
 
 def _spread_enough(metric: Metric, base: Metric | None) -> bool:
-    """Tell whether enough examples lie on either side, so that percentiles mean something."""
-    before = base.parts if base is not None else [None] * len(metric.parts)
-    differs, seldom = [], []
-    for part, other in zip(metric.parts, before, strict=True):
+    """Tell whether enough examples lie on either side, so that percentiles mean something.
+
+    Differences far below the scores' own spread, the rounding of a conversion, say little about
+    the rare example that a wider interval allows for.
+    """
+    for place, part in enumerate(metric.parts):
         each = part.sums / np.maximum(part.counts, 1)
-        if other is not None:
+        least = 1e-9
+        if base is not None and len(base.parts[place].sums) == len(each):
+            least = max(least, RELATIVE * float(each.std()))
+            other = base.parts[place]
             each = each - other.sums / np.maximum(other.counts, 1)
-        differs.append(int((np.abs(each) > 1e-9).sum()))
-        seldom.append(int((np.abs(each - np.median(each)) > 1e-9).sum()))
-    enough = min(seldom) >= DISCORDANT
-    return enough if base is None else enough and min(differs) >= DISCORDANT
+        seldom = np.abs(each - np.median(each)) > least
+        if base is not None:
+            seldom &= np.abs(each) > least
+        if int(seldom.sum()) < DISCORDANT:
+            return False
+    return True

@@ -76,11 +76,25 @@ def _learned(file: File, op: Operator, place: int, tensor: Tensor) -> bool:
     if tensor.dtype in ("int32", "int64", "bool"):
         # An index, a limit, a mask's 0; but biases of integer kernels follow their kernel.
         return KERNEL_INPUT.get(op.name, -1) == place - 1
-    if op.name == "WHILE":
-        # What a loop hands on unchanged is a weight; what it changes is a state, from its start.
-        body = file.graphs[op.options.bodySubgraphIndex]
-        return body.outputs[place].index == body.inputs[place].index
-    return True
+    return not _starts_a_state(file, op, place)
+
+
+def _starts_a_state(file: File, op: Operator, place: int) -> bool:
+    """Tell whether a loop changes what it is given here: a state's start is no parameter."""
+    if op.name == "DEQUANTIZE":
+        widened = op.outputs[0]
+        readers = [
+            (reader, at)
+            for graph in file.graphs
+            for reader in graph.operators
+            for at, tensor in enumerate(reader.inputs)
+            if tensor is widened
+        ]
+        return bool(readers) and all(_starts_a_state(file, *reader) for reader in readers)
+    if op.name != "WHILE":
+        return False
+    body = file.graphs[op.options.bodySubgraphIndex]
+    return body.outputs[place].index != body.inputs[place].index
 
 
 def kernel_zeros(path: Path) -> list[tuple[str, int, int]]:

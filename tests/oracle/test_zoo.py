@@ -32,7 +32,7 @@ def test_rows_are_as_many_as_they_should_be_and_the_sample_has_every_level() -> 
 @pytest.mark.parametrize("row", SAMPLE, ids=zoo.name_of)
 def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path) -> None:
     made = zoo.make(row, tmp_path)
-    done = fork.run(["run", "recipe.yaml", "--output", "out"], tmp_path)
+    done = fork.run(made.arguments, tmp_path)
     assert done.code == 0, done.printed
     records = audit(tmp_path / "out", made.truth)
     assert not [r for r in records if not r.agrees], summary(records)
@@ -42,7 +42,7 @@ def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path)
 @pytest.mark.parametrize("row", ROWS, ids=zoo.name_of)
 def test_report_of_the_command_line_agrees_with_the_oracle(row: zoo.Row, tmp_path: Path) -> None:
     made = zoo.make(row, tmp_path)
-    done = run_cli(["run", "recipe.yaml", "--output", "out"], tmp_path, tmp_path / "store")
+    done = run_cli(made.arguments, tmp_path, tmp_path / "store")
     assert done.code == 0, done.printed
     records = audit(tmp_path / "out", made.truth)
     assert not [r for r in records if not r.agrees], summary(records)

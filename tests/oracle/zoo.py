@@ -78,11 +78,11 @@ class Made:
     """An entry on disk.
 
     Attributes:
-        recipe: the file to run.
+        arguments: of the command to run, in the entry's folder.
         truth: what the oracle knows.
     """
 
-    recipe: Path
+    arguments: list[str]
     truth: Truth
 
 
@@ -96,19 +96,26 @@ def make(row: Row, folder: Path, seed: int = 0) -> Made:
     data, truth = zoo_data.make(row, model, folder, seed)
     if row["chain"] == "distill":
         zoo_models.build(row, seed + 100).save(folder / "student.keras")
+    described = {"data": data, "task": _task(row, truth)}
+    truth.save(folder / "truth.npz")
+    if row["chain"] == "evaluate":
+        _write(folder / "data.yaml", described)
+        arguments = ["evaluate", "model.keras", "--data", "data.yaml"]
+        return Made([*arguments, "--output", "out"], truth)
     recipe = {
         "name": "zoo",
         "model": "model.keras",
-        "data": data,
-        "task": _task(row, truth),
+        **described,
         "training": {"global_batch_size": 32, "optimizer": {"name": "adam", "learning_rate": 1e-3}},
         "stages": _stages(row),
         "gates": {"file_bytes": "1MB", "loss_rise": {"limit": 5.0, "confidence": 0.95}},
     }
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
-    truth.save(folder / "truth.npz")
-    return Made(path, truth)
+    _write(folder / "recipe.yaml", recipe)
+    return Made(["run", "recipe.yaml", "--output", "out"], truth)
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
 
 
 def _task(row: Row, truth: Truth) -> dict[str, Any]:
@@ -120,14 +127,13 @@ def _task(row: Row, truth: Truth) -> dict[str, Any]:
 def _stages(row: Row) -> list[dict[str, Any]]:
     quantize = {"quantize": {"scheme": row["scheme"], "calibration_samples": 64}}
     first: dict[str, list[dict[str, Any]]] = {
-        "evaluate": [],
         "quantize": [],
         "train": [{"train": {"epochs": 1}}],
         "prune": [{"prune": {"method": "magnitude", "sparsity": 0.5, "epochs": 0}}],
         "channels": [{"prune": {"method": "channels", "ratio": 0.25, "epochs": 0}}],
         "distill": [{"distill": {"student": "student.keras", "epochs": 1}}],
     }
-    return [*first[row["chain"]], *([] if row["chain"] == "evaluate" else [quantize])]
+    return [*first[row["chain"]], quantize]
 
 
 CHEAP = ("evaluate", "quantize")
