@@ -45,14 +45,12 @@ Row = Mapping[str, str]
 
 def allowed(row: Row) -> bool:
     """Tell whether a combination can be: pictures are one input of bytes, masks need tokens."""
-    if row["chain"] == "evaluate" and row["scheme"] != "float32":
+    if (row["chain"] == "evaluate" and row["scheme"] != "float32") or _refused(row):
         return False
     if row["source"] in ("images", "csv"):
         only = {"dtype": "uint8", "inputs": "one", "outputs": "one", "mask": "none", "shape": "map"}
         fits = row["ending"] in CLASS_ENDINGS or (row["source"], row["ending"]) == ("csv", "linear")
         return fits and all(row[k] == v for k, v in only.items())
-    if _refused(row):
-        return False
     if row["mask"] != "none":
         tokens = row["dtype"] in ("uint8", "int64") and row["shape"] == "vector"
         if not tokens or row["inputs"] == "two-alike":
