@@ -92,7 +92,8 @@ def _value(name: str, at: str, stages: Mapping[str, Any], baseline: str) -> floa
     values = [_figures(s).get(name) for s in rows]
     if name in EVERYWHERE:
         trained = [v for s, v in zip(rows, values, strict=True) if s["training"]]
-        return None if not trained or None in trained else max(trained)
+        known = [v for v in trained if v is not None]
+        return max(known) if known and len(known) == len(trained) else None
     return values[0]
 
 

@@ -58,8 +58,10 @@ class Metric:
         return float(self.value(which="low")[0]), float(self.value(which="high")[0])
 
 
-Rule = Callable[[np.ndarray, np.ndarray, Output], tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""(outputs, targets, meaning) -> the element's score, the least and the most it may be."""
+Elements = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The score of each element, the least and the most that it may be."""
+Rule = Callable[[np.ndarray, np.ndarray, Output], Elements]
+"""(outputs, targets, meaning) -> scores."""
 
 
 def compute(outputs: Sequence[np.ndarray], truth: Truth) -> dict[str, Metric]:
@@ -105,7 +107,7 @@ def _scores(values: np.ndarray, output: Output, name: str, truth: Truth, weight:
     return Scores(first, counts, weight, least, most)
 
 
-def _exact(elements: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _exact(elements: np.ndarray) -> Elements:
     return elements, elements, elements
 
 
@@ -130,17 +132,17 @@ def _classes(target: np.ndarray, values: np.ndarray) -> np.ndarray:
     return target.reshape(values.shape[:-1]).astype(int)
 
 
-def _sparse(values: np.ndarray, target: np.ndarray, output: Output):
+def _sparse(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
     logs = _log_probabilities(values, output)
     labels = _classes(target, values)
     return _exact(-np.take_along_axis(logs, labels[..., None], -1)[..., 0])
 
 
-def _categorical(values: np.ndarray, target: np.ndarray, output: Output):
+def _categorical(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
     return _exact(-(target * _log_probabilities(values, output)).sum(-1))
 
 
-def _binary(values: np.ndarray, target: np.ndarray, output: Output):
+def _binary(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
     wanted = target.reshape(values.shape).astype(float)
     if output.from_logits:
         losses = np.logaddexp(0, values) - wanted * values
@@ -150,18 +152,18 @@ def _binary(values: np.ndarray, target: np.ndarray, output: Output):
     return _exact(losses.mean(-1))
 
 
-def _squared(values: np.ndarray, target: np.ndarray, output: Output):
+def _squared(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
     return _exact(((values - target.reshape(values.shape)) ** 2).mean(-1))
 
 
-def _absolute(values: np.ndarray, target: np.ndarray, output: Output):
+def _absolute(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
     return _exact(np.abs(values - target.reshape(values.shape)).mean(-1))
 
 
 def _among_best(k: int) -> Rule:
     """Whether the label is among the k largest outputs; ties count as if broken at random."""
 
-    def rule(values: np.ndarray, target: np.ndarray, output: Output):
+    def rule(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
         if values.shape[-1] == 1:
             return _on_the_right_side(values, target, output)
         labels = _classes(target, values)
@@ -179,7 +181,7 @@ def _among_best(k: int) -> Rule:
     return rule
 
 
-def _on_the_right_side(values: np.ndarray, target: np.ndarray, output: Output):
+def _on_the_right_side(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
     wanted = target.reshape(values.shape) > 0.5
     middle = 0.0 if output.from_logits else 0.5
     hits = ((values > middle) == wanted).mean(-1)

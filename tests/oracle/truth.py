@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class Truth:
             "labels": self.labels,
             "train_examples": self.train_examples,
         }
-        arrays = {f"x:{k}": v for k, v in self.inputs.items()}
+        arrays: dict[str, Any] = {f"x:{k}": v for k, v in self.inputs.items()}
         arrays |= {f"y:{k}": v for k, v in self.targets.items()}
         arrays |= {f"m:{k}": v for k, v in self.masks.items()}
         with path.open("wb") as file:

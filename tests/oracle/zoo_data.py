@@ -98,7 +98,7 @@ def _named(row: Row, splits: Mapping[str, tuple[Arrays, Arrays]]) -> dict[str, A
     return {"inputs": list(inputs), "targets": list(targets)}
 
 
-def _flat(splits: Mapping[str, tuple[Arrays, Arrays]]) -> Arrays:
+def _flat(splits: Mapping[str, tuple[Arrays, Arrays]]) -> dict[str, Any]:
     return {
         f"{name}_{split}": array
         for split, pair in splits.items()

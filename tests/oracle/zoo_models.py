@@ -206,7 +206,7 @@ def _spread(model: Any, heads: list[Head], row: Row, seed: int) -> None:
 
 def examples(row: Row, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return n examples of every input, in the dtype of the data."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for place, (name, shape) in enumerate(input_shapes(row).items()):
         if place:
             found[name] = (50 * rng.normal(size=(n, *shape))).astype(np.float32)
