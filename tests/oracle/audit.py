@@ -209,7 +209,7 @@ def _interval(
     overlap = min(high, drawn.high) >= max(low, drawn.low)
     ledger.add(f"{figure} (place)", (low, high), pair, overlap, "bootstrap", at)
     ratio = (high - low) / (drawn.high - drawn.low) if drawn.high > drawn.low else np.inf
-    fits = WIDTHS[0] <= ratio <= WIDTHS[1]
+    fits = WIDTHS[0] <= ratio and high - low <= WIDTHS[1] * drawn.widest
     ledger.add(f"{figure} (width)", (low, high), pair, fits, f"{ratio:.2f} of the bootstrap's", at)
 
 

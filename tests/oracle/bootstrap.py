@@ -23,11 +23,14 @@ class Interval:
     """A percentile interval.
 
     Attributes:
+        widest: width of this one, or of the studentized bootstrap's, which covers where a few
+            examples make the difference (Efron and Tibshirani 1993, chapter 12).
         judges: whether the examples are enough for its width to be compared.
     """
 
     low: float
     high: float
+    widest: float
     judges: bool
 
 
@@ -39,7 +42,29 @@ def interval(metric: Metric, base: Metric | None = None, level: float = 0.95) ->
     values = metric.value(rows) - (0 if base is None else base.value(rows))
     tail = 50 * (1 - level)
     low, high = (float(v) for v in np.percentile(values, [tail, 100 - tail]))
-    return Interval(low, high, n >= ENOUGH and _spread_enough(metric, base))
+    widest = max(high - low, _studentized_width(metric, base, rows, tail))
+    return Interval(low, high, widest, n >= ENOUGH and _spread_enough(metric, base))
+
+
+def _influence(metric: Metric) -> np.ndarray:
+    """Return what each example adds to the metric, to first order, (n,); the mean is 0."""
+    parts = (
+        p.weight * (p.sums - p.counts * p.sums.sum() / p.counts.sum()) / p.counts.mean()
+        for p in metric.parts
+    )
+    return np.sum(list(parts), axis=0)
+
+
+def _studentized_width(metric: Metric, base: Metric | None, rows: np.ndarray, tail: float) -> float:
+    values = _influence(metric) - (0 if base is None else _influence(base))
+    n = len(values)
+    means = rows @ values / n
+    deviations = np.sqrt(np.maximum(rows @ values**2 / n - means**2, 0))
+    known = deviations > 0
+    if not known.any():
+        return 0.0
+    low, high = np.percentile(means[known] / deviations[known], [tail, 100 - tail])
+    return float((high - low) * values.std())
 
 
 def _spread_enough(metric: Metric, base: Metric | None) -> bool:
