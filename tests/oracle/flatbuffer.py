@@ -37,6 +37,7 @@ class Tensor:
     Attributes:
         shape: dimensions; -1 where the signature leaves one open.
         values: of a constant, dense and unpacked, as stored (not dequantized); None otherwise.
+        zero_point: the stored number that stands for 0.
     """
 
     index: int
@@ -45,11 +46,17 @@ class Tensor:
     dtype: str
     values: np.ndarray | None
     variable: bool
+    zero_point: int = 0
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def zeros(self) -> int:
+        """Number of elements of a constant that stand for 0."""
+        return 0 if self.values is None else int(np.sum(self.values == self.zero_point))
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,10 @@ def _tensor(model: Any, index: int, tensor: Any, content: bytes) -> Tensor:
     dtype = DTYPES.get(tensor.type, f"type {tensor.type}")
     raw = _data(model.buffers[tensor.buffer], content)
     values = None if raw is None or dtype == "string" else _values(raw, dtype, shape, tensor)
-    return Tensor(index, _text(tensor.name), shape, dtype, values, bool(tensor.isVariable))
+    name, variable = _text(tensor.name), bool(tensor.isVariable)
+    points = _indices(tensor.quantization.zeroPoint) if tensor.quantization else []
+    point = points[0] if len(points) == 1 else 0  # of each channel it is 0
+    return Tensor(index, name, shape, dtype, values, variable, point)
 
 
 def _data(buffer: Any, content: bytes) -> bytes | None:

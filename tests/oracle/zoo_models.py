@@ -173,7 +173,8 @@ def _composed(x: Any, ending: str, heads: list[Head], name: str) -> Any:
         inner = layers.Input(x.shape[1:], name="head_inner")
         layer = layers.Dense(CLASSES, name="dense")
         heads.append(Head(layer, x))
-        return keras.Model(inner, layers.Softmax(name="last")(layer(inner)), name=name)(x)
+        y = layers.Activation("softmax", name="last")(layer(inner))
+        return keras.Model(inner, y, name=name)(x)
     assert ending == "softmax_permute", ending
     y = _dense(x, CLASSES, heads, activation="softmax", name="before")
     y = layers.Permute((2, 1), name="turn")(layers.Reshape((1, CLASSES), name="row")(y))
