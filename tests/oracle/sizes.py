@@ -17,6 +17,8 @@ KERNEL_INPUT = {
     "FULLY_CONNECTED": 1,
 }
 """Operators with one kernel, and which input that is."""
+STATES = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19), "UNIDIRECTIONAL_SEQUENCE_RNN": (4,)}
+"""Inputs that hold a state: what was given out last, and the cell."""
 SHAPES = {
     "RESHAPE": (1,),
     "SQUEEZE": (),
@@ -79,6 +81,8 @@ def _learned(file: File, op: Operator, place: int, tensor: Tensor) -> bool:
 
 def _starts_a_state(file: File, op: Operator, place: int) -> bool:
     """Tell whether a loop changes what it is given here: a state's start is no parameter."""
+    if op.name in STATES:
+        return place in STATES[op.name]
     if op.name == "DEQUANTIZE":
         widened = op.outputs[0]
         readers = [
