@@ -18,6 +18,7 @@ from tests.oracle.drive import Done, Fork, forking
 
 layers = keras.layers
 CLASSES, TEST = 4, 200
+MOVED_BY_NAMES = "file_bytes gzip_bytes tflite_bytes arena_bytes arena_estimate_bytes"
 
 Arrays = dict[str, Any]
 
@@ -137,7 +138,7 @@ def test_names_of_inputs_change_nothing(
     stages = [{"quantize": {"scheme": "static_wi8_ai8", "calibration_samples": 48}}]
     renamed = _run(fork, tmp_path, arrays, _model(names), names, stages)
     # Names are bytes of files, and an order of operands moves a byte of padding.
-    _assert_same(base[0], renamed, but="file_bytes gzip_bytes tflite_bytes arena_bytes")
+    _assert_same(base[0], renamed, but=MOVED_BY_NAMES)
 
 
 def test_order_of_classes_changes_nothing(
@@ -167,7 +168,9 @@ def test_test_split_twice_gives_the_values_again_and_narrower_intervals(
         assert after["metrics"][name] == pytest.approx(value, rel=1e-6)
         wide, narrow = (e["intervals"][name] for e in (before, after))
         ratio = (wide["high"] - wide["low"]) / (narrow["high"] - narrow["low"])
-        assert ratio == pytest.approx(np.sqrt(2), rel=0.03)
+        # What corrects a mean's interval for skewness falls with n, not with its root.
+        slack = 0.03 if name == "accuracy" else 0.1
+        assert ratio == pytest.approx(np.sqrt(2), rel=slack)
 
 
 def test_folder_that_moved_takes_everything_from_the_store(
