@@ -40,7 +40,8 @@ def _loss_plot(
     y = svg.scale_of([value for pairs in curves.values() for _, value in pairs])
     marks = sorted({1, *(int(t) for t in x.ticks(4) if t >= 1 and t == int(t) and t <= epochs)})
     y_ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
-    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], y_ticks)]
+    titles = ("epoch", "loss, logarithmic" if y.log else "loss")
+    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], y_ticks, titles)]
     lines = [
         svg.line([(x(epoch), y(value)) for epoch, value in pairs], f"curve {name}")
         for name, pairs in curves.items()
@@ -54,9 +55,8 @@ def _loss_plot(
     ends = [f"{_CURVES[name]} {pairs[-1][1]:.4g}" for name, pairs in curves.items()]
     title = f"{stage['name']}: loss by epoch"
     caption = f"After epoch {epochs}: {', '.join(ends)}"
-    told = ". Logarithmic axis." if y.log else "."
     return svg.Plot(
         title=str(stage["name"]),
-        caption=caption + told,
+        caption=f"{caption}.",
         markup=svg.picture(f"loss-{index}", _HEIGHT, title, caption, "".join(parts)),
     )

@@ -17,6 +17,8 @@ from shrink.report.figures import (
 from shrink.report.gate_lines import subject
 
 _MOST_RESULTS = 4
+_MANY_ZEROS = 0.1
+_SAME = 0.02
 _TILES = (
     ("tflite_bytes", "TFLite file"),
     ("arena_bytes", "Tensor arena"),
@@ -45,21 +47,28 @@ class Headline:
 
 def headlines(report: Report) -> list[Headline]:
     """Return a headline per final stage that is complete, at most four."""
-    by_name = {stage["name"]: stage for stage in report["stages"]}
-    names = report.get("finals") or list(by_name)[-1:]
-    found = [by_name[name] for name in names if name in by_name]
-    complete = [stage for stage in found if stage["size"] is not None]
-    return [_headline(report, stage) for stage in complete[:_MOST_RESULTS]]
+    return [_headline(report, stage) for stage in _results(report)[:_MOST_RESULTS]]
+
+
+def results_without_headline(report: Report) -> list[Stage]:
+    """Return the complete final stages beyond those that have a headline."""
+    return _results(report)[_MOST_RESULTS:]
 
 
 def more_results(report: Report) -> str:
     """Return which results have no headline, or nothing where all have one."""
-    complete = {stage["name"] for stage in report["stages"] if stage["size"] is not None}
-    rest = [name for name in report.get("finals") or () if name in complete][_MOST_RESULTS:]
+    rest = [stage["name"] for stage in results_without_headline(report)]
     if not rest:
         return ""
     are = "are" if len(rest) > 1 else "is"
     return f"{len(rest)} more {are} in the table of stages: {', '.join(rest)}."
+
+
+def _results(report: Report) -> list[Stage]:
+    by_name = {stage["name"]: stage for stage in report["stages"]}
+    names = report.get("finals") or list(by_name)[-1:]
+    found = [by_name[name] for name in names if name in by_name]
+    return [stage for stage in found if stage["size"] is not None]
 
 
 def _headline(report: Report, stage: Stage) -> Headline:
@@ -67,7 +76,12 @@ def _headline(report: Report, stage: Stage) -> Headline:
     metric = main_metric(report)
     sentences = [_smaller(report, stage, base), _cost(report, stage, metric) if metric else ""]
     sentences.append(_since_origin(report, stage, metric))
-    tiles = [*_metric_tile(stage, base, metric), *_figure_tiles(stage, base), *_training(report)]
+    tiles = [
+        *_metric_tile(stage, base, metric),
+        *_figure_tiles(stage, base),
+        *_zeros(stage, base),
+        *_training(report),
+    ]
     return Headline(stage["name"], " ".join(filter(None, sentences)), tuple(tiles))
 
 
@@ -140,6 +154,25 @@ def _figure_tiles(stage: Stage, base: Stage) -> Iterator[Tile]:
             was = _was(figure, before, stage is base)
             ratio = f", {format_ratio(value / before)}" if before and stage is not base else ""
             yield Tile(label, figure.text(value), was + ratio)
+
+
+def _zeros(stage: Stage, base: Stage) -> Iterator[Tile]:
+    """Yield what zeros saved, where the size of the TFLite file cannot show it."""
+    size, before = stage["size"], base["size"] or {}
+    total, nonzero = size.get("parameters"), size.get("nonzero_parameters")
+    sizes = size.get("tflite_bytes"), before.get("tflite_bytes")
+    if stage is base or not total or nonzero is None or not all(sizes):
+        return
+    zeros = 1 - nonzero / total
+    if zeros < _MANY_ZEROS or abs(sizes[0] / sizes[1] - 1) > _SAME:
+        return
+    of = f"{figure_of('parameters').text(nonzero)} of {figure_of('parameters').text(total)} left"
+    yield Tile("Parameters that are zero", format_value(zeros, "fraction"), of)
+    figure = figure_of("gzip_bytes")
+    if (value := size.get(figure.name)) is not None:
+        was = before.get(figure.name)
+        ratio = f", {format_ratio(value / was)}" if was else ""
+        yield Tile("Artifact under gzip", figure.text(value), _was(figure, was, False) + ratio)
 
 
 def _training(report: Report) -> Iterator[Tile]:

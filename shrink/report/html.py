@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shrink.report.content import (
     Column,
     Report,
+    Stage,
     artifact_paths,
     cached_lines,
     caption,
@@ -24,7 +25,7 @@ from shrink.report.content import (
 from shrink.report.control import control_tables
 from shrink.report.curves import loss_plots
 from shrink.report.gate_lines import gate_lines, missed_sentences
-from shrink.report.headline import headlines, more_results
+from shrink.report.headline import headlines, results_without_headline
 from shrink.report.layers import (
     audit_sentences,
     error_plots,
@@ -33,9 +34,10 @@ from shrink.report.layers import (
 )
 from shrink.report.markdown import more_columns
 from shrink.report.memory import memory_groups
+from shrink.report.origin import artifact_link, measured_on, origin
 from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.timeline import timeline_plots
-from shrink.report.tradeoff import tradeoff_plot
+from shrink.report.tradeoff import other_tradeoffs, tradeoff_plot
 from shrink.report.verdict import ending, tone, verdict
 from shrink.report_warning import warnings_of
 
@@ -80,13 +82,15 @@ def render_html(report: Report) -> str:
         missed=missed_sentences(report),
         warnings=warnings_of(report),
         headlines=headlines(report),
-        more_results=more_results(report),
+        more_results=_more_results(found, report),
+        several=len(report.get("finals") or ()) > 1,
         errors=errors_of(report),
         gates=gate_lines(report),
         stages=_table(found, report),
         figures=_table([found[0], *more_columns(report)], report),
         caption=caption(report),
         tradeoff=tradeoff_plot(report),
+        other_tradeoffs=other_tradeoffs(report),
         memory=memory_groups(report),
         timelines=timeline_plots(report),
         losses=loss_plots(report),
@@ -100,7 +104,9 @@ def render_html(report: Report) -> str:
         notes=_marked(_cut(telling_notes(report))),
         routine=_marked(_cut(routine_notes(report))),
         cached=cached_lines(report),
-        artifacts=artifact_paths(report),
+        artifacts=[(path, artifact_link(path)) for path in artifact_paths(report)],
+        origin=origin(report),
+        date=measured_on(report),
         environment=_environment(report),
         command=report.get("command"),
         recipe=str(report.get("resolved_recipe") or "")[:_LONGEST_RECIPE],
@@ -132,8 +138,18 @@ def _printable(value: Any) -> Any:
 
 
 def _table(found: Sequence[Column], report: Report) -> Table:
-    rows = (tuple(column.cell(stage) for column in found) for stage in report["stages"])
+    return _rows(found, report["stages"])
+
+
+def _rows(found: Sequence[Column], stages: Sequence[Stage]) -> Table:
+    rows = (tuple(column.cell(stage) for column in found) for stage in stages)
     return Table(tuple(_HEADS.get(c.head, c.head) for c in found), tuple(rows))
+
+
+def _more_results(found: Sequence[Column], report: Report) -> Table | None:
+    """Return the figures of the results that have no headline, a row each."""
+    rest = results_without_headline(report)
+    return _rows(found, rest) if rest else None
 
 
 def _cut(items: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

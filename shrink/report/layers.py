@@ -9,9 +9,16 @@ from typing import Any
 from shrink.report import svg
 from shrink.report.content import NULL, Report, Stage
 from shrink.report.figures import format_value
+from shrink.report.marks import Mark, names
 from shrink.report.numbers import is_number
 
 _HEIGHT = 150
+_ROW_HEIGHT = 20
+_MOST_NAMED = 40
+"""Operators of which each gets a row with its name; of more, a curve names the worst."""
+_WORST_NAMED = 3
+_NAME_SHARE = 0.34
+_ROW_NAME_LENGTH = 22
 _MOST_ROWS = 2_000
 """Rows of all tables together: what a page of 1 MB has room for."""
 _LONGEST_NAME = 60
@@ -114,27 +121,65 @@ def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> LongTable:
 
 
 def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, Row]]) -> svg.Plot:
-    values = [float(row["snr_db"]) for _, row in points]
-    x = svg.Scale(0.5, max(points[-1][0], 2) + 0.5)
-    y = svg.scale_of([0.0, *values], log=False)
-    marks = sorted({1, *(int(t) for t in x.ticks(5) if t == int(t) and 1 <= t <= points[-1][0])})
-    ticks = [(tick, f"{tick:.4g} dB") for tick in y.ticks(3)]
-    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], ticks)]
-    places = [(x(number), y(value)) for (number, _), value in zip(points, values, strict=True)]
-    parts.append(svg.stretched([svg.line(places, "curve loss")]))
-    if len(points) <= _LONGEST_NAME:
-        for (number, row), value, (at, height) in zip(points, values, places, strict=True):
-            told = f"{number} {row.get('layer') or row.get('name')}: {value:.1f} dB"
-            parts.append(svg.dot(at, height, "dot", told))
     worst, row = min(points, key=lambda point: float(point[1]["snr_db"]))
     caption = (
         f"Signal to noise by operator, in order of execution; the least is "
-        f"{float(row['snr_db']):.1f} dB, at {worst} {_short(row.get('layer') or row.get('name'))}. "
+        f"{float(row['snr_db']):.1f} dB, at {worst} {_short(_operator_name(row))}. "
         "An error includes those of all operators before it."
     )
     title = f"{stage['name']}: quantization error by operator"
-    markup = svg.picture(f"error-{index}", _HEIGHT, title, caption, "".join(parts))
+    height, parts = _error_rows(points) if len(points) <= _MOST_NAMED else _error_curve(points)
+    markup = svg.picture(f"error-{index}", height, title, caption, parts)
     return svg.Plot(title=str(stage["name"]), caption=caption, markup=markup)
+
+
+def _error_rows(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
+    """Return height and parts of a plot with a row per operator: its name, a bar, its error."""
+    values = [float(row["snr_db"]) for _, row in points]
+    whole = svg.covering([0.0, *values])
+    # The left part of the width is for the names, so the axis begins before its first tick.
+    room = (whole.high - whole.low) * _NAME_SHARE / (1 - _NAME_SHARE)
+    x, y = svg.Scale(whole.low - room, whole.high), svg.Scale(0, len(points))
+    ticks = [(tick, f"{tick:.4g}") for tick in whole.ticks(3) if tick >= whole.low]
+    parts = [svg.axes(x, y, ticks, [], ("signal to noise of the output (dB)", "operator"))]
+    for line, ((number, row), value) in enumerate(zip(points, values, strict=True)):
+        at = y(len(points) - line - 0.5)
+        name = f"{number} {_operator_name(row)}"
+        parts.append(svg.rule((x(0.0), at), (x(value), at), "bar"))
+        parts.append(svg.dot(x(value), at, "dot", f"{name}: {value:.1f} dB"))
+        parts.append(svg.text(0, at, _ends(name), "tick", -60, 4))
+    return _ROW_HEIGHT * len(points), "".join(parts)
+
+
+def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
+    """Return height and parts of a curve over all operators, the worst of them named."""
+    values = [float(row["snr_db"]) for _, row in points]
+    x = svg.Scale(0.5, max(points[-1][0], 2) + 0.5)
+    y = svg.covering([0.0, *values], about=3)
+    marks = sorted({1, *(int(t) for t in x.ticks(5) if t == int(t) and 1 <= t <= points[-1][0])})
+    ticks = [(tick, f"{tick:.4g} dB") for tick in y.ticks(3)]
+    titles = ("operator, in order of execution", "signal to noise (dB)")
+    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], ticks, titles)]
+    places = [(x(number), y(value)) for (number, _), value in zip(points, values, strict=True)]
+    parts.append(svg.stretched([svg.line(places, "curve loss")]))
+    worst = sorted(zip(values, places, points, strict=True), key=lambda one: one[0])[:_WORST_NAMED]
+    named = []
+    for value, (at, height), (number, row) in worst:
+        name = f"{number} {_operator_name(row)}"
+        parts.append(svg.dot(at, height, "dot", f"{name}: {value:.1f} dB"))
+        named.append(Mark(name, at, height))
+    return _HEIGHT, "".join([*parts, *names(named, [], _HEIGHT)])
+
+
+def _operator_name(row: Row) -> str:
+    return str(row.get("layer") or row.get("name"))
+
+
+def _ends(name: str) -> str:
+    """Return a name as long as there is room for, its end kept: layers differ there."""
+    if len(name) <= _ROW_NAME_LENGTH:
+        return name
+    return f"{name[: _ROW_NAME_LENGTH // 2]}…{name[1 - _ROW_NAME_LENGTH // 2 :]}"
 
 
 def _rows(stage: Stage, key: str) -> list[Row]:

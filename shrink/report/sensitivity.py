@@ -49,7 +49,8 @@ def _plot(
 ) -> svg.Plot:
     x = svg.Scale(0.0, 1.0)
     ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
-    parts = [svg.axes(x, y, _MARKS, ticks)]
+    titles = ("channels of the group removed (%)", "loss, logarithmic" if y.log else "loss")
+    parts = [svg.axes(x, y, _MARKS, ticks, titles)]
     parts.append(svg.stretched([svg.line([(x(r), y(v)) for r, v in points], "curve loss")]))
     parts += [
         svg.dot(x(ratio), y(loss), "dot loss", f"{ratio:.0%} removed: {loss:.4g}")

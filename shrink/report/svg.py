@@ -29,11 +29,15 @@ class Plot:
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to 0..100; `low` < `high`, both above 0 where it is logarithmic."""
+    """Maps values to 0..100; `low` < `high`, both above 0 where it is logarithmic.
+
+    `marks` are its ticks, where those were chosen with its ends.
+    """
 
     low: float
     high: float
     log: bool = False
+    marks: tuple[float, ...] = ()
 
     def __call__(self, value: float) -> float:
         """Return where a value lies, in percent of the axis; what is off it lies at its end."""
@@ -42,7 +46,9 @@ class Scale:
         return 100 * (at - low) / (high - low)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round values on the axis, lowest first."""
+        """Return round values on the axis, lowest first; `about` that many without `marks`."""
+        if self.marks:
+            return [mark for mark in self.marks if self.low <= mark <= self.high]
         if self.log:
             return self._log_ticks(about)
         step = _round_step((self.high - self.low) / about)
@@ -67,9 +73,7 @@ def scale_of(values: Sequence[float], log: bool | None = None, margin: float = 0
         log: by default where all are above 0 and they span a factor of 20.
         margin: room at either end, as a share of the span.
     """
-    # Beyond these a span or a ratio would leave the range of floats.
-    kept = [min(max(value, -_LARGEST), _LARGEST) for value in values]
-    kept = [0.0 if abs(value) < 1 / _LARGEST else value for value in kept]
+    kept = _within_range(values)
     low, high = min(kept), max(kept)
     use_log = low > 0 and high / low > _LOG_FROM if log is None else log and low > 0
     if use_log:
@@ -77,6 +81,43 @@ def scale_of(values: Sequence[float], log: bool | None = None, margin: float = 0
         return Scale(low / room, high * room, log=True)
     room = (high - low) * margin or abs(high) * margin or 1.0
     return Scale(low - room, high + room)
+
+
+def _within_range(values: Sequence[float]) -> list[float]:
+    """Return values whose spans and ratios stay within the range of floats."""
+    kept = [min(max(value, -_LARGEST), _LARGEST) for value in values]
+    return [0.0 if abs(value) < 1 / _LARGEST else value for value in kept]
+
+
+def covering(values: Sequence[float], log: bool = False, about: int = 4) -> Scale:
+    """Return a scale that begins and ends with a round tick, with all values between.
+
+    Args:
+        values: at least one, all finite.
+        log: asked for; used only where all values are above 0.
+        about: how many steps from tick to tick.
+    """
+    kept = _within_range(values)
+    if log and 0 < min(kept) < max(kept):
+        return _covering_decades(min(kept), max(kept), about)
+    if max(kept) == min(kept):
+        kept = [scale_of(kept, log=False).low, scale_of(kept, log=False).high]
+    step = _round_step((max(kept) - min(kept)) / about)
+    low, high = math.floor(min(kept) / step + 1e-9), math.ceil(max(kept) / step - 1e-9)
+    marks = tuple(float(f"{index * step:.12g}") for index in range(low, high + 1))
+    return Scale(marks[0], marks[-1], marks=marks)
+
+
+def _covering_decades(low: float, high: float, about: int) -> Scale:
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        found = [digit * 10.0**decade for decade in decades for digit in digits]
+        first = max((tick for tick in found if tick <= low), default=found[0])
+        last = min((tick for tick in found if tick >= high), default=found[-1])
+        inside = [tick for tick in found if first <= tick <= last]
+        if len(inside) <= about + 1:
+            break
+    return Scale(first, last, log=True, marks=tuple(inside))
 
 
 def line(points: Sequence[Point], kind: str) -> str:
@@ -113,11 +154,43 @@ def rule(start: Point, end: Point, kind: str) -> str:
     return f'<line class="{kind}" {ends}/>'
 
 
+def shifted(parts: str, dx: float) -> str:
+    """Return parts moved to the right by pixels, whatever the width."""
+    return f'<g transform="translate({dx:.0f} 0)">{parts}</g>' if dx else parts
+
+
+def leader(x: float, y: float, start: float, end: Point) -> str:
+    """Return a line from beside a mark at a point in percent; all else is in pixels from there.
+
+    Args:
+        x: of the mark, in percent.
+        y: of the mark, in percent.
+        start: how far beside the mark the line begins, pixels to the right.
+        end: where it ends, pixels to the right and down.
+    """
+    place = f'x="{x:.2f}%" y="{100 - y:.2f}%" overflow="visible" aria-hidden="true"'
+    ends = f'x1="{start:.0f}" y1="0" x2="{end[0]:.0f}" y2="{end[1]:.0f}"'
+    return f'<svg {place}><line class="leader" {ends}/></svg>'
+
+
 def axes(
-    x: Scale, y: Scale, x_ticks: Sequence[tuple[float, str]], y_ticks: Sequence[tuple[float, str]]
+    x: Scale,
+    y: Scale,
+    x_ticks: Sequence[tuple[float, str]],
+    y_ticks: Sequence[tuple[float, str]],
+    titles: tuple[str, str],
 ) -> str:
-    """Return grid lines and the ticks' texts, below and to the left of the plot."""
-    parts = []
+    """Return grid lines, the ticks' texts, and what the axes are.
+
+    Args:
+        x: the horizontal axis.
+        y: the vertical axis.
+        x_ticks: values and texts below the plot.
+        y_ticks: values and texts to its left.
+        titles: of the horizontal axis, below its ticks, and of the vertical one, above it.
+    """
+    below = text(100, 0, titles[0], "title end", 14, 36)
+    parts = [below, text(0, 100, titles[1], "title", -60, -12)]
     for value, label in y_ticks:
         at = y(value)
         parts += [rule((0, at), (100, at), "grid"), text(0, at, label, "tick end", -8, 4)]

@@ -36,7 +36,7 @@ def _plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point]) -> s
     y = svg.scale_of([0.0, *values, *([limit] if limit else [])], log=False)
     x_ticks = [(tick, f"{tick:.6g}") for tick in x.ticks(4) if tick == int(tick)]
     y_ticks = [(tick, format_value(tick, "bytes")) for tick in y.ticks(3) if tick >= 0]
-    parts = [svg.axes(x, y, x_ticks, y_ticks)]
+    parts = [svg.axes(x, y, x_ticks, y_ticks, ("update", "memory (bytes)"))]
     parts.append(svg.stretched([svg.line([(x(u), y(v)) for u, v in points], "curve loss")]))
     if limit:
         parts.append(svg.rule((0, y(limit)), (100, y(limit)), "limit"))

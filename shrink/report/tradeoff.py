@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from shrink.report import svg
 from shrink.report.content import Report, main_metric
 from shrink.report.figures import Figure, figure_of, metric_figure
+from shrink.report.marks import Mark, names, side_by_side
 
 _SIZE = "tflite_bytes"
+_AXES = {
+    "tflite_bytes": ("the size of the TFLite file", "size of the TFLite file", "bytes"),
+    "gzip_bytes": ("the artifact's size under gzip", "artifact under gzip -9", "bytes"),
+    "nonzero_parameters": ("parameters that are not zero", "parameters that are not zero", ""),
+    "macs": ("multiply-accumulates", "multiply-accumulates per example", ""),
+    "arena_bytes": ("the tensor arena", "tensor arena", "bytes"),
+    "p50_ms": ("latency", "median latency", "ms"),
+}
+"""What the metric may be drawn against: in a heading, below the axis, and its unit."""
+_INSTEAD_OF_SIZE = ("gzip_bytes", "nonzero_parameters")
+_OTHERS = ("macs", "arena_bytes", "p50_ms")
+_SAME = 1.02
+"""A ratio of largest to smallest below which a figure tells no stage from another."""
 _NAMED = 8
 _LOG_FROM = 4
-_NAME_LENGTH = 16
-_LABEL_ROOM = (0.30, 7.0)
-"""Two labels nearer than this (share of the width, percent of the height) would overlap."""
 _HEIGHT = 260
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A stage in the plane of size and metric."""
+    """A stage in the plane of a cost, its size or another one, and the metric."""
 
     name: str
     size: float
@@ -48,52 +59,107 @@ def pareto_front(points: Sequence[Candidate], larger_is_better: bool) -> list[Ca
 
 
 def tradeoff_plot(report: Report) -> svg.Plot | None:
-    """Return the main metric against the size of the TFLite file; None below two points."""
+    """Return the main metric against size; None below two points.
+
+    Size is that of the TFLite file. Where that is one size for all, as zeros in dense tensors
+    leave it, it is the bytes under gzip, if all artifacts are of one kind, or else the number of
+    parameters that are not zero: whichever tells the stages apart.
+    """
     metric = main_metric(report)
-    points = list(_candidates(report, metric)) if metric else []
+    return _plot(report, metric, _x_axis(report, metric)) if metric else None
+
+
+def other_tradeoffs(report: Report) -> list[svg.Plot]:
+    """Return the main metric against computation, arena and latency, where these differ."""
+    metric = main_metric(report)
+    plots = [_plot(report, metric, name) for name in _OTHERS if _differs(report, metric, name)]
+    return [plot for plot in plots if plot is not None]
+
+
+def _plot(report: Report, metric: str | None, cost: str) -> svg.Plot | None:
+    points = _candidates(report, metric, cost)
     if metric is None or len(points) < 2:
         return None
-    figure, size = metric_figure(metric), figure_of(_SIZE)
+    figure, size = metric_figure(metric), figure_of(cost)
     front = pareto_front(points, figure.larger_is_better)
     sizes = [p.size for p in points]
-    x = svg.scale_of(sizes, log=max(sizes) > _LOG_FROM * min(sizes))
-    y = svg.scale_of([v for p in points for v in (p.low, p.high)], log=False)
-    parts = [svg.axes(x, y, _ticks(x, size), _ticks(y, figure))]
-    parts.append(svg.stretched([svg.line(_steps(front, x, y), "front")]))
-    for point in points:
-        at = x(point.size)
-        parts.append(svg.rule((at, y(point.low)), (at, y(point.high)), "whisker"))
-        kind = "on-front" if point in front else "beaten"
+    x = svg.covering(sizes, log=max(sizes) > _LOG_FROM * min(sizes))
+    y = _score_axis(points, figure)
+    heading, axis, unit = _AXES[cost]
+    titles = (_title(axis, unit, x), _title(metric, "%" if figure.unit == "fraction" else "", y))
+    parts = [svg.axes(x, y, _ticks(x, size), _ticks(y, figure), titles)]
+    if len(front) > 1:
+        parts.append(svg.stretched([svg.line(_steps(front, x, y), "front")]))
+    moves = side_by_side([x(p.size) for p in points], [p in front for p in points])
+    marks = [Mark(p.name, x(p.size), y(p.score), dx) for p, dx in zip(points, moves, strict=True)]
+    for point, mark in zip(points, marks, strict=True):
+        whisker = svg.rule((mark.x, y(point.low)), (mark.x, y(point.high)), "whisker")
         told = f"{point.name}: {size.text(point.size)}, {figure.text(point.score)}"
-        parts.append(svg.dot(at, y(point.score), f"dot {kind}", told))
-    parts += _labels(points if len(points) <= _NAMED else front, x, y)
+        kind = "dot on-front" if point in front else "dot beaten"
+        parts.append(svg.shifted(whisker + svg.dot(mark.x, mark.y, kind, told), mark.dx))
+    parts += _names(points, front, marks)
     told = "; ".join(f"{p.name} {size.text(p.size)} {figure.text(p.score)}" for p in points)
-    title = f"{metric} against the size of the TFLite file"
-    named = ", ".join(p.name for p in front)
+    title = f"{metric} against {heading}"
     return svg.Plot(
         title=title,
-        caption=f"Filled: on the Pareto front ({named}), where nothing is both smaller and better. "
-        f"Bars: 95 % intervals on the test examples."
-        f"{' Sizes on a logarithmic axis.' if x.log else ''}",
-        markup=svg.picture("tradeoff", _HEIGHT, title, told, "".join(parts)),
+        caption=_caption(front, cost, any(moves)),
+        markup=svg.picture(f"tradeoff-{cost}", _HEIGHT, title, told, "".join(parts)),
     )
 
 
-def _candidates(report: Report, metric: str) -> Iterator[Candidate]:
+def _title(name: str, unit: str, scale: svg.Scale) -> str:
+    told = ", ".join(filter(None, (unit, "logarithmic" if scale.log else "")))
+    return f"{name} ({told})" if told else name
+
+
+def _score_axis(points: Sequence[Candidate], figure: Figure) -> svg.Scale:
+    y = svg.covering([v for p in points for v in (p.low, p.high)])
+    is_whole = figure.unit == "fraction" and max(p.high for p in points) <= 1 < y.high
+    return replace(y, high=1.0) if is_whole else y
+
+
+def _caption(front: Sequence[Candidate], cost: str, is_moved: bool) -> str:
+    named = ", ".join(p.name for p in front)
+    is_size = cost in (_SIZE, *_INSTEAD_OF_SIZE)
+    texts = [
+        f"Filled: on the Pareto front ({named}), where nothing is both "
+        f"{'smaller' if is_size else 'cheaper'} and better.",
+        "Bars: 95 % intervals on the test examples.",
+    ]
+    if cost in _INSTEAD_OF_SIZE:
+        texts.insert(0, "All TFLite files are about equally large.")
+    if is_moved:
+        texts.append("Marks at one place across stand side by side.")
+    return " ".join(texts)
+
+
+def _x_axis(report: Report, metric: str) -> str:
+    if len(_candidates(report, metric, _SIZE)) < 2 or _differs(report, metric, _SIZE):
+        return _SIZE
+    kinds = {str(s["artifact"]).rpartition(".")[2] for s in report["stages"] if s["artifact"]}
+    usable = _INSTEAD_OF_SIZE if len(kinds) == 1 else _INSTEAD_OF_SIZE[1:]
+    return next((name for name in usable if _differs(report, metric, name)), _SIZE)
+
+
+def _differs(report: Report, metric: str | None, cost: str) -> bool:
+    """Whether a figure tells stages apart that have it."""
+    found = [point.size for point in _candidates(report, metric, cost)]
+    return len(found) > 1 and max(found) > _SAME * min(found)
+
+
+def _candidates(report: Report, metric: str | None, cost: str) -> list[Candidate]:
+    found = []
     for stage in report["stages"]:
-        size = (stage["size"] or {}).get(_SIZE)
+        size = (stage[figure_of(cost).group] or {}).get(cost)
         score = (stage["metrics"] or {}).get(metric)
         if size is None or score is None:
             continue
         interval = (stage.get("intervals") or {}).get(metric) or {}
         low, high = interval.get("low"), interval.get("high")
-        yield Candidate(
-            stage["name"],
-            size,
-            score,
-            score if low is None else min(low, score),
-            score if high is None else max(high, score),
-        )
+        low = score if low is None else min(low, score)
+        high = score if high is None else max(high, score)
+        found.append(Candidate(stage["name"], size, score, low, high))
+    return found
 
 
 def _steps(front: Sequence[Candidate], x: svg.Scale, y: svg.Scale) -> list[svg.Point]:
@@ -106,27 +172,13 @@ def _steps(front: Sequence[Candidate], x: svg.Scale, y: svg.Scale) -> list[svg.P
     return points
 
 
-def _labels(points: Sequence[Candidate], x: svg.Scale, y: svg.Scale) -> list[str]:
-    """Return the candidates' names beside their marks, moved apart where they would overlap."""
-    placed: list[svg.Point] = []
-    parts = []
-    for point in sorted(points, key=lambda p: -p.score):
-        at, height = x(point.size), y(point.score)
-        away = _LABEL_ROOM[1] / 2 * (1 if height < 50 else -1)
-        while any(_overlap((at, height), other) for other in placed):
-            height += away
-        placed.append((at, height))
-        side = ("label end", -10) if at > 60 else ("label", 10)
-        name = point.name if len(point.name) <= _NAME_LENGTH else point.name[:_NAME_LENGTH] + "…"
-        parts.append(svg.text(at, height, name, side[0], side[1], 4))
-    return parts
-
-
-def _overlap(a: svg.Point, b: svg.Point) -> bool:
-    same_side = (a[0] > 60) == (b[0] > 60)
-    return (
-        same_side and abs(a[0] - b[0]) < 100 * _LABEL_ROOM[0] and abs(a[1] - b[1]) < _LABEL_ROOM[1]
-    )
+def _names(
+    points: Sequence[Candidate], front: Sequence[Candidate], marks: Sequence[Mark]
+) -> list[str]:
+    """Return the names of all candidates, or of those on the front where there are many."""
+    pairs = list(zip(points, marks, strict=True))
+    named = [m for p, m in pairs if len(points) <= _NAMED or p in front]
+    return names(named, [mark for mark in marks if mark not in named], _HEIGHT)
 
 
 def _ticks(scale: svg.Scale, figure: Figure) -> list[tuple[float, str]]:

@@ -57,7 +57,8 @@ def test_render_html_shows(full: Page, words: str) -> None:
 def test_render_html_needs_no_network_and_no_script(full: Page) -> None:
     assert "script" not in full.tags()
     assert not full.values("src")
-    assert set(full.values("href")) == {"data:,", "#stages"}
+    # The artifact lies beside the page, in the run folder.
+    assert set(full.values("href")) == {"data:,", "#stages", "artifacts/02-quantize.tflite"}
     assert "url(" not in full.source
     assert "@import" not in full.source
     assert "://" not in full.source
@@ -191,3 +192,64 @@ def test_render_html_keeps_the_note_of_a_figure_that_is_missing_in_sight() -> No
     shown = page([train, prune, blind])
     start, rest = shown.source.index("<h2>Notes</h2>"), shown.source.index("How figures were")
     assert start < shown.source.index("no kernel for <code>X</code> &lt;b&gt;") < rest
+
+
+def sweep(count: int) -> Page:
+    ends = [outcome(f"s{n}", 97 - n, 1000 - 50 * n, "train") for n in range(count)]
+    return page([outcome("train", 98, 1000, None), *ends], finals=tuple(e.name for e in ends))
+
+
+def test_render_html_shows_every_result_and_the_plot_before_them() -> None:
+    shown = sweep(6)
+    assert "And 2 more: s4, s5" in shown.text
+    rest = shown.source[shown.source.index("And 2 more") : shown.source.index('id="stages"')]
+    assert all(cell in rest for cell in ("93.00 %", "800 B", "92.00 %", "750 B"))
+    source = shown.source
+    assert source.index('id="size"') < source.index("Stage s0 is") < source.index("And 2 more")
+    one = page()
+    assert one.source.index("Stage quantize is") < one.source.index('id="size"')
+    assert "more:" not in sweep(4).text
+
+
+def test_render_html_says_when_and_of_what_the_report_is() -> None:
+    built = report()
+    assert "Data" not in [data for tag, data in Page(render_html(built)).texts if tag == "h3"]
+    built["data"] = {
+        "source": "npz",
+        "path": "pics.npz",
+        "fingerprint": "ab" * 32,
+        "examples": {"train": 1_200, "validation": None, "test": 100},
+        "classes": ["cat", "dog"],
+    }
+    built["source"] = {"commit": "cd" * 20}
+    for stage in built["stages"]:
+        stage["task"] = {"loss": "mse", "from_logits": stage["name"] == "train"}
+    shown = Page(render_html(built))
+    for words in (
+        *(
+            "shrink report · 2026-01-02",
+            "source npz",
+            "training examples 1,200",
+            "test examples 100",
+        ),
+        *("classes 0 cat, 1 dog", "ab" * 32, "cd" * 20),
+        *("prune, quantize loss: mse; outputs are logits: no", "outputs are logits: yes"),
+    ):
+        assert words in shown.text, words
+
+
+@pytest.mark.parametrize("path", ["/elsewhere/a.tflite", "../a.tflite"])
+def test_render_html_links_only_to_what_lies_beside_the_page(path: str) -> None:
+    shown = page([outcome("train", 98, 1000, None, artifact=path)], finals=("train",))
+    assert set(shown.values("href")) == {"data:,", "#stages"}
+    assert path in shown.text
+
+
+def test_style_leaves_the_figures_of_a_long_table_in_sight_on_a_phone(full: Page) -> None:
+    narrow = full.style.split("@media screen and (max-width: 52rem)")[1]
+    rule = re.search(r"\.dense th:first-child {([^}]*)}", narrow)
+    assert rule is not None
+    width = re.search(r"max-width: (\d+)vw", rule[1])
+    assert width is not None
+    assert int(width[1]) <= 40
+    assert "white-space: normal" in rule[1]

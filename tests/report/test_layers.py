@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -83,6 +84,18 @@ def test_operator_tables_tell_types_and_error() -> None:
 def test_error_plots_name_the_worst_operator() -> None:
     (plot,) = error_plots(built(operators=5))
     assert "the least is 36.0 dB, at 5 conv4" in plot.caption
+
+
+def test_error_plots_name_every_operator_or_the_worst_of_many() -> None:
+    (few,) = error_plots(built(layers=5, operators=5))
+    drawn = ["".join(t.itertext()) for t in ElementTree.fromstring(few.markup).iter("text")]
+    assert {f"{n + 1} conv{n}" for n in range(5)} < set(drawn)
+    assert "signal to noise of the output (dB)" in drawn
+    (many,) = error_plots(built(layers=60, operators=60))
+    named = [
+        t for t in ElementTree.fromstring(many.markup).iter("text") if "label" in t.get("class", "")
+    ]
+    assert {t.text for t in named} == {"58 conv57", "59 conv58", "60 conv59"}
 
 
 def test_tables_are_cut_with_a_word_about_it() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from shrink.report import svg
 from shrink.report.curves import loss_plots
 from shrink.report.headline import headlines, more_results
 from shrink.report.memory import memory_groups
+from shrink.report.outcome import StageOutcome
 from shrink.report.sensitivity import sensitivity_plots
-from shrink.report.tradeoff import Candidate, pareto_front, tradeoff_plot
+from shrink.report.tradeoff import Candidate, other_tradeoffs, pareto_front, tradeoff_plot
 from tests.report.toys import outcome, outcomes, report, with_result
 
 
@@ -50,16 +52,73 @@ def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:
     assert "(quantize, train)" in plot.caption
 
 
-def test_tradeoff_plot_keeps_labels_apart() -> None:
-    stages = [outcome(f"s{i}", 90, 1000 + i, None) for i in range(6)]
-    plot = tradeoff_plot(report(stages, finals=("s5",), baseline="s0"))
+def drawn(plot: svg.Plot | None) -> ElementTree.Element:
     assert plot is not None
-    texts = ElementTree.fromstring(plot.markup).iter("text")
-    heights = sorted(float(t.attrib["y"][:-1]) for t in texts if "label" in t.attrib["class"])
-    gaps = [b - a for a, b in pairwise(heights)]
-    # Three on either side of the plot, so each height is there twice at most.
-    assert len(heights) == 6
-    assert all(gap == 0 or gap >= 6.99 for gap in gaps)
+    return ElementTree.fromstring(plot.markup)
+
+
+def texts(plot: svg.Plot | None, kind: str) -> list[str]:
+    """The plot's texts of a class."""
+    found = [t for t in drawn(plot).iter("text") if kind in t.attrib["class"].split()]
+    return ["".join(t.itertext()) for t in found]
+
+
+def sized(name: str, correct: int, tflite_bytes: int, **size: int) -> StageOutcome:
+    made = outcome(name, correct, tflite_bytes, None if name == "train" else "train")
+    return with_result(made, size={**made.result["size"], **size})
+
+
+def sparse(name: str, correct: int, gzip_bytes: int, nonzero: int, **changes: Any) -> StageOutcome:
+    """A stage whose zeros do not shrink its TFLite file."""
+    made = sized(name, correct, 416_000, gzip_bytes=gzip_bytes, nonzero_parameters=nonzero)
+    return replace(made, **changes)
+
+
+def test_tradeoff_plot_takes_what_differs_where_the_files_are_equally_large() -> None:
+    stages = [sparse("train", 98, 300, 100), sparse("s50", 97, 200, 50), sparse("s90", 20, 90, 10)]
+    plot = tradeoff_plot(report(stages, finals=("s50", "s90")))
+    assert plot is not None
+    assert plot.title == "accuracy against the artifact's size under gzip"
+    assert plot.caption.startswith("All TFLite files are about equally large.")
+    assert texts(plot, "title") == ["artifact under gzip -9 (bytes)", "accuracy (%)"]
+    # A .keras and a .tflite file under gzip are no two sizes of one thing.
+    stages[2] = sparse("s90", 20, 90, 10, artifact="artifacts/2.tflite")
+    mixed = tradeoff_plot(report(stages, finals=("s50", "s90")))
+    assert texts(mixed, "title")[0] == "parameters that are not zero (logarithmic)"
+
+
+def test_tradeoff_plot_has_ticks_on_either_side_of_its_marks() -> None:
+    sizes = {"train": 416_000, "keep75": 311_000, "keep10": 51_000}
+    stages = [sized(name, 98 - n, size) for n, (name, size) in enumerate(sizes.items())]
+    plot = tradeoff_plot(report(stages, finals=("keep75", "keep10")))
+    assert texts(plot, "title")[0] == "size of the TFLite file (bytes, logarithmic)"
+    ticks = [t for t in texts(plot, "tick") if t.endswith("KB")]
+    assert (ticks[0], ticks[-1]) == ("50 KB", "500 KB")
+
+
+def test_tradeoff_plot_draws_the_front_from_its_first_mark_to_its_last() -> None:
+    stages = [sized("train", 98, 400), sized("a", 99, 100), sized("b", 90, 50)]
+    root = drawn(tradeoff_plot(report(stages, finals=("a", "b"))))
+    (front,) = root.iter("polyline")
+    across = [float(point.split(",")[0]) for point in front.attrib["points"].split()]
+    marks = [float(c.attrib["cx"][:-1]) for c in root.iter("circle")]
+    assert (across[0], across[-1]) == (marks[2], marks[1])
+
+
+def test_tradeoff_plot_stands_marks_of_one_size_side_by_side() -> None:
+    stages = [sized("train", 98, 400), sized("a", 99, 100), sized("b", 98, 100)]
+    plot = tradeoff_plot(report(stages, finals=("a", "b")))
+    assert plot is not None
+    moved = [g.attrib["transform"] for g in drawn(plot).iter("g")]
+    assert moved == ["translate(14 0)"]
+    assert plot.caption.endswith("Marks at one place across stand side by side.")
+
+
+def test_other_tradeoffs_show_what_else_tells_stages_apart() -> None:
+    assert other_tradeoffs(report()) == []
+    stages = [sized("train", 98, 400, macs=900), sized("a", 97, 100, macs=100)]
+    (plot,) = other_tradeoffs(report(stages, finals=("a",)))
+    assert plot.title == "accuracy against multiply-accumulates"
 
 
 def test_tradeoff_plot_is_left_out_below_two_points() -> None:
@@ -142,6 +201,23 @@ def test_headlines_compare_every_tile_with_the_baseline() -> None:
     assert tiles["TFLite file"] == ("14.0 KB", "baseline: 100 KB, 0.14x")
     assert tiles["accuracy"] == ("96.00 %", "baseline: 98.00 %")
     assert tiles["Training memory"] == ("40.0 MB", "largest of all stages")
+
+
+def test_headlines_tell_what_zeros_saved_where_the_file_stays_as_large() -> None:
+    stages = [sparse("train", 98, 300_000, 104_000), sparse("s50", 97, 180_000, 52_000)]
+    tiles = {
+        t.label: (t.value, t.before) for t in headlines(report(stages, finals=("s50",)))[0].tiles
+    }
+    assert tiles["Parameters that are zero"] == ("50.00 %", "52.0 K of 104 K left")
+    assert tiles["Artifact under gzip"] == ("180 KB", "baseline: 300 KB, 0.60x")
+    assert "Artifact under gzip" not in {t.label for t in headlines(report())[0].tiles}
+
+
+def test_every_plot_says_what_its_axes_are() -> None:
+    (loss,) = loss_plots(report(outcomes()[:1], finals=("train",)))
+    assert texts(loss, "title") == ["epoch", "loss"]
+    (curve,) = sensitivity({"layers": "conv", "ratios": [0, 0.5], "losses": [1.0, 1.5]})
+    assert texts(curve, "title") == ["channels of the group removed (%)", "loss"]
 
 
 def test_more_results_names_those_without_a_headline() -> None:

@@ -68,3 +68,23 @@ def test_picture_is_well_formed_with_any_text() -> None:
     root = ElementTree.fromstring(svg.picture("p", 100, hostile, hostile, inner))
     assert [child.tag for child in root] == ["title", "desc", "text", "circle"]
     assert {child.text for child in root if child.text} == {"<script>\"'&]]>\ufffd"}
+
+
+@pytest.mark.parametrize(
+    "values", [[311e3, 416e3], [0.931, 0.997], [0.5], [-3.0, 1e9], [0.0], [1e-20, 3e-20]]
+)
+@pytest.mark.parametrize("log", [True, False])
+def test_covering_begins_and_ends_with_a_tick_and_holds_all(values: list[float], log: bool) -> None:
+    scale = svg.covering(values, log=log)
+    ticks = scale.ticks(4)
+    assert scale.low <= min(values) <= max(values) <= scale.high
+    assert scale.low < scale.high
+    assert (ticks[0], ticks[-1]) == pytest.approx((scale.low, scale.high))
+    assert len(ticks) <= 7
+
+
+def test_covering_does_not_reach_far_beyond_its_values() -> None:
+    log = svg.covering([51e3, 416e3], log=True)
+    assert (log.low, log.high, log.log) == (5e4, 5e5, True)
+    linear = svg.covering([0.931, 0.997])
+    assert (linear.low, linear.high) == pytest.approx((0.92, 1.0))
