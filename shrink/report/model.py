@@ -38,6 +38,8 @@ def build_report(
     trust_model: bool = False,
     warnings: Sequence[ReportWarning] = (),
     chain: Chain | None = None,
+    data: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the report as plain data that strict JSON can hold.
 
@@ -60,6 +62,8 @@ def build_report(
         command: the command line that ran it.
         trust_model: whether model files were loaded whatever they hold (`--trust-model`).
         chain: what the run goes on from, where that is not its own baseline.
+        data: the data set: its source, fingerprint, examples and classes.
+        source: the `commit` of the repository that holds the recipe, None without one.
         warnings: about the run as a whole; those of the stages are in their results.
     """
     stages = [_stage(outcome) for outcome in outcomes]
@@ -97,6 +101,8 @@ def build_report(
         "baseline": baseline,
         "chain": None if chain is None else _plain(chain.to_dict()),
         "finals": list(finals),
+        "data": _plain(data),
+        "source": _plain(source),
         "environment": _plain(environment),
         "stages": stages,
         "gates": results,

@@ -10,6 +10,7 @@ from shrink.report.content import Report
 
 Facts = list[tuple[str, str]]
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}
+_OF_OUTPUTS = {"loss": "loss", "from_logits": "output is logits"}
 _MOST_CLASSES = 20
 
 
@@ -50,14 +51,25 @@ def _task(report: Report) -> Facts:
     """Return how outputs were read, per stage where stages differ."""
     stages_of: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for stage in report["stages"]:
-        task = stage.get("task")
+        task = (stage.get("details") or {}).get("task")
         if isinstance(task, Mapping):
-            facts = tuple((_words(key), text) for key, text in _texts(task))
+            facts = tuple(_task_facts(task))
             stages_of.setdefault(facts, []).append(str(stage["name"]))
     if len(stages_of) == 1:
         return list(next(iter(stages_of)))
     named = stages_of.items()
     return [(", ".join(names), "; ".join(": ".join(f) for f in facts)) for facts, names in named]
+
+
+def _task_facts(task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield loss and form of each output, then the metrics."""
+    listed = task.get("outputs")
+    outputs = [o for o in listed if isinstance(o, Mapping)] if isinstance(listed, list) else []
+    for output in outputs:
+        of = f"{output.get('name')}: " if len(outputs) > 1 else ""
+        told = {name: output.get(key) for key, name in _OF_OUTPUTS.items()}
+        yield from ((of + name, text) for name, text in _texts(told))
+    yield from _texts({key: task.get(key) for key in ("metrics", "monitor")})
 
 
 def _source(report: Report) -> Facts:
@@ -73,10 +85,6 @@ def _texts(values: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield str(key), ", ".join(map(str, value)) or "none"
         elif isinstance(value, str | int | float):
             yield str(key), str(value)
-
-
-def _words(key: str) -> str:
-    return {"from_logits": "outputs are logits"}.get(key, key.replace("_", " "))
 
 
 def _count(value: Any) -> str | None:

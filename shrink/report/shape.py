@@ -54,6 +54,8 @@ _OPTIONAL: Mapping[str, Any] = {
     "chain": _GROUP,
     "delta_origin": dict,
     "details": _GROUP,
+    "data": _GROUP,
+    "source": _GROUP,
     "guess": _GROUP,
     "command": _TEXT_OR_NULL,
     "resolved_recipe": _TEXT_OR_NULL,

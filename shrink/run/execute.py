@@ -83,6 +83,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
         "devices": context.devices.device_names,
+        "data": _data(context.dataset),
     }
 
 
@@ -203,6 +204,12 @@ def _guess(
         return None
     metric = next((name for name in metrics if name != LOSS), LOSS)
     return describe_guess(context.dataset, metric, outcome.model)
+
+
+def _data(dataset: Dataset) -> dict[str, Any]:
+    """Return how many examples each split has, and the classes by index."""
+    counts = {part: len(getattr(dataset, part)) for part in PARTS}
+    return {"examples": counts, "classes": list(dataset.class_names) or None}
 
 
 def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:

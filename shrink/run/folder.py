@@ -25,6 +25,7 @@ from shrink.run import files
 from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, splits_files
 from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
+from shrink.run.provenance import commit_of
 from shrink.run.store import Store
 from shrink.run.versions import versions
 
@@ -106,6 +107,7 @@ class RunFolder:
         described: Mapping[str, Any],
         warnings: Sequence[ReportWarning] = (),
         chain: Chain | None = None,
+        data: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Write the recipe, what each step depends on, and the report; return the report."""
         if self._keeps and not all(outcome.complete for outcome in outcomes):
@@ -129,6 +131,8 @@ class RunFolder:
             trust_model=self._trust_model,
             chain=chain,
             warnings=warnings,
+            data=data,
+            source={"commit": commit_of(self._plan.source.parent)},
         )
         contents = {
             RESOLVED_NAME: resolved,

@@ -34,6 +34,7 @@ from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
 from shrink.run.process import Event, attempt
+from shrink.run.provenance import describe_data
 from shrink.run.split_notes import describe_splits
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import Attempt, run_recovering
@@ -321,7 +322,8 @@ class Runner:
         self._tell_splits(state)
         folder.keep_lineages(state.lineages, self.store)
         chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
-        report = folder.write(state.outcomes, finals, described, self.warnings, chain)
+        data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
+        report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
         if state.error is not None:
             self.exit_code = state.error.exit_code
         else:

@@ -223,7 +223,8 @@ def test_render_html_says_when_and_of_what_the_report_is() -> None:
     }
     built["source"] = {"commit": "cd" * 20}
     for stage in built["stages"]:
-        stage["task"] = {"loss": "mse", "from_logits": stage["name"] == "train"}
+        output = {"name": "y", "loss": "mse", "from_logits": stage["name"] == "train"}
+        stage["details"] = {"task": {"outputs": [output], "metrics": ["mean_absolute_error"]}}
     shown = Page(render_html(built))
     for words in (
         *(
@@ -233,7 +234,8 @@ def test_render_html_says_when_and_of_what_the_report_is() -> None:
             "test examples 100",
         ),
         *("classes 0 cat, 1 dog", "ab" * 32, "cd" * 20),
-        *("prune, quantize loss: mse; outputs are logits: no", "outputs are logits: yes"),
+        "prune, quantize loss: mse; output is logits: no; metrics: mean_absolute_error",
+        "train loss: mse; output is logits: yes",
     ):
         assert words in shown.text, words
 
