@@ -12,7 +12,9 @@ from shrink.errors import RecipeError, ShrinkError
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
+
+    from shrink.progress import ProgressLine
 
 
 class Console:
@@ -26,15 +28,19 @@ class Console:
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json = as_json
         self.quiet = quiet
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        self._live: Live | None = None
+        self._line: ProgressLine | None = None
         self._label = ""
 
     def rich(self, stream: TextIO | None = None) -> RichConsole:
-        """Return a rich console on stdout, or on another stream."""
+        """Return a rich console on stdout, or on another stream, for the result."""
+        self.end_progress()
+        return self._rich_on(stream or sys.stdout)
+
+    @staticmethod
+    def _rich_on(stream: TextIO) -> RichConsole:
         from rich.console import Console as RichConsole
 
-        stream = stream or sys.stdout
         # Colours follow the terminal alone; a CI variable must not put codes into a log.
         return RichConsole(file=stream, force_terminal=stream.isatty(), highlight=False)
 
@@ -42,8 +48,8 @@ class Console:
         """Print a line of what happens, on stderr."""
         if self.quiet:
             return
-        if self._progress is not None:
-            self._progress.console.print(text, markup=False, highlight=False)
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
         else:
             self._write(sys.stderr, text)
 
@@ -63,10 +69,12 @@ class Console:
 
     def document(self, value: Any) -> None:
         """Print the one JSON document on stdout."""
+        self.end_progress()
         self._write(sys.stdout, json.dumps(value, indent=2, allow_nan=False))
 
     def print(self, text: str) -> None:
         """Print plain text, the command's result, on stdout."""
+        self.end_progress()
         self._write(sys.stdout, text)
 
     def stage_started(self, name: str, index: int, count: int) -> None:
@@ -83,49 +91,41 @@ class Console:
         self.say(f"[{index}/{count}] {name}: {how}")
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Show a worker's event: a bar on a terminal, a line per epoch elsewhere."""
-        if event["event"] == "phase":
-            self._show(str(event["name"]), None)
-        elif event["event"] == "share":
-            if self._progress is None and self._on_terminal():
-                self._start_progress()
-            done, total = event["done"], event["total"]
-            self._show(f"{event['name']} {done:,}/{total:,}", done / max(total, 1))
-        elif event["event"] == "progress":
-            if self._progress is None and event.get("epoch_end"):
-                self.say(f"  {self._label}: {describe_progress(event)}")
-            done = (event["epoch"] - 1) * event["steps"] + event["step"]
-            self._show(describe_progress(event), done / (event["epochs"] * event["steps"]))
+        """Show a worker's event: a steady line on a terminal, a line per epoch elsewhere."""
+        kind = event["event"]
+        if kind == "progress" and self._line is None and event.get("epoch_end"):
+            self.say(f"  {self._label}: {describe_progress(event)}")
+        if kind in ("phase", "share") and self._line is None and self._on_terminal():
+            self._start_progress()
+        if self._line is None:
+            return
+        if kind == "phase":
+            self._line.phase(str(event["name"]))
+        elif kind == "share":
+            self._line.share(str(event["name"]), event["done"], event["total"])
+        elif kind == "progress":
+            self._line.training(event)
 
     def end_progress(self) -> None:
-        """Take the progress bar away."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = self._task = None
+        """Take the progress line away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = self._line = None
 
     def _on_terminal(self) -> bool:
         return sys.stderr.isatty() and not self.quiet and os.environ.get("TERM") != "dumb"
 
     def _start_progress(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.live import Live
 
-        self._progress = Progress(
-            TextColumn("{task.fields[label]}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.description}", markup=False),
-            TimeRemainingColumn(compact=True),
-            console=self.rich(sys.stderr),
-            transient=True,
+        from shrink.progress import ProgressLine
+
+        self.end_progress()
+        self._line = ProgressLine(self._label)
+        self._live = Live(
+            self._line, console=self._rich_on(sys.stderr), refresh_per_second=5, transient=True
         )
-        self._task = self._progress.add_task("starting", total=None, label=self._label)
-        self._progress.start()
-
-    def _show(self, text: str, fraction: float | None) -> None:
-        if self._progress is not None and self._task is not None:
-            total = None if fraction is None else 1.0
-            self._progress.update(
-                self._task, description=text, total=total, completed=fraction or 0.0
-            )
+        self._live.start()
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:
@@ -139,7 +139,18 @@ def describe_progress(event: Mapping[str, Any]) -> str:
     parts = [f"epoch {event['epoch']}/{event['epochs']}"]
     metrics = event.get("metrics", {})
     shown = [name for name in metrics if event.get("epoch_end") or not name.startswith("val_")]
-    parts += [f"{name} {metrics[name]:.4g}" for name in shown]
+    parts += [f"{n} {metrics[n]:.4g}" for n in shown if not _is_the_loss_again(n, metrics)]
     if event.get("examples_per_s"):
         parts.append(f"{event['examples_per_s']:,.0f} examples/s")
     return "  ".join(parts)
+
+
+def _is_the_loss_again(name: str, metrics: Mapping[str, float]) -> bool:
+    """Whether a metric is what is minimised, under its own name and with the loss' value."""
+    from shrink.report.figures import metric_figure
+
+    prefix = "val_" if name.startswith("val_") else ""
+    loss, own = f"{prefix}loss", name.removeprefix(prefix)
+    if name == loss or loss not in metrics or metric_figure(own).larger_is_better:
+        return False
+    return f"{metrics[name]:.4g}" == f"{metrics[loss]:.4g}"
