@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ _PACKAGE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class BundledRecipe:
-    """A recipe that comes with shrink; its first comment line is the summary."""
+    """A recipe that comes with shrink; its first comment is the summary, as one line."""
 
     name: str
     summary: str
@@ -61,7 +62,6 @@ def find_recipe(name: str) -> Path:
 
 def _summary(path: Path) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
-    comments = (
-        line[1:].strip() for line in lines if line.startswith("# ") and "$schema" not in line
-    )
-    return next(comments, "")
+    told = itertools.dropwhile(lambda line: "$schema" in line, lines)
+    comment = itertools.takewhile(lambda line: line.startswith("# "), told)
+    return " ".join(line[1:].strip() for line in comment)

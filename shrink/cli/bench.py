@@ -54,12 +54,16 @@ def bench(
 
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Return what a measurement says, for people."""
+    from shrink.report.figures import format_value
+
     threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+    p50, p90 = (format_value(result[name], "ms") for name in ("p50_ms", "p90_ms"))
     peak = result["inference_peak_bytes"]
+    memory = "not measured" if peak is None else f"{peak:,} bytes above any model's"
     return [
-        f"latency     p50 {result['p50_ms']:.3f} ms, p90 {result['p90_ms']:.3f} ms ({threads})",
+        f"latency     p50 {p50}, p90 {p90} ({threads})",
         f"throughput  {result['inferences_per_s']:,.0f} inferences/s, one at a time",
-        f"memory      {'-' if peak is None else f'{peak:,} bytes'} above any model's",
+        f"memory      {memory}",
         f"file        {result['file_bytes']:,} bytes",
         f"machine     {result['machine']} (this host; other devices differ)",
         *(f"note: {note}" for note in result["notes"]),

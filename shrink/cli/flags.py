@@ -159,10 +159,13 @@ def section_of(given: dict[tuple[str, ...], str]) -> dict[str, Any]:
 
 def _help(field: FieldInfo) -> str:
     text = (field.description or "").strip()
-    if field.default is None or field.is_required() or isinstance(field.default, BaseModel):
+    if field.is_required():
         return text
-    default = str(field.default).lower() if isinstance(field.default, bool) else field.default
-    return f"{text} [default: {default}]" if default != () else text
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default in (None, (), [], {}) or isinstance(default, BaseModel):
+        return text
+    told = str(default).lower() if isinstance(default, bool) else default
+    return f"{text} [default: {told}]"
 
 
 def _metavar(annotation: Any) -> str:

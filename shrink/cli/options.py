@@ -10,6 +10,10 @@ import typer
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
 ]
+AlwaysJsonFlag = Annotated[
+    bool,
+    typer.Option("--json", help="Taken, and without effect: it is JSON.", show_default=False),
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Nothing but errors and the result.")]
 OutputOption = Annotated[
     Path | None,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+
 import typer
 
 from shrink.cli.options import JsonFlag, QuietFlag
+
+_ENDLESS = 1_000_000
+_LEAST_TEXT = 30
 
 
 def register(app: typer.Typer) -> None:
@@ -25,5 +32,10 @@ def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
         )
         return
     width = max((len(r.name) for r in found), default=0)
+    # Wrapped for people; whole lines for programs, which have no width.
+    line = shutil.get_terminal_size().columns if sys.stdout.isatty() else _ENDLESS
     for recipe in found:
-        console.print(f"{recipe.name:<{width}}  {recipe.summary}")
+        indent = " " * (width + 2)
+        text = f"{recipe.name:<{width}}  {recipe.summary}"
+        fits = max(line, len(indent) + _LEAST_TEXT)
+        console.print(textwrap.fill(text, fits, subsequent_indent=indent, break_on_hyphens=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from shrink.cli.examples import epilog
-from shrink.cli.options import JsonFlag, QuietFlag, RecipesArgument, SetOption
+from shrink.cli.options import AlwaysJsonFlag, JsonFlag, QuietFlag, RecipesArgument, SetOption
 
 if TYPE_CHECKING:
     from shrink.errors import RecipeError
@@ -91,7 +91,7 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     return _Valid(loaded.recipe.name, tuple(step.name for step in plan.steps), warnings)
 
 
-def schema(json_: JsonFlag = True, quiet: QuietFlag = False) -> None:
+def schema(json_: AlwaysJsonFlag = True, quiet: QuietFlag = False) -> None:
     """Print the JSON Schema of a recipe, for editors."""
     from shrink.bundle import bundled_schema
     from shrink.console import Console

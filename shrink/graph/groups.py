@@ -263,5 +263,6 @@ def _protected(
             continue
         reasons = [sets.reason(int(label)) for label in layer.produces]
         if all(reasons):
-            found.append({"layer": layer.name, "reason": str(reasons[0])})
+            reason = str(reasons[0]).removeprefix(f"{layer.name}: ")
+            found.append({"layer": layer.name, "reason": reason})
     return tuple(found)

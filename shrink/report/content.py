@@ -246,7 +246,9 @@ def _duration_cell(stage: Stage) -> str:
 def _skip_parts(item: Any) -> tuple[str, str]:
     if not isinstance(item, Mapping):
         return str(item), "no reason was recorded"
-    return str(item.get("layer", "?")), str(item.get("reason") or "no reason was recorded")
+    layer, reason = str(item.get("layer", "?")), str(item.get("reason") or "")
+    # Earlier versions named a layer again in the reason.
+    return layer, reason.removeprefix(f"{layer}: ") or "no reason was recorded"
 
 
 def _listed(layers: Sequence[str]) -> str:

@@ -23,7 +23,9 @@ _AXES = {
 _INSTEAD_OF_SIZE = ("gzip_bytes", "nonzero_parameters")
 _OTHERS = ("macs", "arena_bytes", "p50_ms")
 _SAME = 1.02
-"""A ratio of largest to smallest below which a figure tells no stage from another."""
+_SAME_LATENCY = 1.5
+"""Ratios of largest to smallest below which a figure tells no stage from another: a file's size
+is exact, while one artifact's latency differs by a third from run to run."""
 _NAMED = 8
 _LOG_FROM = 4
 _HEIGHT = 260
@@ -144,7 +146,8 @@ def _x_axis(report: Report, metric: str) -> str:
 def _differs(report: Report, metric: str | None, cost: str) -> bool:
     """Whether a figure tells stages apart that have it."""
     found = [point.size for point in _candidates(report, metric, cost)]
-    return len(found) > 1 and max(found) > _SAME * min(found)
+    same = _SAME_LATENCY if cost == "p50_ms" else _SAME
+    return len(found) > 1 and max(found) > same * min(found)
 
 
 def _candidates(report: Report, metric: str | None, cost: str) -> list[Candidate]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _MOST_LAYERS = 12
 _MOST_SAME = 3
+_WHOLE: dict[str, Any] = {"markup": False, "soft_wrap": True}
+"""How a line is printed that programs read: as it is, whatever the width."""
 
 
 def show_profile(result: Mapping[str, Any], console: Console) -> None:
@@ -26,10 +28,17 @@ def show_profile(result: Mapping[str, Any], console: Console) -> None:
     for part, size in (result["split"] or {}).items():
         console.print(f"  {part.removesuffix('_bytes').replace('_', ' ')}: {_bytes(size)}")
     curve = _table(("batch size", "right"), ("measured", "right"), ("predicted", "right"))
+    uncounted = []
     for row in result["curve"]:
         peaks = (row["training_peak_bytes"], row["training_peak_predicted_bytes"])
-        curve.add_row(f"{row['batch_size']:,}", *("" if p is None else _bytes(p) for p in peaks))
+        size = f"{row['batch_size']:,}"
+        if any(peaks):
+            curve.add_row(size, *("-" if p is None else _bytes(p) for p in peaks))
+        else:
+            uncounted.append(size)
     console.print(curve)
+    if uncounted:
+        console.print(f"too small for the allocator to count: batch size {', '.join(uncounted)}")
     table = _table(("layer", "left"), ("output", "right"), ("weights", "right"))
     for layer in result["layers"][:_MOST_LAYERS]:
         table.add_row(
@@ -87,7 +96,7 @@ def _duplicates(groups: list[list[str]]) -> list[str]:
 
 
 def _show_layers(result: Mapping[str, Any], console: Console) -> None:
-    console.print(f"{result['path']}: {result['parameters']:,} parameters", markup=False)
+    console.print(f"{result['path']}: {result['parameters']:,} parameters", **_WHOLE)
     table = _table(
         ("layer", "left"),
         ("type", "left"),
@@ -103,7 +112,7 @@ def _show_layers(result: Mapping[str, Any], console: Console) -> None:
 
 
 def _show_groups(result: Mapping[str, Any], console: Console) -> None:
-    console.print(f"{result['path']}: {len(result['groups'])} groups of channels", markup=False)
+    console.print(f"{result['path']}: {len(result['groups'])} groups of channels", **_WHOLE)
     table = _table(("made by", "left"), ("channels", "right"), ("also in", "left"))
     for group in result["groups"]:
         others = [name for name in group["members"] if name not in group["layers"]]
@@ -117,7 +126,7 @@ def _show_operators(result: Mapping[str, Any], console: Console) -> None:
     console.print(
         f"{result['path']}: {_bytes(result['file_bytes'])}, {result['parameters']:,} parameters, "
         f"{_count(result['macs'])} MACs, arena {_bytes(result['arena_bytes'])}",
-        markup=False,
+        **_WHOLE,
     )
     for name in ("macs_note", "arena_note"):
         if result[name]:

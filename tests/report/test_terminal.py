@@ -177,3 +177,10 @@ def test_fitting_narrows_the_gap_before_it_drops_a_column(
     width: int, expected: tuple[int, int]
 ) -> None:
     assert fitting([4, 4, 2], width) == expected
+
+
+def test_render_report_names_a_skipped_layer_once() -> None:
+    train, prune, quantize = outcomes()
+    reason = "dense: a softmax mixes its channels"
+    skipped = with_result(prune, skipped=[{"layer": "dense", "reason": reason}])
+    assert "prune: dense: a softmax mixes its channels" in shown(report([train, skipped, quantize]))
