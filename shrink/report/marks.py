@@ -31,6 +31,18 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Space:
+    """How wide a plot is at least, how many letters of a name are shown, and the room beside it.
+
+    `margin`: pixels by which a name may leave the plot to the left or right.
+    """
+
+    width: float = _NARROWEST
+    longest: int = _NAME_LENGTH
+    margin: float = _MARGIN
+
+
+@dataclass(frozen=True)
 class _Box:
     """A rectangle in pixels, from the upper left of a plot of the least width."""
 
@@ -66,7 +78,9 @@ def side_by_side(places: Sequence[float], fixed: Sequence[bool]) -> list[float]:
     return moves
 
 
-def names(marks: Sequence[Mark], others: Sequence[Mark], height: float) -> list[str]:
+def names(
+    marks: Sequence[Mark], others: Sequence[Mark], height: float, space: Space | None = None
+) -> list[str]:
     """Return the names of marks as text beside them, with a line where one had to move away.
 
     A name for which there is no room is left out.
@@ -75,33 +89,35 @@ def names(marks: Sequence[Mark], others: Sequence[Mark], height: float) -> list[
         marks: those to be named, the most important first.
         others: marks without a name, which no name may cover.
         height: of the plot, in pixels.
+        space: what there is beside it; by default that on the narrowest page.
     """
-    taken = [_around(mark, height) for mark in (*marks, *others)]
+    space = space or Space()
+    taken = [_around(mark, height, space) for mark in (*marks, *others)]
     parts = []
     for mark in marks:
-        place = _free_place(mark, taken, height)
+        place = _free_place(mark, taken, height, space)
         if place is not None:
             (dx, dy, is_left), box = place
             taken.append(box)
-            parts.append(_drawn(mark, dx, dy, is_left))
+            parts.append(_drawn(mark, dx, dy, is_left, space))
     return parts
 
 
-def _around(mark: Mark, height: float) -> _Box:
-    x, y = _pixels(mark, height)
+def _around(mark: Mark, height: float, space: Space) -> _Box:
+    x, y = _pixels(mark, height, space)
     return _Box(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS)
 
 
-def _pixels(mark: Mark, height: float) -> tuple[float, float]:
-    return mark.x / 100 * _NARROWEST + mark.dx, (100 - mark.y) / 100 * height
+def _pixels(mark: Mark, height: float, space: Space) -> tuple[float, float]:
+    return mark.x / 100 * space.width + mark.dx, (100 - mark.y) / 100 * height
 
 
 def _free_place(
-    mark: Mark, taken: Sequence[_Box], height: float
+    mark: Mark, taken: Sequence[_Box], height: float, space: Space
 ) -> tuple[tuple[float, float, bool], _Box] | None:
     """Return the nearest place beside a mark that is free: pixels from it, and the side."""
-    x, y = _pixels(mark, height)
-    width = _LETTER * len(_shown(mark.name))
+    x, y = _pixels(mark, height, space)
+    width = _LETTER * len(_shown(mark.name, space))
     rows = range(1, int(height // (_ROW / 2)) + 1)
     moves = [0.0, *(sign * _ROW / 2 * row for row in rows for sign in (-1, 1))]
     for dy in moves:
@@ -109,20 +125,20 @@ def _free_place(
             start = x - _GAP - width if is_left else x + _GAP
             box = _Box(start, y + dy - _ROW / 2, start + width, y + dy + _ROW / 2)
             inside = box.top >= -_ROW / 2 and box.bottom <= height + _ROW / 2
-            on_page = box.left >= -_MARGIN and box.right <= _NARROWEST + _MARGIN
+            on_page = box.left >= -space.margin and box.right <= space.width + space.margin
             if inside and on_page and not any(box.meets(other) for other in taken):
                 return (-_GAP if is_left else _GAP, dy, is_left), box
     return None
 
 
-def _drawn(mark: Mark, dx: float, dy: float, is_left: bool) -> str:
+def _drawn(mark: Mark, dx: float, dy: float, is_left: bool, space: Space) -> str:
     kind = "label end" if is_left else "label"
-    told = svg.text(mark.x, mark.y, _shown(mark.name), kind, mark.dx + dx, dy + 4)
+    told = svg.text(mark.x, mark.y, _shown(mark.name, space), kind, mark.dx + dx, dy + 4)
     if abs(dy) < _CONNECTED_FROM:
         return told
     start = mark.dx + dx / 2
     return svg.leader(mark.x, mark.y, start, (mark.dx + 0.8 * dx, dy)) + told
 
 
-def _shown(name: str) -> str:
-    return name if len(name) <= _NAME_LENGTH else name[:_NAME_LENGTH] + "…"
+def _shown(name: str, space: Space) -> str:
+    return name if len(name) <= space.longest else name[: space.longest] + "…"

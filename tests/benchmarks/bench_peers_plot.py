@@ -59,10 +59,17 @@ _STYLE = (
     "text{font:12px sans-serif;fill:#333}.tick{fill:#666;font-size:11px}.middle{text-anchor:middle}"
     ".end{text-anchor:end}.grid{stroke:#ddd}.axis{stroke:#666}.ours{fill:#1b6ac9}.peer{fill:#fff;"
     "stroke:#c0392b;stroke-width:2}.curve{fill:none;stroke:#1b6ac9;stroke-dasharray:5 4}"
+    ".title{font-weight:600}.leader{stroke:#999}"
+    ".label{paint-order:stroke;stroke:#fff;stroke-width:3px}"
 )
 _LEAST_SHOWN = 74.0
-_LETTER, _ROW = 0.72, 2.6
-"""Of a label: about the width of a letter and the height of a row, in percent of the plot."""
+_WIDTH, _HEIGHT, _MARGIN = 820, 560, 150
+_LEGEND = (
+    '<text x="12" y="22" class="title">One trained ResNet8 on CIFAR-10</text>'
+    '<circle class="ours" cx="18" cy="40" r="5"/><text x="30" y="44">shrink; '
+    "the dashed line joins those that no other of them beats</text>"
+    '<circle class="peer" cx="430" cy="40" r="5"/><text x="442" y="44">other tools</text>'
+)
 
 
 def main() -> None:
@@ -163,40 +170,29 @@ def compared(points: Sequence[Point]) -> list[str]:
 def drawn(points: Sequence[Point]) -> str:
     """Return an SVG: compressed size across, accuracy up; rows below 74 % are left out."""
     from shrink.report import svg
+    from shrink.report.marks import Mark, Space, names
 
-    peers = [(name, size, accuracy) for name, size, accuracy, _ in _PEERS]
-    ours = [(p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]
-    shown = [one for one in (*ours, *peers) if one[2] >= _LEAST_SHOWN]
-    x, y = svg.scale_of([s for _, s, _ in shown]), svg.scale_of([a for *_, a in shown], log=False)
-    across = [(t, f"{t / 1000:.0f} KB") for t in x.ticks(6)]
-    parts = [svg.axes(x, y, across, [(t, f"{t:.4g} %") for t in y.ticks(6)])]
-    best = [one for one in ours if all(o[1] > one[1] or o[2] <= one[2] for o in ours)]
-    front = sorted((x(size), y(accuracy)) for _, size, accuracy in best)
+    peers = [("peer", name, size, accuracy) for name, size, accuracy, _ in _PEERS]
+    ours = [("ours", p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]
+    shown = sorted((m for m in (*ours, *peers) if m[3] >= _LEAST_SHOWN), key=lambda m: -m[3])
+    x = svg.covering([size for *_, size, _ in shown], about=6)
+    y = svg.covering([accuracy for *_, accuracy in shown], about=6)
+    across = [(t, f"{t / 1000:.0f} KB") for t in x.ticks()]
+    titles = ("size under gzip -9 (bytes)", "accuracy on all 10,000 test pictures (%)")
+    parts = [svg.axes(x, y, across, [(t, f"{t:.4g} %") for t in y.ticks()], titles)]
+    best = [one for one in ours if all(o[2] > one[2] or o[3] <= one[3] for o in ours)]
+    front = sorted((x(size), y(accuracy)) for *_, size, accuracy in best)
     parts.append(svg.stretched([svg.line(front, "curve")]))
-    marks = [(kind, *one) for kind, rows in (("peer", peers), ("ours", ours)) for one in rows]
-    marks = sorted((m for m in marks if m[3] >= _LEAST_SHOWN), key=lambda m: -m[3])
-    taken: list[tuple[float, float, float]] = []
-    for kind, name, size, accuracy in marks:
-        at, height = x(size), y(accuracy)
-        parts.append(svg.dot(at, height, kind, f"{name}: {accuracy} %, {size:,} bytes"))
-        width, left = _LETTER * len(name), at > 72
-        start = at - width if left else at
-        while any(
-            start < end and begin < start + width and abs(height - row) < _ROW
-            for begin, end, row in taken
-        ):
-            height -= _ROW / 2
-        taken.append((start, start + width, height))
-        side = ("end", -9) if left else ("start", 9)
-        parts.append(svg.text(at, height, name, side[0], side[1], 4))
-    inner = f'<svg x="60" y="40" width="900" height="520" overflow="visible">{"".join(parts)}</svg>'
-    title = (
-        '<text x="60" y="20">ResNet8: test accuracy against gzip -9 bytes; filled: shrink</text>'
-    )
+    marks = [Mark(name, x(size), y(accuracy)) for _, name, size, accuracy in shown]
+    for mark, (kind, name, size, accuracy) in zip(marks, shown, strict=True):
+        parts.append(svg.dot(mark.x, mark.y, kind, f"{name}: {accuracy} %, {size:,} bytes"))
+    parts += names(marks, [], _HEIGHT, Space(_WIDTH, 60, _MARGIN))
+    box = f'x="70" y="80" width="{_WIDTH}" height="{_HEIGHT}" overflow="visible"'
+    size = f'width="{_WIDTH + 70 + _MARGIN}" height="{_HEIGHT + 140}"'
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="600">'
-        f'<style>{_STYLE}</style><rect width="1000" height="600" fill="#fff"/>'
-        f"{title}{inner}</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+        f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
+        f"{_LEGEND}<svg {box}>{''.join(parts)}</svg></svg>\n"
     )
 
 

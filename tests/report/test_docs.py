@@ -5,7 +5,9 @@ A block fenced as `console` holds commands that run here; `console slow` those t
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import runpy
 import shlex
@@ -17,12 +19,15 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
+from docs import refresh
 from shrink.bundle import bundled_root
 from shrink.data.config import DataConfig
 from shrink.measure.one_op import one_op_model
 from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.report.config import parse_gates
+from shrink.report.terminal import render_report
 from tests.cli.shell import shrink
 from tests.report.toys import report
 
@@ -148,3 +153,38 @@ def test_examples_run_recipes_that_there_are(path: Path) -> None:
 def test_scaling_table_is_current() -> None:
     made = runpy.run_path(str(DOCS / "scaling_table.py"))["table"](25_600_000, (0.05, 0.2, 1), 100)
     assert made in (DOCS / "scaling.md").read_text(encoding="utf-8")
+
+
+def test_recipes_page_and_plot_are_current() -> None:
+    root = DOCS.parent
+    written = (root / "recipes" / "README.md").read_text(encoding="utf-8")
+    assert written == refresh.recipes_page(), "run `python -m docs.refresh recipes`"
+    drawn = (DOCS / "accuracy-against-size.svg").read_text(encoding="utf-8")
+    assert drawn == refresh.plot(), "run `python -m docs.refresh plot`"
+
+
+def test_readme_shows_a_run_as_it_is_printed() -> None:
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    block = readme.partition("```\ndigits: ")[2].partition("```")[0]
+    stream = io.StringIO()
+    render_report(report(), Console(file=stream, width=80))
+    printed = stream.getvalue().splitlines()
+    heads = next(line for line in printed if line.startswith("stage"))
+    assert heads.split() in [line.split() for line in block.splitlines()]
+    (caption,) = [line for line in block.splitlines() if " test examples; " in line]
+    assert caption.replace("360", "100") in printed
+
+
+def test_refresh_replaces_the_readmes_output_and_nothing_else() -> None:
+    output = "digits: PASSED\n\nstage\ntrain\n\nnotes\n  train: a note\n\n"
+    output += "report: runs/digits/report.html\nruns/digits/artifacts/a.tflite\n"
+    run = refresh.Run(Path("runs"), output, 115.2)
+    before = "# a\n\n```\nx\n```\n\n```\ndigits: OLD\n```\n\n(its notes left out here)\n\n# b\n"
+    after = refresh.with_output(before, run)
+    shown = "digits: PASSED\n\nstage\ntrain\n\nruns/digits/artifacts/a.tflite"
+    told = f"(its notes left out here; 1 min 55 s on {os.cpu_count()} cores)"
+    assert after == before.replace("digits: OLD", shown).replace("(its notes left out here)", told)
+    assert refresh.with_output(after, run) == after
+    assert refresh.with_output((DOCS.parent / "README.md").read_text("utf-8"), run)
+    with pytest.raises(ValueError, match="0 blocks"):
+        refresh.with_output("# a\n", run)

@@ -1,0 +1,147 @@
+"""Makes anew what the documentation shows of runs, so that no figure in it goes stale.
+
+Run: python -m docs.refresh [recipes] [plot] [readme] [page]
+
+Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
+`plot` draws docs/accuracy-against-size.svg from the points beside it. `readme` and `page` run
+`recipes/digits.yaml` in an empty store, which takes about two minutes on an idle machine, and
+write its output and its time into README.md, and its page as docs/report.png, for which there must
+be a Chromium. Run the last two on a machine that does nothing else: they show latencies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from shrink.bundle import bundled_recipes
+from shrink.report.figures import format_value
+
+ROOT = Path(__file__).parents[1]
+POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
+_RECIPE = "recipes/digits.yaml"
+_BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(its notes left out here[^)]*\)", re.DOTALL)
+_WINDOW = "1280,1180"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the recipe that the README shows: its folder, standard output and seconds."""
+
+    folder: Path
+    output: str
+    seconds: float
+
+
+def recipes_page() -> str:
+    """Return recipes/README.md: every bundled recipe with what it does."""
+    rows = [f"| [{r.name}]({r.path.name}) | {r.summary} |" for r in bundled_recipes()]
+    head = (
+        "# Recipes",
+        "",
+        "Each runs by its name, such as `shrink run digits`; those of digits download nothing.",
+        "This page is made from the recipes by `python -m docs.refresh recipes`.",
+        "",
+        "| recipe | what it does |",
+        "|---|---|",
+    )
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def plot() -> str:
+    """Return docs/accuracy-against-size.svg, of the points that the benchmark has measured."""
+    from tests.benchmarks.bench_peers_plot import drawn
+
+    return drawn([json.loads(line) for line in POINTS.read_text(encoding="utf-8").splitlines()])
+
+
+def shown_output(output: str) -> str:
+    """Return a run's output as the README shows it: without notes, cached stages, skips."""
+    parts = output.strip().split("\n\n")
+    left_out = ("notes", "skipped", "cached")
+    kept = [part for part in parts if part.partition("\n")[0] not in left_out]
+    lines = "\n\n".join(kept).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("report: "))
+
+
+def with_output(readme: str, run: Run) -> str:
+    """Return the README with a run's output and time in place of the last one's.
+
+    Raises:
+        ValueError: the README has no such block.
+    """
+    took = format_value(run.seconds, "s")
+    told = f"(its notes left out here; {took} on {os.cpu_count()} cores)"
+    block = f"```\n{shown_output(run.output)}\n```\n\n{told}"
+    changed, count = _BLOCK.subn(lambda _: block, readme)
+    if count != 1:
+        raise ValueError(f"README.md: {count} blocks begin with `digits:` and have notes left out")
+    return changed
+
+
+def run_recipe(folder: Path) -> Run:
+    """Run the README's recipe with nothing in the store.
+
+    Args:
+        folder: an empty folder for the store and the run.
+    """
+    output = "runs/digits"
+    settings = {"SHRINK_CACHE_DIR": str(folder / "store"), "COLUMNS": "80"}
+    words = [sys.executable, "-m", "shrink", "run", str(ROOT / _RECIPE), "--output", output]
+    started = time.perf_counter()
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, **settings},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return Run(folder / output, done.stdout, time.perf_counter() - started)
+
+
+def write_picture(run: Run) -> None:
+    """Write docs/report.png, the head of a run's page; say so where there is no Chromium."""
+    from tests.report.test_browser import BROWSER, browse
+
+    if BROWSER is None:
+        sys.stderr.write("docs/report.png stays as it is: there is no Chromium here\n")
+        return
+    target = ROOT / "docs" / "report.png"
+    flags = (f"--screenshot={target}", f"--window-size={_WINDOW}", "--hide-scrollbars")
+    browse(run.folder / "report.html", *flags, "--blink-settings=preferredColorScheme=1")
+
+
+def main() -> None:
+    """Make anew what the words name, or everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="*", choices=[[], "recipes", "plot", "readme", "page"])
+    wanted = set(parser.parse_args().what) or {"recipes", "plot", "readme", "page"}
+    made: dict[str, tuple[Path, Callable[[], str]]] = {
+        "recipes": (ROOT / "recipes" / "README.md", recipes_page),
+        "plot": (ROOT / "docs" / "accuracy-against-size.svg", plot),
+    }
+    for name, (path, text) in made.items():
+        if name in wanted:
+            path.write_text(text(), encoding="utf-8")
+    if wanted & {"readme", "page"}:
+        with tempfile.TemporaryDirectory() as folder:
+            run = run_recipe(Path(folder))
+            if "readme" in wanted:
+                readme = ROOT / "README.md"
+                readme.write_text(with_output(readme.read_text("utf-8"), run), "utf-8")
+            if "page" in wanted:
+                write_picture(run)
+
+
+if __name__ == "__main__":
+    main()
