@@ -150,6 +150,9 @@ def _render_table(report: Report, printer: Printer) -> None:
     filled = [column for column in cells if set(column[1:]) != {NULL}]
     shown = printer.table(filled, left=1)
     printer.wrapped(caption(report), "", "dim")
+    peaks = [column[0] for column in filled[:shown] if column[0] in ("training", "inference")]
+    if peaks:
+        printer.wrapped(f"{' and '.join(peaks)}: peak memory", "", "dim")
     if shown < len(filled):
         missing = ", ".join(column[0] for column in filled[shown:])
         printer.wrapped(f"more in report.html: {missing}", "", "dim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def describe_data(
         stage came so far, as `classes` is where targets are real.
     """
     counted = (outcome.result.get("data") for outcome in outcomes)
-    found = next(filter(None, counted), {})
+    found: Mapping[str, Any] = next(filter(None, counted), {})
     return {
         "source": config.source,
         "path": Path(config.path).name if config.path else None,

@@ -38,7 +38,13 @@ def test_every_bundled_recipe_is_described_in_whole_sentences() -> None:
 
 def test_bench_has_digits_below_a_tenth_of_a_millisecond_and_no_dash_for_memory() -> None:
     figures = {"p50_ms": 0.0123, "p90_ms": 0.25, "inferences_per_s": 81_300.0, "threads": 1}
-    found = {**figures, "inference_peak_bytes": None, "file_bytes": 10, "machine": "m", "notes": []}
+    found: dict[str, Any] = {
+        **figures,
+        "inference_peak_bytes": None,
+        "file_bytes": 10,
+        "machine": "m",
+        "notes": [],
+    }
     text = "\n".join(lines_of(found))
     assert "p50 12.3 µs, p90 0.25 ms (1 thread)" in text
     assert "memory      not measured" in text

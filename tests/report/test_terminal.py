@@ -184,3 +184,11 @@ def test_render_report_names_a_skipped_layer_once() -> None:
     reason = "dense: a softmax mixes its channels"
     skipped = with_result(prune, skipped=[{"layer": "dense", "reason": reason}])
     assert "prune: dense: a softmax mixes its channels" in shown(report([train, skipped, quantize]))
+
+
+def test_render_report_says_that_training_and_inference_are_memory() -> None:
+    wide, narrow = shown(report(), 160), shown(report(), 80)
+    assert "training and inference: peak memory" in wide.splitlines()
+    assert "training: peak memory" in narrow.splitlines()
+    heads = next(line for line in wide.splitlines() if line.startswith("stage"))
+    assert {"MACs", "parameters", "training", "inference"} < set(heads.split())
