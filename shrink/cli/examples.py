@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "diff": ("shrink diff runs/main runs/digits --markdown",),
     "validate": (
         "shrink validate recipes/digits.yaml --set training.seed=1",
-        "shrink validate recipes/*.yaml",
+        "shrink validate digits digits-train",
     ),
     "init": (
         "shrink init model.h5 --data pictures/",
