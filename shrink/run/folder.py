@@ -22,11 +22,10 @@ from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.report_warning import ReportWarning
 from shrink.run import files
-from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, splits_files
+from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage
 from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
 from shrink.run.provenance import commit_of
-from shrink.run.store import Store
 from shrink.run.versions import versions
 
 RESOLVED_NAME = "recipe.resolved.yaml"
@@ -61,6 +60,8 @@ class RunFolder:
         self._ours = self._before is not None or not _holds_other_things(path)
         self._keeps = self._before is not None and _is_finished(self._before)
         self._waiting: list[tuple[Path, str]] = []
+        self._lineages: dict[str, Lineage] = {}
+        self._splits: dict[str, Path] = {}
         if not force:
             self._check_owner()
         files.make_folder(path / ARTIFACTS)
@@ -82,22 +83,28 @@ class RunFolder:
         if not target.is_file() or files.sha256(target) != files.sha256(source):
             files.copy(source, target, before=self._withdraw_report)
 
-    def keep_lineages(self, lineages: Mapping[str, Lineage], store: Store) -> None:
-        """Keep where each artifact comes from, and the splits that it was trained on.
+    def keep_lineages(self, lineages: Mapping[str, Lineage], splits: Mapping[str, Path]) -> None:
+        """Have `write` keep where each artifact comes from, and the splits it was trained on.
 
         The folder says so by itself then: on another machine, or when the store has gone.
+
+        Args:
+            lineages: by the SHA-256 of each artifact.
+            splits: files by their SHA-256, as far as they are known.
         """
-        splits = {link.splits for one in lineages.values() for link in one.links}
-        for name in sorted(splits):
+        self._lineages, self._splits = dict(lineages), dict(splits)
+
+    def _write_lineages(self) -> None:
+        splits = {link.splits for one in self._lineages.values() for link in one.links}
+        for name in sorted(splits & self._splits.keys()):
             target = self.path / SPLITS / f"{name}.bin"
-            source = next(iter(splits_files([name], [store.root / "objects"]).values()), None)
-            if source is not None and not target.is_file():
+            if not target.is_file():
                 files.make_folder(target.parent)
-                files.copy(source, target)
+                files.copy(self._splits[name], target)
         for old in (self.path / SPLITS).glob("*.bin"):
             if old.stem not in splits:
                 old.unlink()
-        value = {digest: lineage.to_dict() for digest, lineage in lineages.items()}
+        value = {digest: lineage.to_dict() for digest, lineage in self._lineages.items()}
         files.write_json(self.path / LINEAGE_NAME, value)
 
     def write(
@@ -111,10 +118,11 @@ class RunFolder:
     ) -> dict[str, Any]:
         """Write the recipe, what each step depends on, and the report; return the report."""
         if self._keeps and not all(outcome.complete for outcome in outcomes):
-            return self._aside().write(outcomes, finals, described, warnings)
+            return self._aside().write(outcomes, finals, described, warnings, chain)
         for source, name in self._waiting:
             self._copy(source, name)
         self._waiting.clear()
+        self._write_lineages()
         resolved = resolved_recipe_text(self._plan)
         report = build_report(
             recipe_name=self._plan.recipe.name,
@@ -147,6 +155,7 @@ class RunFolder:
         """Return the folder beside this one that a failed run goes to; this one is left alone."""
         other = RunFolder(failed_folder(self.path), self._plan, True, self._trust_model)
         other._keeps, other._waiting = False, self._waiting
+        other._lineages, other._splits = self._lineages, self._splits
         self.path = other.path
         return other
 

@@ -29,7 +29,15 @@ from shrink.report_warning import ReportWarning
 from shrink.run.failure_log import with_kept_log
 from shrink.run.folder import RunFolder
 from shrink.run.keys import runs_code, settings_of, step_keys
-from shrink.run.lineage import Lineage, Splits, chain_of, origin_of, remember, splits_of
+from shrink.run.lineage import (
+    SPLITS,
+    Lineage,
+    Splits,
+    chain_of,
+    origin_of,
+    remember,
+    splits_of,
+)
 from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
@@ -320,7 +328,7 @@ class Runner:
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
-        folder.keep_lineages(state.lineages, self.store)
+        folder.keep_lineages(state.lineages, _split_files(state))
         chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
         data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
@@ -379,6 +387,12 @@ def check_step_names(plan: Plan, options: RunOptions) -> None:
 def describe_end(status: str, seconds: float) -> str:
     """Return how a step ended, for people."""
     return "taken from the store" if status == "cached" else f"done in {seconds:.1f} s"
+
+
+def _split_files(state: _State) -> dict[str, Path]:
+    """Return the splits of this run and of the earlier ones that it goes on from."""
+    made = (stored.files.get(SPLITS) for stored in state.stored.values())
+    return {**state.splits.files, **{path.stem: path for path in made if path is not None}}
 
 
 def _source(source: Source, state: _State) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from shrink.recipe.plan import build_plan
 from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions
 from shrink.run.store import Store
+from shrink.run.supervisor import Attempt
 
 
 @dataclass
@@ -70,7 +71,7 @@ class FakeWorker:
         return {"measured": measured, "files": produced, **figures, **self.result, **own}
 
 
-def run(recipe: dict[str, Any], output: Path, worker: FakeWorker) -> dict[str, Any]:
+def run(recipe: dict[str, Any], output: Path, worker: Attempt) -> dict[str, Any]:
     """Run a recipe with a fake worker and return its report."""
     plan = build_plan(recipe_from_mapping(recipe, "test"))
     console = Console(quiet=True)

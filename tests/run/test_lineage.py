@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shrink.errors import StageError
 from shrink.report.headline import headlines
 from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.run.lineage import Lineage, Link, Splits, carry_over
@@ -67,6 +68,28 @@ def test_run_divides_the_same_data_as_the_run_that_made_the_model(
         model = first
         shutil.rmtree(cache)
     assert _second(tmp_path, _recipe(tmp_path, model, seed=3)) == [(7, []), (7, [])]
+
+
+def test_failed_run_keeps_the_lineage_of_the_finished_one(tmp_path: Path, first: Path) -> None:
+    folder = first.parent.parent
+    kept = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+    def failing(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+        raise StageError("no")
+
+    recipe = _recipe(tmp_path, f"{tmp_path / 'model.py'}:build", seed=8) | {"name": "run-7"}
+    with pytest.raises(StageError):
+        run(recipe, folder, failing)
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == kept
+    beside = folder.with_name(f"{folder.name}.failed")
+    assert json.loads((beside / "lineage.json").read_text()) == {}
+
+
+def test_folder_keeps_splits_that_are_in_no_store(tmp_path: Path, first: Path, cache: Path) -> None:
+    shutil.rmtree(cache)
+    run(_recipe(tmp_path, first, 3, "other"), tmp_path / "second", FakeWorker())
+    held = {p.read_text() for p in (tmp_path / "second" / "splits").iterdir()}
+    assert held == {f"{tmp_path / 'data.npz'} 7", f"{tmp_path / 'other.npz'} 3"}
 
 
 def test_run_knows_a_model_in_another_form(tmp_path: Path, first: Path, cache: Path) -> None:
