@@ -43,16 +43,35 @@ def named_classes(
 ) -> tuple[str, ...]:
     """Return the names of classes that the data itself only counts: `data.classes`, else `names`.
 
+    Args:
+        names: by label, as the source has them: numbers, where it only counts.
+        count: how many there are; None where targets are real.
+        wanted: `data.classes`.
+        path: of the data, for messages.
+
     Raises:
-        DataError: there are more classes than `data.classes` names.
+        DataError: there are more classes than `data.classes` names, or the data has names of its
+            own for the labels that it stores, in another order.
     """
-    if wanted is None or count is None:
+    if wanted is None or count is None or names == tuple(wanted):
         return names
-    if set(names) & set(wanted) == set(names):
-        return names  # the source has put them into this order
     if len(wanted) < count:
         raise DataError(
             f"data.classes has {len(wanted)} names, and the labels go up to {count - 1}",
             subject=path,
         )
+    _check_order(names, wanted, path)
     return tuple(wanted)
+
+
+def _check_order(names: Sequence[str], wanted: Sequence[str], path: str | None) -> None:
+    """Raise `DataError` where labels that the data stores have names in another order."""
+    moved = any(name in wanted and list(wanted).index(name) != i for i, name in enumerate(names))
+    numbers = list(names) == [str(label) for label in range(len(names))]
+    if moved and (not numbers or set(names) == set(wanted)):  # 1, 2, 3 may be what 0, 1, 2 mean
+        raise DataError(
+            f"data.classes has another order than the labels, which are {', '.join(names)}",
+            subject=path,
+            hint="leave data.classes out, and give the model's outputs the order of the labels: "
+            "only words and folders are numbered by data.classes",
+        )

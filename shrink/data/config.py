@@ -23,6 +23,9 @@ SourceName = Literal[
 ]
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
+NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
+"""Keys of `data` that decide neither which examples there are nor which part they are in."""
+
 
 class NormalizeConfig(Config):
     """`x * scale + offset` before the model sees the input."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.config import DataConfig
+from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.errors import DataError, ResourceError
@@ -28,8 +28,6 @@ from shrink.run.versions import versions
 
 _VERSION = 1
 _BYTES = 8
-NOT_OF_SPLITS = frozenset({"path", "cache", "augment", "normalize"})
-"""Keys of `data` that decide neither which examples there are nor which part they are in."""
 
 
 @runtime_checkable
@@ -105,7 +103,7 @@ def membership_of(parts: dict[str, Examples], config: DataConfig, seed: int) -> 
     Raises:
         DataError: an example cannot be read.
     """
-    decided_by = config.model_dump_json(exclude=set(NOT_OF_SPLITS))
+    decided_by = config.model_dump_json(exclude=NOT_OF_SPLITS)
     described = "\0".join([fingerprint(config), decided_by, str(seed), json.dumps(versions())])
     memory = cache_root() / "splits" / f"{hashlib.sha256(described.encode()).hexdigest()}.bin"
     with contextlib.suppress(DataError):

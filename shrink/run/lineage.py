@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shrink.data.config import DataConfig
+from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.errors import ResourceError
 from shrink.recipe.plan import Plan
 from shrink.report.chain import Chain
@@ -25,7 +25,6 @@ from shrink.run.store import Store, StoredStep
 LINEAGE_NAME = "lineage.json"
 SPLITS = "splits"
 _VERSION = 1
-_NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
 _FIGURES = ("size", "memory", "metrics", "latency", "examples")
 
 
@@ -136,7 +135,7 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
 
 def data_identity(data: DataConfig, data_fingerprint: str) -> dict[str, Any]:
     """Return what decides which examples there are, but for the seed."""
-    keys = data.model_dump(mode="json", exclude=_NOT_OF_SPLITS)
+    keys = data.model_dump(mode="json", exclude=NOT_OF_SPLITS)
     return {"fingerprint": data_fingerprint, **keys}
 
 

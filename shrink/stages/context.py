@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.data.config import DataConfig
@@ -209,8 +210,11 @@ class StageContext:
 
     def data_identity(self) -> dict[str, Any]:
         """Return what decides which examples are trained and measured on, as plain data."""
+        specs = tf.nest.flatten(self.dataset.train.input_spec)
         return {
             "data": self.data_config.model_dump(mode="json", exclude={"path", "cache"}),
+            # Pictures are brought to the shape that the stage's model takes.
+            "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),
             "split_seed": self.split_seed,
             "earlier_splits": [path.stem for path in self._earlier_splits],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shrink.data.class_order import named_classes
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset, open_dataset_for
 from shrink.data.reference import parse_data_reference
@@ -138,3 +139,27 @@ def test_open_dataset_for_brings_pictures_to_the_models_input(
         [n for n in dataset.notes if note and note in n]
     )
     assert any("brought" in n for n in dataset.notes) == (note is not None)
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "found"),
+    [
+        (("cat", "dog"), None, ("cat", "dog")),
+        ((), ("cat", "dog"), ("cat", "dog")),  # of so many classes that the source has no names
+        (("0", "1"), ("cat", "dog"), ("cat", "dog")),
+        (("0", "1"), ("1", "2"), ("1", "2")),
+        (("cat", "dog"), ("Katze", "Hund"), ("Katze", "Hund")),
+        (("cat", "dog"), ("cat", "dog", "bird"), ("cat", "dog", "bird")),
+        (("cat", "dog"), ("dog", "cat"), None),
+        (("cat", "dog"), ("dog", "bird", "cat"), None),
+        (("0", "1"), ("1", "0"), None),
+    ],
+)
+def test_named_classes_gives_stored_labels_no_other_class(
+    names: tuple[str, ...], wanted: tuple[str, ...] | None, found: tuple[str, ...] | None
+) -> None:
+    if found is None:
+        with pytest.raises(DataError, match="another order than the labels"):
+            named_classes(names, 2, wanted, "records")
+    else:
+        assert named_classes(names, 2, wanted, "records") == found
