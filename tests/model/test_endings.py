@@ -64,6 +64,7 @@ ENDINGS: dict[str, tuple[str | None, Callable[[Any], Any]]] = {
     "largest": ("sigmoid", lambda x: L.Maximum()([sigmoid(x), sigmoid(x)])),
     "both": ("sigmoid", lambda x: L.Concatenate()([1 - (p := sigmoid(x, 1)), p])),
     "slice": ("sigmoid", lambda x: sigmoid(x)[:, 1:]),
+    "largest of steps": ("sigmoid", lambda x: L.MaxPooling1D(2)(softmax(x))),
     "padded": ("sigmoid", lambda x: L.ZeroPadding1D(1)(sigmoid(x))),
     "clipped": ("sigmoid", lambda x: tf.clip_by_value(L.Dense(2)(x), 0.0, 1.0)),
     "linear": ("logits", lambda x: L.Dense(4)(x)),

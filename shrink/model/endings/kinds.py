@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shrink.model.endings.ranges import Range
+from shrink.model.endings.computation import Range
 
 EndingKind = Literal["softmax", "sigmoid", "logits"]
 """Probabilities that add up to 1, probabilities each for itself, or neither: any numbers."""

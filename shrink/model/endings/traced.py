@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.model.endings.ranges import Loop, Node, Range, Shape, range_of
+from shrink.model.endings.computation import Loop, Node, Range, Shape
+from shrink.model.endings.ranges import range_of
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
