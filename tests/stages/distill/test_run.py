@@ -76,7 +76,11 @@ def with_head(name: str, like: keras.Model) -> keras.Model:
 
 @pytest.mark.parametrize(
     ("teacher", "student"),
-    [("reshape", "operation"), ("average", "reshape"), ("function", "average")],
+    [
+        ("average", "reshape"),
+        pytest.param("reshape", "operation", marks=pytest.mark.slow),
+        pytest.param("function", "average", marks=pytest.mark.slow),
+    ],
 )
 def test_run_gives_the_same_student_whatever_the_softmax_is_written_as(
     teacher: str, student: str, folder: Path, tmp_path: Path

@@ -192,7 +192,9 @@ def _with_wrapped() -> keras.Model:
     return keras.Model(inputs, L.Dense(10, name="head")(L.GlobalAveragePooling2D()(x)))
 
 
-@pytest.mark.parametrize("build", [_with_attention, _with_wrapped])
+@pytest.mark.parametrize(
+    "build", [pytest.param(_with_attention, marks=pytest.mark.slow), _with_wrapped]
+)
 def test_prune_meets_macs_by_the_count_of_the_file(
     build: Callable[[], keras.Model], tmp_path: Path
 ) -> None:
@@ -207,6 +209,7 @@ def test_prune_meets_macs_by_the_count_of_the_file(
     assert any(f"macs: {before:,} to {left:,}" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_prune_says_how_few_macs_are_possible(tmp_path: Path) -> None:
     path = _saved(_with_wrapped(), tmp_path)
     least = prune(path, tmp_path, ratio=0.999)
@@ -247,7 +250,11 @@ def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("precision", "epochs"),
-    [pytest.param("float32", 1, marks=pytest.mark.slow), ("float32", 0), ("int8", 0)],
+    [
+        pytest.param("float32", 1, marks=pytest.mark.slow),
+        ("float32", 0),
+        pytest.param("int8", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_prune_meets_a_file_size(
     precision: str, epochs: int, model_path: Path, tmp_path: Path

@@ -87,7 +87,9 @@ SPOILING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("choice", [{"restore_best": True}, {"patience": 1}])
+@pytest.mark.parametrize(
+    "choice", [{"restore_best": True}, pytest.param({"patience": 1}, marks=pytest.mark.slow)]
+)
 def test_prune_meets_the_sparsity_when_an_earlier_epoch_was_best(
     choice: dict[str, Any], tmp_path: Path
 ) -> None:
