@@ -192,7 +192,8 @@ class RunFolder:
 
 def failed_folder(path: Path) -> Path:
     """Return where the report of a run goes that failed over a finished one in `path`."""
-    return path.with_name(f"{path.name}.failed")
+    named = path if path.name not in ("", "..") else path.resolve()
+    return named.with_name(f"{named.name}.failed")
 
 
 def _is_finished(report: Mapping[str, Any]) -> bool:

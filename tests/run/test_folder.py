@@ -79,3 +79,16 @@ def test_failed_run_is_replaced_in_its_place(plan: Plan, tmp_path: Path) -> None
     run(plan, path, "good")
     assert report_in(path) == "done"
     assert not failed_folder(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("runs/toy", "runs/toy.failed"), (".", "../here.failed"), ("sub/..", "../here.failed")],
+)
+def test_failed_folder_lies_beside_the_folder_whatever_it_is_called(
+    path: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert failed_folder(Path(path)).resolve() == (here / expected).resolve()
