@@ -23,6 +23,7 @@ from shrink.stages.interface import Ask, Interface, artifact_interface, keras_in
 from shrink.stages.match import called, check_labels, check_outputs, check_shapes
 from shrink.stages.resolved_task import OutputTask, Source, Task, TaskWarning
 from shrink.stages.targets import Target, check_fit, fits, inferred_loss, targets_of
+from shrink.tflite.names import LONE_OUTPUT
 
 __all__ = [
     "Interface",
@@ -350,6 +351,8 @@ def _by_output(values: Any, model: Interface, key: str) -> list[Any]:
     """
     if not isinstance(values, Mapping):
         return [values] * len(model.output_names)
+    if len(values) == 1 and tuple(model.output_names) == (LONE_OUTPUT,):
+        return list(values.values())  # the recipe has the name of the Keras model's output
     for name in values:
         if name not in model.output_names:
             raise RecipeError(

@@ -21,6 +21,9 @@ Named = Mapping[str, np.ndarray[Any, Any]]
 LONE = "x"
 """What a lone array is called: a model with one input takes it whatever its input's name is."""
 
+LONE_OUTPUT = "output_0"
+"""What the signature of an artifact calls a single output, whatever the Keras model called it."""
+
 
 def signature_names(names: Sequence[str]) -> list[str]:
     """Return one legal and unique signature name for each Keras input name, in the same order."""
@@ -31,8 +34,8 @@ def signature_names(names: Sequence[str]) -> list[str]:
 
 
 def output_names(names: Sequence[str]) -> list[str]:
-    """Return the signature names of a Keras model's outputs; a single one is called output_0."""
-    return ["output_0"] if len(names) == 1 else signature_names(names)
+    """Return the signature names of a Keras model's outputs; a single one is LONE_OUTPUT."""
+    return [LONE_OUTPUT] if len(names) == 1 else signature_names(names)
 
 
 def natural_order(names: Iterable[str]) -> list[str]:

@@ -68,16 +68,16 @@ class _Look:
 
 
 def _looked_at(source: Mapping[str, Any], stored: Dataset, config: TaskConfig) -> _Look:
+    path = Path(source["path"])
+    compiled = None if source["function"] else read_compiled(path)
     if source["kind"] == "tflite":
-        path = Path(source["path"])
         content = _float_artifact(path)
         dataset = _in_order(stored, artifact_names(path))
-        task = resolve_task(config, dataset, artifact_interface(path))
+        task = resolve_task(config, dataset, artifact_interface(path), compiled)
         counted = {"parameters": parameters(content), "groups": 0}
         return _Look(FloatModel(None, content), dataset, task, counted)
     model = load_source(source)
     dataset = _in_order(stored, keras_names(model))
-    compiled = None if source["function"] else read_compiled(Path(source["path"]))
     task = resolve_task(config, dataset, keras_interface(model), compiled)
     counted = {"parameters": model.count_params(), "groups": len(find_groups(model).groups)}
     return _Look(FloatModel(model), dataset, task, counted)

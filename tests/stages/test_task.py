@@ -168,6 +168,22 @@ def test_resolve_task_follows_what_the_recipe_says_of_logits(tmp_path: Path) -> 
     assert not resolve_task(named, dataset, keras_interface(model)).warnings
 
 
+def test_resolve_task_takes_what_a_recipe_says_by_name_of_an_artifacts_only_output(
+    tmp_path: Path,
+) -> None:
+    """The converter calls it output_0; the recipe of the run that made it has the Keras name."""
+    model, dataset = model_of(lambda x: L.Dense(4, name="head")(x)), dataset_of(tmp_path, CLASSES)
+    path = tmp_path / "m.tflite"
+    path.write_bytes(convert(model, "float32").content)
+    config = TaskConfig.model_validate(
+        {"from_logits": {"head": True}, "loss_weights": {"head": 3.0}}
+    )
+    for interface in (keras_interface(model), artifact_interface(path)):
+        task = resolve_task(config, dataset, interface)
+        assert (task.from_logits, task.outputs[0].by) == ((True,), "recipe")
+        assert task.loss_weights == (3.0,)
+
+
 def test_resolve_task_looks_at_values_where_the_graph_does_not_tell(tmp_path: Path) -> None:
     def by_hand(x: Any) -> Any:
         z = L.Dense(4)(x)
