@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +136,15 @@ class StageContext:
         """The recipe's examples; several inputs or targets in the order of the stage's model."""
         # A stage's own seed must not move examples between splits: what one stage trained on
         # another would test on.
-        image = functools.partial(image_input, self._inputs["model"])
-        dataset = open_dataset_for(self.data_config, self.split_seed, image, self._earlier_splits)
+        dataset = open_dataset_for(
+            self.data_config, self.split_seed, self._image_input, self._earlier_splits
+        )
         if "model" not in self._inputs or not needs_names(dataset):
             return dataset
         return in_model_order(dataset, self._model_names())
+
+    def _image_input(self) -> tuple[int, int, int] | None:
+        return image_input(self._inputs["model"]) if "model" in self._inputs else None
 
     def _model_names(self) -> ModelNames:
         path = self.input_path()
@@ -219,6 +223,11 @@ class StageContext:
             "split_seed": self.split_seed,
             "earlier_splits": [path.stem for path in self._earlier_splits],
         }
+
+    def task_identity(self) -> dict[str, Any]:
+        """Return what decides, beside a model itself, its loss and metrics, as plain data."""
+        compiled = None if self._compiled is None else asdict(self._compiled)
+        return {"task": self.task_config.model_dump(mode="json"), "compiled": compiled}
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tf_keras as keras
+from PIL import Image
 
 from shrink.run.versions import versions
 from shrink.stages.context import StageContext
@@ -29,13 +30,14 @@ def test_dataset_is_split_alike_whatever_the_stages_own_seed(tmp_path: Path) -> 
     np.testing.assert_array_equal(one.test.arrays(everything)[0], other.test.arrays(everything)[0])
 
 
-def remembered(tmp_path: Path, **data: Any) -> list[dict[str, Any]]:
+def remembered(tmp_path: Path, task_model: Path | None = None, **data: Any) -> list[dict[str, Any]]:
     """Return what two stages keep between runs is known by: a teacher's outputs, sensitivities."""
     source = {"kind": "keras", "path": str(tmp_path / "model.keras")}
     source["custom_objects"] = str(tmp_path / "layers.py")
     inputs = {"model": source, "teacher": source}
     step = {"name": "s", "kind": "distill", "claims": [], "training": {}, "inputs": inputs}
-    job = {"step": step, "data": {"source": "digits", **data}, "task": {}, "split_seed": 0}
+    job: dict[str, Any] = {"step": step, "task": {}, "split_seed": 0}
+    job |= {"data": {"source": "digits", **data}, "task_model": task_model and str(task_model)}
     known = StageContext(job, lambda *args, **fields: None, tmp_path)
     x, ones = keras.Input((3,), name="x"), keras.initializers.Ones()
     dense = keras.layers.Dense(2, kernel_initializer=ones, name="dense")
@@ -72,3 +74,31 @@ def test_what_is_remembered_of_a_model_does_not_depend_on_where_examples_are_kep
     code(tmp_path, 1.0)
     assert remembered(tmp_path, cache="memory") == remembered(tmp_path)
     assert remembered(tmp_path, test_split=0.3) != remembered(tmp_path)
+
+
+def test_what_is_remembered_of_a_models_groups_depends_on_the_loss_it_was_compiled_with(
+    tmp_path: Path,
+) -> None:
+    """Weights and layers are alike, and what a channel costs is not."""
+    code(tmp_path, 1.0)
+    found = []
+    for loss in ("mean_squared_error", "mean_absolute_error"):
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2)])
+        model.compile("sgd", loss)
+        model.save(path := tmp_path / f"{loss}.keras")
+        found.append(cache_key(remembered(tmp_path, path)[1]))
+    assert found[0] != found[1]
+
+
+def test_what_is_remembered_holds_the_shape_that_pictures_are_brought_to(tmp_path: Path) -> None:
+    for number in range(20):
+        folder = tmp_path / "pictures" / f"class {number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), number, np.uint8)).save(folder / f"{number}.png")
+    code(tmp_path, 1.0)
+    found = []
+    for side in (4, 8):
+        keras.Sequential([keras.layers.Input((side, side, 1))]).save(tmp_path / "model.keras")
+        (teacher, _) = remembered(tmp_path, source="images", path=str(tmp_path / "pictures"))
+        found.append(cache_key(teacher))
+    assert found[0] != found[1]

@@ -64,7 +64,7 @@ def _identity(model: keras.Model, config: PruneConfig, context: StageContext) ->
         "prune": {key: getattr(config, key) for key in ("importance", "samples", "exclude")},
         "tried": [*_RATIOS, _EXAMPLES],
         "seed": context.training.seed,
-        "task": context.task_config.model_dump(mode="json"),
+        **context.task_identity(),
         **context.data_identity(),
         "versions": versions(),
     }
