@@ -118,6 +118,8 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     dataset = replace(
         dataset,
         class_names=names,
+        # A class that data.classes names and no example has is still a class.
+        num_classes=dataset.num_classes and max(dataset.num_classes, len(names)),
         train=cached(dataset.train, "train", config, seed),
         validation=cached(dataset.validation, "validation", config, seed),
         left_out=out,

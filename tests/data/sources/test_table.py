@@ -13,6 +13,7 @@ from shrink.data.class_order import named_classes
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, open_dataset, open_dataset_for
 from shrink.data.reference import parse_data_reference
+from shrink.engine.class_weights import class_weights_of
 from shrink.errors import DataError
 
 ROWS = 40
@@ -106,7 +107,10 @@ def test_open_dataset_orders_folders_of_pictures_by_classes(tmp_path: Path) -> N
 
 def test_open_dataset_names_the_classes_of_whole_numbers(tmp_path: Path) -> None:
     path = table(tmp_path, "a,y", lambda i: f"{i},{i % 3}")
-    assert opened(path, classes=["a", "b", "c"]).class_names == ("a", "b", "c")
+    dataset = opened(path, classes=["a", "b", "c", "d"])
+    assert (dataset.class_names, dataset.num_classes) == (("a", "b", "c", "d"), 4)
+    weights = class_weights_of({"b": 2.0, "d": 3.0}, dataset)
+    np.testing.assert_array_equal(weights, [1, 2, 1, 3])
     with pytest.raises(DataError, match=r"has 2 names, and the labels go up to 2"):
         opened(path, classes=["a", "b"])
 
