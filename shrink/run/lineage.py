@@ -9,7 +9,6 @@ Layout beside the steps of a store, and in the file `lineage.json` of a run fold
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.errors import ResourceError
-from shrink.recipe.plan import Plan
+from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.chain import Chain
 from shrink.run import files
 from shrink.run.store import Store, StoredStep
@@ -141,6 +140,7 @@ def data_identity(data: DataConfig, data_fingerprint: str) -> dict[str, Any]:
 
 def remember(
     plan: Plan,
+    step: Step,
     splits: Splits,
     data_fingerprint: str,
     stored: StoredStep,
@@ -151,9 +151,10 @@ def remember(
 
     Args:
         plan: what was run.
+        step: one of its steps.
         splits: how its data was divided.
         data_fingerprint: of its data.
-        stored: the finished step.
+        stored: the step, finished.
         store: where it is.
         origin: of a line that begins here.
     """
@@ -166,6 +167,8 @@ def remember(
             held.stem,
         )
         lineage = lineage.and_(Lineage((link,)))
+    elif step.kind != BASELINE:  # some example could not be read: nobody can leave them out
+        lineage = replace(lineage, outside=True)
     if lineage.origin is None:
         lineage = replace(lineage, origin=origin)
     digest = stored.files["artifact"].stem
@@ -210,7 +213,7 @@ def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) ->
         return None
     same = origin.get("tested_on") == tested_on(plan, splits, data_fingerprint)
     name = str(origin.get("scores"))
-    scores = _read(store.root / "objects" / name[:2] / name) if same else {}
+    scores = files.read_mapping(store.root / "objects" / name[:2] / name) if same else {}
     return Chain({key: origin.get(key) for key in ("run", "stage", *_FIGURES)}, scores, same)
 
 
@@ -232,7 +235,10 @@ def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Pat
 def _known(path: Path, store: Store) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
     digest, run = files.sha256(path), path.parent.parent
-    entries = [_read(_place(store, digest)), _read(run / LINEAGE_NAME).get(digest)]
+    entries = [
+        files.read_mapping(_place(store, digest)),
+        files.read_mapping(run / LINEAGE_NAME).get(digest),
+    ]
     for entry in entries:
         if (lineage := Lineage.of(entry)) is not None:
             return lineage, run
@@ -254,11 +260,3 @@ def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Pat
 
 def _place(store: Store, digest: str) -> Path:
     return store.root / "lineages" / f"{digest}.json"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

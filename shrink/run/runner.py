@@ -188,7 +188,7 @@ class Runner:
             state.outcomes.append(_outcome(step, "failed", seconds, error=error.to_dict()))
             return
         state.stored[step.name] = stored
-        self._remember(stored, state)
+        self._remember(step, stored, state)
         seconds = stored.result["duration_s"]
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
@@ -197,13 +197,13 @@ class Runner:
             _outcome(step, status, seconds, stored.result, scores, artifact, digest)
         )
 
-    def _remember(self, stored: StoredStep, state: _State) -> None:
+    def _remember(self, step: Step, stored: StoredStep, state: _State) -> None:
         """Remember where a step's artifact comes from, for runs that go on from it."""
         digest, splits = state.data_fingerprint, state.splits
         begins = state.stored.get(self.plan.baseline.name)
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
         state.lineages[stored.files[ARTIFACT].stem] = remember(
-            self.plan, splits, digest, stored, self.store, origin
+            self.plan, step, splits, digest, stored, self.store, origin
         )
 
     def _obtain(

@@ -30,6 +30,7 @@ class FakeWorker:
         scores: of each job.
         went_on: of each job, whether it found what `killed` left.
         killed: whether the run is ended in the middle of the step.
+        unreadable: whether an example cannot be read, and so not told from others.
     """
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
@@ -38,6 +39,7 @@ class FakeWorker:
     scores: list[dict[str, Any]] = field(default_factory=list)
     went_on: list[bool] = field(default_factory=list)
     killed: bool = False
+    unreadable: bool = False
 
     def __call__(
         self, job: dict[str, Any], work: Path, on_event: Callable[..., None]
@@ -60,7 +62,7 @@ class FakeWorker:
             raise KeyboardInterrupt
         produced = {"artifact": "model.keras", "scores": "scores.json"}
         (work / "model.keras").write_text(f"{job['step']['kind']} {built} {job['split_seed']}")
-        if job["step"]["kind"] != "baseline":
+        if job["step"]["kind"] != "baseline" and not self.unreadable:
             (work / "splits.bin").write_text(f"{job['data']['path']} {job['split_seed']}")
             produced["splits"] = "splits.bin"
         scores = self.scores[len(self.jobs) - 1] if self.scores else {}

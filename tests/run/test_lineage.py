@@ -156,6 +156,14 @@ def test_run_still_warns_after_a_foreign_model_went_through_a_run(tmp_path: Path
     assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]
 
 
+def test_run_warns_after_a_run_whose_examples_could_not_all_be_read(tmp_path: Path) -> None:
+    worker = FakeWorker(unreadable=True)
+    run(_recipe(tmp_path, f"{tmp_path / 'model.py'}:build", 7), tmp_path / "first", worker)
+    worker = FakeWorker(result={"splits": {"test_given": False, "test": 100}})
+    report = run(_recipe(tmp_path, tmp_path / "first", 3, "other"), tmp_path / "second", worker)
+    assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "links": [1]}'])
 def test_run_takes_a_damaged_lineage_for_none(tmp_path: Path, first: Path, text: str) -> None:
     for entry in (tmp_path / "cache" / "lineages").iterdir():
