@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -99,25 +98,17 @@ def _export_array(
 
 def _array_name(artifact: Path) -> str:
     """Return the name of the run that an artifact lies in, else that of its file."""
-    report = _beside(artifact.parent.parent / REPORT_NAME)
+    report = files.read_mapping(artifact.parent.parent / REPORT_NAME)
     name = report.get("recipe", {}).get("name") if artifact.parent.name == ARTIFACTS else None
     return str(name or artifact.stem)
 
 
 def _labels(artifact: Path) -> tuple[str, ...]:
     """Return the class names that a run stored beside this very artifact; empty without."""
-    for known in _beside(artifact.parent.parent / METADATA_NAME).get("artifacts", []):
+    for known in files.read_mapping(artifact.parent.parent / METADATA_NAME).get("artifacts", []):
         if known.get("file") == artifact.name and known.get("sha256") == files.sha256(artifact):
             return tuple(map(str, known.get("labels") or ()))
     return ()
-
-
-def _beside(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _firmware(facts: dict[str, Any], labels: tuple[str, ...]) -> Firmware:

@@ -98,6 +98,15 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json_text(value))
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping that a JSON file holds; empty where there is none to be had."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def json_text(value: Any) -> str:
     """Return `value` as strict JSON (a NaN is an error) that ends in a line break."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"

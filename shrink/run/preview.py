@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.recipe.plan import Plan, Step
+from shrink.run import files
 from shrink.run.keys import describe_step
 from shrink.run.lineage import Splits
 
@@ -39,7 +40,7 @@ def preview(
         is_stored: whether the store has a step.
         is_forced: whether flags ask for a step to be computed again.
     """
-    before = _read_plan(folder)
+    before = files.read_mapping(folder / PLAN_NAME)
     rows = []
     for step in steps:
         if is_forced(step):
@@ -75,11 +76,3 @@ def _changes(before: Any, now: Any, path: str) -> Iterator[tuple[str, str]]:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 24 else text[:21] + "..."
-
-
-def _read_plan(folder: Path) -> dict[str, Any]:
-    try:
-        plan = json.loads((folder / PLAN_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return plan if isinstance(plan, dict) else {}

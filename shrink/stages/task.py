@@ -51,8 +51,6 @@ _ENTROPIES = {
 }
 """The same loss, on labels that are written in the other way."""
 
-_THRESHOLDS = frozenset({"accuracy", "binary_accuracy"})
-
 
 def resolve_task(
     config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None = None

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from shrink.engine.operation_order import in_order_of_creation, one_by_one
+from tests.engine._graphs import all_before
 
 
 def _gradients(weights: list[Any], use: Callable[[int, Any], None] | None = None) -> Any:
@@ -26,21 +27,8 @@ def test_in_order_of_creation_leaves_one_order_of_the_operations_on_floats() -> 
     backward = [each for each in ordered if each.name.startswith("gradient_tape")]
     assert len(backward) == 3 + 2 + 3
     for first, second in pairwise(backward):
-        assert first in _all_before(second)
+        assert first in all_before(second)
     assert all(gradient.op in backward for gradient in gradients)
-
-
-def _all_before(operation: Any) -> set[Any]:
-    """Return the operations that have to run before one."""
-    found: set[Any] = set()
-    waiting = [operation]
-    while waiting:
-        each = waiting.pop()
-        for before in (*each.control_inputs, *(tensor.op for tensor in each.inputs)):
-            if before not in found:
-                found.add(before)
-                waiting.append(before)
-    return found
 
 
 def test_in_order_of_creation_keeps_replicas_apart() -> None:
@@ -62,7 +50,7 @@ def test_in_order_of_creation_has_nothing_wait_for_what_no_result_needs() -> Non
             tape.watch(kernel)
             y = tf.nn.conv2d(x, kernel, 1, "SAME")
         (gradient,) = in_order_of_creation(lambda: tape.gradient(y, [kernel]))
-    types = {each.type for each in _all_before(gradient.op)} | {gradient.op.type}
+    types = {each.type for each in all_before(gradient.op)} | {gradient.op.type}
     assert "Conv2DBackpropFilter" in types
     assert "Conv2DBackpropInput" not in types
     (unused,) = (each for each in graph.get_operations() if each.type == "Conv2DBackpropInput")
@@ -86,8 +74,8 @@ def test_in_order_of_creation_uses_each_result_before_the_next_is_computed() -> 
         gradients = _gradients([tf.ones((3, 3)) for _ in range(3)], use)
     # The last layer's gradient comes first: it is used before the others begin.
     for place in (0, 1):
-        assert used[place + 1].op in _all_before(gradients[place].op)
-    assert gradients[0].op not in _all_before(used[1].op)
+        assert used[place + 1].op in all_before(gradients[place].op)
+    assert gradients[0].op not in all_before(used[1].op)
 
 
 def test_one_by_one_leaves_one_order_of_updates_and_their_results() -> None:
@@ -102,6 +90,6 @@ def test_one_by_one_leaves_one_order_of_updates_and_their_results() -> None:
     products = [o for o in concrete.graph.get_operations() if o.type == "Mul"]
     assert len(changes) == len(products) == 3
     for change, product in zip(changes, products[1:], strict=False):
-        assert change in _all_before(product)
+        assert change in all_before(product)
     update(tf.constant(2.0))
     assert [v.numpy().tolist() for v in variables] == [[3.0, 6.0]] * 3

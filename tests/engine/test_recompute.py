@@ -12,6 +12,7 @@ import tf_keras as keras
 from shrink.engine.accumulate import dense_gradients
 from shrink.engine.randomness import RandomSeeds, continued_randomness
 from shrink.engine.recompute import SegmentedRun, recomputed
+from tests.engine._graphs import all_before
 from tests.engine._run import run_in_fresh_process
 
 X = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
@@ -131,20 +132,7 @@ def test_recomputed_reads_weights_before_the_product_that_they_are_added_to(prec
     for addition in additions:
         product, bias = (tensor.op for tensor in addition.inputs)
         assert product.type == "Conv2D"
-        assert product not in _all_before(bias)
-
-
-def _all_before(operation: Any) -> set[Any]:
-    """Return the operations that have to run before one."""
-    found: set[Any] = set()
-    waiting = [operation]
-    while waiting:
-        each = waiting.pop()
-        for before in (*each.control_inputs, *(tensor.op for tensor in each.inputs)):
-            if before not in found:
-                found.add(before)
-                waiting.append(before)
-    return found
+        assert product not in all_before(bias)
 
 
 @pytest.mark.slow

@@ -162,10 +162,6 @@ def _stacked(site: Site) -> Range:
     return replace(joined(*site.inputs), axis=None, total=None)
 
 
-def _all_joined(site: Site) -> Range:
-    return joined(*site.inputs)
-
-
 def _chosen(site: Site) -> Range:
     return replace(joined(*site.inputs[1:]), axis=None, total=None)
 
@@ -320,10 +316,6 @@ def _leaky(site: Site) -> Range:
         return replace(ANY, reached=x.reached)
     ends = [bound if bound >= 0 else _product(bound, slope) for bound in (x.low, x.high)]
     return Range(min(ends), max(ends), x.reached)
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
 _PASSING = (
