@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from types import FrameType
 
 import typer
@@ -138,12 +139,26 @@ def _is_help(error: Exception) -> bool:
 
 def _usage_error(error: typer.TyperException) -> RecipeError:
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "shrink"
+    # A flag without its value is refused by a parser that does not know whose flag it is.
+    command = context.command_path if context is not None else _command_of(sys.argv[1:])
     return RecipeError(
         error.format_message().rstrip(".").replace("int range", "integer"),
         subject=command,
         hint=f"`{command} --help` lists what it takes",
     )
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """Return the command that the words of a command line begin with, such as `shrink prune`."""
+    path, group = "shrink", app
+    for word in words:
+        if word in {one.name for one in group.registered_commands}:
+            return f"{path} {word}"
+        inner = {one.name: one.typer_instance for one in group.registered_groups}.get(word)
+        if inner is None:
+            break
+        path, group = f"{path} {word}", inner
+    return path
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

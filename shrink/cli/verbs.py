@@ -220,6 +220,7 @@ def _run(
     common: _Common,
 ) -> None:
     from shrink.console import Console
+    from shrink.errors import RecipeError
     from shrink.recipe.load import recipe_from_mapping
     from shrink.recipe.plan import build_plan
     from shrink.recipe.resolved import recipe_text
@@ -232,7 +233,12 @@ def _run(
     value = single_recipe(verb, model, data, stages, sections, Path.cwd())
     if common.custom_objects is not None:
         value["custom_objects"] = str(common.custom_objects.resolve())
-    plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
+    try:
+        plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
+    except RecipeError as error:
+        for problem in (error, *error.others):
+            problem.hint = problem.hint or f"`shrink {verb} --help` lists what it takes"
+        raise
     if common.emit_recipe:
         console.print(recipe_text(portable(value, Path.cwd())).rstrip())
         return

@@ -15,7 +15,7 @@ from shrink.data.shards import MANIFEST
 from shrink.errors import DataError, RecipeError, together
 from shrink.recipe import yaml
 from shrink.recipe.reference import exists, expand_user
-from shrink.recipe.suggest import did_you_mean, hint_for
+from shrink.recipe.suggest import did_you_mean, hint_for, near_file
 from shrink.recipe.task import TaskConfig
 from shrink.recipe.validation import errors_of
 
@@ -147,7 +147,7 @@ def _hint(text: str, path: Path) -> str:
         beside = [entry.name for entry in path.parent.iterdir()]
     except OSError:
         beside = []
-    near = did_you_mean(path.name, beside)
+    near = near_file(path.name, beside)
     return f"did you mean {path.parent / near}?" if near else f"give {_KINDS}"
 
 

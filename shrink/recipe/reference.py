@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from shrink.errors import ModelError
-from shrink.recipe.suggest import did_you_mean
+from shrink.recipe.suggest import near_file
 
 if TYPE_CHECKING:  # the configurations cost a light command more than all the rest
     from shrink.stages.base import Form
@@ -115,7 +115,7 @@ def _hint(path: Path) -> str:
         beside = [entry.name for entry in path.parent.iterdir() if entry.name[0] != "."]
     except (OSError, ValueError):
         beside = []
-    near = did_you_mean(path.name, beside)
+    near = near_file(path.name, beside)
     return f"did you mean {path.parent / near}?" if near else f"give {_FORMS}"
 
 

@@ -26,6 +26,25 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return known[near[0]] if near else None
 
 
+def near_file(name: str, beside: Iterable[str]) -> str | None:
+    """Return the file that `name` is likely meant for, or None where none is near.
+
+    Endings do not count, by which any two model files look alike; between files that differ in
+    nothing else they decide.
+    """
+    by_stem: dict[str, list[str]] = {}
+    for one in beside:
+        by_stem.setdefault(_stem(one), []).append(one)
+    stem = did_you_mean(_stem(name), by_stem)
+    if stem is None:
+        return None
+    return did_you_mean(name, by_stem[stem]) or by_stem[stem][0]
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0] or name
+
+
 def hint_for(word: str, candidates: Iterable[str]) -> str:
     """Return `did you mean X?`, or what there is to choose from; empty if there is nothing."""
     names = list(dict.fromkeys(candidates))

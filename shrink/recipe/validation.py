@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from shrink.errors import Position, RecipeError
-from shrink.recipe.suggest import hint_for
+from shrink.recipe.suggest import did_you_mean, hint_for
 
 Locate = Callable[[tuple[str | int, ...]], Position]
 
@@ -81,8 +81,20 @@ def _describe(
         return f"{key}: {text}" if path else text, None
     if detail["type"] == "literal_error" and isinstance(given, str):
         options = [o.strip(" '") for o in text.replace(" or ", ", ").split(",")]
-        return f"{key}: must be {text}{shown}", hint_for(given, options)
+        near = _meant_by(model, path, given) or did_you_mean(given, options)
+        # The message lists them all already.
+        return f"{key}: must be {text}{shown}", f"did you mean {near}?" if near else None
     return f"{key}: must be {text}{shown}", None
+
+
+def _meant_by(model: type[BaseModel], path: tuple[str | int, ...], given: str) -> str | None:
+    """Return what a section knows to be meant by another word for one of its values."""
+    section: Any = model
+    for part in path[:-1]:
+        section = _section(section, str(part))
+    known = getattr(section, "meant_by", {}).get(path[-1] if path else None, {})
+    found: str | None = known.get(given.casefold().replace("-", "_"))
+    return found
 
 
 def _keys(section: Any) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shrink.recipe.suggest import did_you_mean, hint_for
+from shrink.recipe.suggest import did_you_mean, hint_for, near_file
 
 KEYS = ("epochs", "learning_rate", "global_batch_size", "Temperature")
 
@@ -43,3 +43,20 @@ def test_hint_for_cuts_a_long_list() -> None:
 
 def test_hint_for_is_empty_when_there_is_nothing_to_choose_from() -> None:
     assert hint_for("a", []) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "expected"),
+    [
+        ("nosuch.keras", ["ts.keras", "two.keras"], None),
+        ("modle.keras", ["model.h5", "ts.keras"], "model.h5"),
+        ("model.kears", ["model.h5", "model.keras"], "model.keras"),
+        ("model.keras", ["model.py"], "model.py"),
+        ("picturs", ["pictures", "x.npz"], "pictures"),
+        ("a.npz", [], None),
+    ],
+)
+def test_near_file_does_not_count_the_ending(
+    name: str, beside: list[str], expected: str | None
+) -> None:
+    assert near_file(name, beside) == expected

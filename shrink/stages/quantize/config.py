@@ -22,6 +22,25 @@ SchemeName = Literal[
 ]
 InputOutputType = Literal["int8", "uint8", "int16", "float32"]
 
+SCHEMES_WITHOUT_EXAMPLES: tuple[SchemeName, ...] = (
+    "float32",
+    "float16",
+    "dynamic_wi8_afp32",
+    "weight_only_wi8_afp32",
+)
+"""Schemes that a model alone decides; the others calibrate on training examples."""
+
+_MEANT_BY: dict[str, str] = {
+    **dict.fromkeys(("int8", "i8", "full_integer", "static", "qat", "8bit"), "static_wi8_ai8"),
+    **dict.fromkeys(("int16", "16x8", "int16x8"), "static_wi8_ai16"),
+    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
+    **dict.fromkeys(("fp32", "f32", "float"), "float32"),
+    **dict.fromkeys(("dynamic", "drq", "dynamic_range", "dynamic_int8"), "dynamic_wi8_afp32"),
+    **dict.fromkeys(("weight_only", "wo8", "weight_only_int8"), "weight_only_wi8_afp32"),
+    **dict.fromkeys(("int4", "i4", "4bit"), "dynamic_wi4_afp32"),
+}
+"""What people elsewhere call a scheme, or what is near to it: for hints, not for recipes."""
+
 LEGAL_TYPES: dict[str, tuple[str, ...]] = {
     "static_wi8_ai8": ("int8", "uint8", "float32"),
     "static_wi8_ai16": ("int16", "float32"),
@@ -38,6 +57,7 @@ class QuantizeConfig(StageConfig):
     trains: ClassVar[bool] = True
     accepts: ClassVar[tuple[Form, ...]] = ("keras", "tflite")
     produces: ClassVar[Form] = "tflite"
+    meant_by: ClassVar[dict[str, dict[str, str]]] = {"scheme": _MEANT_BY}
 
     scheme: SchemeName = "static_wi8_ai8"
     """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget."""
