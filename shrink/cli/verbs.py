@@ -35,7 +35,7 @@ DataOption = Annotated[
         "--data",
         metavar="D",
         help="A source (digits), a folder of pictures, an .npz or .h5 file, or a YAML file with a "
-        "data: section. A run folder brings its own.",
+        "data: section. A run folder brings its own; some schemes of quantize need none.",
         show_default=False,
     ),
 ]

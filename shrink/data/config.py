@@ -19,8 +19,12 @@ from shrink.recipe.fields import (
 )
 
 SourceName = Literal[
-    "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "csv", "python"
+    "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "csv", "python", "none"
 ]
+NO_DATA: SourceName = "none"
+"""The source of a recipe without data: its stages need no examples, its report has no metrics."""
+WHY_NO_METRICS = "no data was named"
+"""Why nothing is measured with the source `none`."""
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
@@ -44,7 +48,8 @@ class DataConfig(Config):
     lists them. npz, hdf5: arrays. csv: a table of numbers. tfrecord: sharded records, such as
     `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
     listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
-    that gives examples."""
+    that gives examples. none: no data, for stages that need no examples; sizes, memory and latency
+    are measured, metrics are not."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
@@ -91,6 +96,9 @@ class DataConfig(Config):
     def _check(self) -> DataConfig:
         if self.validation_split + self.test_split >= 1:
             raise ValueError("validation_split and test_split together leave nothing to train on")
+        if self.source == NO_DATA:
+            self._check_nothing_said()
+            return self
         if self.source == "digits" and self.path is not None:
             raise ValueError("source: digits comes with scikit-learn and takes no path")
         if self.source != "digits" and self.path is None:
@@ -100,3 +108,14 @@ class DataConfig(Config):
         if self.source != "python" and self.depends is not None:
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
         return self
+
+    def _check_nothing_said(self) -> None:
+        """Refuse keys about examples where there are none; a written default is harmless."""
+        fields = type(self).model_fields
+        said = [
+            name
+            for name in fields
+            if name != "source" and getattr(self, name) != fields[name].default
+        ]
+        if said:
+            raise ValueError(f"source: none has no examples, and {', '.join(said)} is about some")

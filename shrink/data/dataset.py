@@ -32,6 +32,7 @@ SOURCES: dict[str, str] = {
     "tfds": "shrink.data.sources.tfds",
     "csv": "shrink.data.sources.table",
     "python": "shrink.data.sources.python",
+    "none": "shrink.data.sources.none",
 }
 """Every `data.source`: the module with its `open_source(config, seed) -> Dataset`."""
 

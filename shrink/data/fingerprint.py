@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from shrink.data.config import DataConfig
+from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.folders import find_pictures, shown
 from shrink.data.known_hashes import DIGEST_BYTES, KnownHashes, read_known_hashes
 from shrink.data.listing import read_listing
@@ -50,6 +50,8 @@ def fingerprint(config: DataConfig) -> str:
     if config.source == "digits":
         version = importlib.metadata.version("scikit-learn")
         return _hash([f"digits of scikit-learn {version}"])
+    if config.source == NO_DATA:
+        return _hash([NO_DATA])
     text = config.path or ""
     if config.source == "tfrecord":
         return _hash(["tfrecord", *_manifest_digest(config), *_shard_digests(config)])

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from shrink.data.config import DataConfig, SourceName
+from shrink.data.config import NO_DATA, DataConfig, SourceName
 from shrink.data.listing import lists_pictures
 from shrink.data.prepared import is_prepared
 from shrink.data.shards import MANIFEST
@@ -51,7 +51,7 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
     file, _, function = text.rpartition(":")
     if file.endswith(".py") and function.isidentifier():
         return {"source": "python", "path": str(path)}
-    if text in get_args(SourceName) and not exists(path):
+    if text in {*get_args(SourceName)} - {NO_DATA} and not exists(path):
         raise DataError(
             f"the source {text} needs a path",
             subject="--data",

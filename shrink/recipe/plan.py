@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.errors import InputError, ModelError, Position, RecipeError
+from shrink.recipe.examples import check_examples
 from shrink.recipe.load import LoadedRecipe
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.reference import (
@@ -120,6 +121,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         _saved_reports(recipe),
     )
     _check_gates(plan, loaded)
+    check_examples(plan, loaded)
     return plan
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shrink.data.config import NO_DATA
 from shrink.data.reference import NamedData, parse_named_data
 from shrink.errors import RecipeError
 from shrink.recipe import yaml
+from shrink.recipe.examples import data_of_none
 from shrink.recipe.reference import looks_like_model, near_path, parse_model_reference
 from shrink.recipe.resolved import MODEL_KEYS
 from shrink.recipe.yaml import parse_scalar
@@ -42,11 +44,14 @@ def single_recipe(
     Args:
         verb: its name, which begins the recipe's name.
         model: the model as the command line gives it.
-        data: the data as the command line gives it; None where a run folder, or the one that the
-            model's file is in, brings its own.
+        data: the data as the command line gives it, `none` for no data; None where a run folder,
+            or the one that the model's file is in, brings its own, or the stages need none.
         stages: the stages; none to evaluate only.
         sections: what the flags say.
         folder: the folder that relative paths start from.
+
+    Raises:
+        RecipeError: no data is named, and a stage needs examples.
     """
     reference = parse_model_reference(model, folder)
     before = _resolved_recipe(folder / model)
@@ -54,7 +59,7 @@ def single_recipe(
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
     }
-    named = _data(data, before, folder)
+    named = _data(data, before, stages, sections, folder)
     recipe["data"] = {**named.data, **sections.data}
     if task := {**named.task, **sections.task}:
         recipe["task"] = task
@@ -114,14 +119,23 @@ def _resolved_recipe(model: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _data(text: str | None, before: dict[str, Any], folder: Path) -> NamedData:
-    if text is not None:
+def _data(
+    text: str | None,
+    before: dict[str, Any],
+    stages: list[dict[str, Any]],
+    sections: Sections,
+    folder: Path,
+) -> NamedData:
+    if text is not None and text != NO_DATA:
         return parse_named_data(text, folder)
-    if isinstance(before.get("data"), dict):
+    known = before.get("data")
+    if text is None and isinstance(known, dict) and known.get("source") != NO_DATA:
         task = before.get("task")
-        return NamedData(dict(before["data"]), dict(task) if isinstance(task, dict) else {})
-    raise RecipeError(
-        "no data was named",
-        subject="--data",
-        hint="add --data with a source, a path or a YAML file, for example --data digits",
-    )
+        return NamedData(dict(known), dict(task) if isinstance(task, dict) else {})
+    if sections.data:
+        raise RecipeError(
+            f"no data was named, and {', '.join(sections.data)} is about examples",
+            subject="--data",
+            hint="add --data with a source, a path or a YAML file, for example --data digits",
+        )
+    return NamedData(data_of_none(stages), {})

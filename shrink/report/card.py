@@ -70,14 +70,22 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
     yield "### Measured"
     yield _figures(report, stage)
     yield (
-        f"Metrics on {stage['examples']:,} examples of the test split, which no stage trained, "
-        f"tuned or calibrated on.{_doubt(report)} Latency and memory of the host are those of "
+        f"{_tested_on(report, stage)} Latency and memory of the host are those of "
         f"{escape(str((stage['measured'] or {}).get('machine', 'an unknown machine')))}; other "
         "devices differ."
     )
     if notes := [str(note) for note in stage["notes"]]:
         yield "### Notes"
         yield _list(notes)
+
+
+def _tested_on(report: Report, stage: Stage) -> str:
+    if not stage["examples"]:
+        return "Metrics were not measured: no data was named."
+    return (
+        f"Metrics on {stage['examples']:,} examples of the test split, which no stage trained, "
+        f"tuned or calibrated on.{_doubt(report)}"
+    )
 
 
 def _figures(report: Report, stage: Stage) -> str:

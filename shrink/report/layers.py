@@ -111,7 +111,8 @@ def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> LongTable:
         weights = str(row.get("weights") or NULL)
         numbers = (text(row.get(key)) for key, text in _OPERATOR_COLUMNS)
         texts.append((*cells, weights, *numbers))
-    told = "Error: signal to noise of the output against the float model's, on training examples."
+    on = ((stage.get("details") or {}).get("audit") or {}).get("compared_on", "training examples")
+    told = f"Error: signal to noise of the output against the float model's, on {on}."
     return LongTable(
         title=f"{stage['name']}: {len(rows)} operators",
         caption=_cut_caption(told, len(rows), room),

@@ -6,8 +6,8 @@ import importlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
-from shrink.data.dataset import PARTS, Dataset
+from shrink.data.config import WHY_NO_METRICS
+from shrink.data.dataset import PARTS
 from shrink.errors import DataError, InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact, sample_inputs
 from shrink.measure.guessing import describe_guess
@@ -77,8 +78,8 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
         "warnings": [warning.to_dict() for warning in context.warnings],
-        "details": {"task": task, **_details(context, outcome, tflite)},
-        "splits": _splits(context.dataset),
+        "details": {**({"task": task} if task else {}), **_details(context, outcome, tflite)},
+        "splits": _splits(context),
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
         "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
@@ -154,25 +155,14 @@ def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
 def _measure(
     context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
 ) -> dict[str, Any]:
-    notes: list[str] = []
-    model = _keras_model(context, outcome)
-    task = _task(context, model, tflite)
-    notes.append(task.note)
-    for warning in task.warnings:
-        if warning.of_file and not context.has_recipes_model():
-            continue  # the first step has said it, and every other would say the same
-        context.warn(warning.code, warning.message, warning.hint)
-    artifact_takes = artifact_interface(tflite, task.input_names)
-    check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
-    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
-    _check_finite(evaluation.metrics, context.name)
-    scores = {name: values.tolist() for name, values in evaluation.scores.items()}
-    files.write_text(context.work / "scores.json", json.dumps(scores))
-    notes += unmasked_notes(model, read_file(tflite)[0])
+    evaluated = _evaluate(context, outcome, tflite) if context.has_data else _not_evaluated()
+    files.write_text(context.work / "scores.json", json.dumps(evaluated.scores))
+    notes = list(evaluated.notes)
     arena = arena_bytes(tflite)
     peak, peak_note = inference_peak_bytes(tflite)
-    inputs = sample_inputs(tflite, context.dataset.train, task, EXAMPLES)
-    speed = latency(tflite, inputs=inputs)
+    speed = latency(tflite, inputs=evaluated.inputs)
+    if made_up := speed.pop("made_up", None):
+        notes.append(f"p50_ms, p90_ms: timed on made-up inputs ({made_up}), as there is no example")
     if "note" in speed:
         notes.append(f"p50_ms, p90_ms: {speed.pop('note')}")
     if arena.note:
@@ -188,19 +178,65 @@ def _measure(
             "arena_bytes": arena.value,
             "arena_estimate_bytes": arena.estimate,
         },
-        "metrics": evaluation.metrics,
-        "examples": evaluation.examples,
+        "metrics": evaluated.metrics,
+        "examples": evaluated.examples,
         "latency": speed,
-        "task": task.to_dict(),
+        "task": evaluated.task,
         "notes": notes,
     }
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """What examples tell of an artifact.
+
+    Attributes:
+        metrics: by name; none without examples.
+        scores: each example's part of them.
+        examples: how many; None where there is no data.
+        inputs: of a few, to time the artifact with.
+        task: as plain data; None where there is none without data.
+        notes: for the report.
+    """
+
+    metrics: Mapping[str, float]
+    scores: Mapping[str, list[float]]
+    examples: int | None
+    inputs: Sequence[np.ndarray]
+    task: dict[str, Any] | None
+    notes: Sequence[str]
+
+
+def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Evaluated:
+    model = _keras_model(context, outcome)
+    task = _task(context, model, tflite)
+    for warning in task.warnings:
+        if warning.of_file and not context.has_recipes_model():
+            continue  # the first step has said it, and every other would say the same
+        context.warn(warning.code, warning.message, warning.hint)
+    artifact_takes = artifact_interface(tflite, task.input_names)
+    check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
+    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
+    _check_finite(evaluation.metrics, context.name)
+    return _Evaluated(
+        evaluation.metrics,
+        {name: values.tolist() for name, values in evaluation.scores.items()},
+        evaluation.examples,
+        sample_inputs(tflite, context.dataset.train, task, EXAMPLES),
+        task.to_dict(),
+        [task.note, *unmasked_notes(model, read_file(tflite)[0])],
+    )
+
+
+def _not_evaluated() -> _Evaluated:
+    return _Evaluated({}, {}, None, (), None, [f"metrics: not measured, as {WHY_NO_METRICS}"])
 
 
 def _guess(
     kind: str, context: StageContext, outcome: StageResult, metrics: Mapping[str, float]
 ) -> dict[str, Any] | None:
     """Return what guessing would score, of every stage that others may be compared with."""
-    if outcome.model is None and kind != "baseline":
+    if not context.has_data or (outcome.model is None and kind != "baseline"):
         return None
     metric = next((name for name in metrics if name != LOSS), LOSS)
     return describe_guess(context.dataset, metric, outcome.model)
@@ -223,8 +259,11 @@ def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[
     return told if "audit" in told else {"operators": operator_table(read(content)), **told}
 
 
-def _splits(dataset: Dataset) -> dict[str, Any]:
-    """Return what the parent tells of the splits, once for all stages."""
+def _splits(context: StageContext) -> dict[str, Any]:
+    """Return what the parent tells of the splits, once for all stages; nothing without data."""
+    if not context.has_data:
+        return {}
+    dataset = context.dataset
     out, own = dataset.left_out, "test" in dataset.given
     told: dict[str, Any] = {"test_given": own, "test": len(dataset.test)}
     if out is not None:

@@ -46,6 +46,11 @@ class StageConfig(Config):
         """Whether more of `training` than its seed decides the outcome: by default if it trains."""
         return bool(getattr(self, "epochs", 0))
 
+    @property
+    def needs_examples(self) -> str | None:
+        """What the stage does with examples, after "it"; None where it needs none."""
+        return "trains on them"
+
     def established(self) -> tuple[str, ...]:
         """Return what this configuration makes later stages keep; by default the claims."""
         return self.claims

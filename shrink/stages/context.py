@@ -11,10 +11,11 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.data.config import DataConfig
+from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset, open_dataset_for
 from shrink.data.fingerprint import fingerprint
 from shrink.data.matching import ModelNames, in_model_order, needs_names
+from shrink.data.sources.none import no_examples
 from shrink.engine.cluster import open_cluster
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
@@ -133,7 +134,12 @@ class StageContext:
 
     @functools.cached_property
     def dataset(self) -> Dataset:
-        """The recipe's examples; several inputs or targets in the order of the stage's model."""
+        """The recipe's examples; several inputs or targets in the order of the stage's model.
+
+        Without data all splits are empty.
+        """
+        if not self.has_data:
+            return no_examples()
         # A stage's own seed must not move examples between splits: what one stage trained on
         # another would test on.
         dataset = open_dataset_for(
@@ -145,6 +151,11 @@ class StageContext:
 
     def _image_input(self) -> tuple[int, int, int] | None:
         return image_input(self._inputs["model"]) if "model" in self._inputs else None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there are examples; else all splits are empty, and no metric is measured."""
+        return self.data_config.source != NO_DATA
 
     def _model_names(self) -> ModelNames:
         path = self.input_path()

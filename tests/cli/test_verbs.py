@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.recipe.load import load_recipe
+from shrink.tflite.convert import convert
 from tests.cli.conftest import FinishedRun
 from tests.cli.shell import read_report, shrink, stage
 
@@ -216,3 +217,28 @@ def test_data_check_counts_every_class(finished: FinishedRun) -> None:
     assert sum(found["splits"]["test"]["classes"].values()) == 360
     assert len(found["splits"]["train"]["classes"]) == 10
     assert found["bad"] == []
+
+
+@pytest.mark.slow
+def test_quantize_needs_no_data_where_the_scheme_needs_no_examples(tmp_path: Path) -> None:
+    inputs = keras.layers.Input((8, 8, 1))
+    flat = keras.layers.Flatten()(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(64, activation="relu")(flat))
+    model.save(tmp_path / "model.keras")
+    model.export(str(tmp_path / "graph"))
+    (tmp_path / "float32.tflite").write_bytes(convert(model, "float32").content)
+    words = ("--scheme", "float16", "--json")
+    done = shrink("quantize", "model.keras", *words, cwd=tmp_path, store=tmp_path / "store")
+    report = json.loads(done.stdout)
+    assert (report["passed"], report["warnings"]) == (True, [])
+    last = stage(report, "quantize")
+    assert (last["metrics"], last["examples"]) == ({}, None)
+    assert last["latency"]["p50_ms"] > 0
+    assert "metrics: not measured, as no data was named" in last["notes"]
+    # 64 x 64 weights of 2 bytes; as float32 they alone are 16,384.
+    sizes = [last["size"]["tflite_bytes"]]
+    for name, target in (("graph", "a.tflite"), ("float32.tflite", "b.tflite")):
+        to = ("--output", target)
+        shrink("quantize", name, *words, *to, cwd=tmp_path, store=tmp_path / "store")
+        sizes.append((tmp_path / target).stat().st_size)
+    assert all(8_192 < size < 12_000 for size in sizes), sizes

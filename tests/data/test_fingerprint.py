@@ -282,3 +282,10 @@ def test_fingerprint_of_a_function_depends_on_what_it_has_read(tmp_path: Path, c
     else:
         (tmp_path / "a" / change).write_text("2")
     assert (fingerprint(config) != before) == (change not in ("out.txt", "other"))
+
+
+def test_fingerprint_without_data_is_one_constant() -> None:
+    alone = fingerprint(DataConfig(source="none"))
+    assert (
+        alone == fingerprint(DataConfig(source="none")) != fingerprint(DataConfig(source="digits"))
+    )

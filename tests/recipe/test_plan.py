@@ -172,3 +172,60 @@ def test_build_plan_quantizes_a_tflite_file_but_no_stages_artifact() -> None:
 def test_build_plan_refuses_a_gate_on_an_unknown_stage() -> None:
     with pytest.raises(RecipeError, match="no stage is called"):
         plan(TRAIN, gates={"tflite_bytes": {"limit": "1KB", "stage": "prune"}})
+
+
+WITHOUT_DATA: dict[str, Any] = {"model": "model.keras", "data": {"source": "none"}}
+FLOAT16: dict[str, Any] = {"quantize": {"scheme": "float16"}}
+
+
+def test_build_plan_takes_stages_without_data_that_need_no_examples() -> None:
+    stages = (
+        {"prune": {"epochs": 0}},
+        {"cluster": {"epochs": 0}},
+        FLOAT16,
+        *({"quantize": {"from": "cluster", "name": s, "scheme": s}} for s in ("float32",)),
+        {"quantize": {"from": "cluster", "name": "d", "scheme": "dynamic_wi8_afp32"}},
+        {"quantize": {"from": "cluster", "name": "w", "scheme": "weight_only_wi8_afp32"}},
+    )
+    assert plan(*stages, gates={"tflite_bytes": "1MB"}, **WITHOUT_DATA).data_path is None
+
+
+@pytest.mark.parametrize(
+    ("stage", "why"),
+    [
+        ({"train": {}}, "train needs examples: it trains"),
+        ({"distill": {"student": {"width": 0.5}}}, "distill needs examples: it trains"),
+        ({"prune": {}}, "prune needs examples: it trains"),
+        ({"prune": {"method": "channels", "ratio": 0.5, "epochs": 0}}, "prune needs examples"),
+        ({"cluster": {}}, "cluster needs examples: it trains"),
+        ({"quantize": {}}, "it calibrates static_wi8_ai8"),
+        ({"quantize": {"scheme": "weight_only_wi4_afp32"}}, "it calibrates weight_only_wi4_afp32"),
+        ({"quantize": {"scheme": "mixed", "file_bytes": 9}}, "it calibrates mixed"),
+    ],
+    ids=str,
+)
+def test_build_plan_refuses_what_needs_examples_without_data(
+    stage: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(RecipeError, match=f"no data was named, and .*{why}") as caught:
+        plan(stage, **WITHOUT_DATA)
+    schemes = "schemes that need none: float32, float16, dynamic_wi8_afp32, weight_only_wi8_afp32"
+    assert (schemes in str(caught.value.hint)) == ("quantize" in stage)
+
+
+@pytest.mark.parametrize("gate", ["accuracy", "accuracy_drop", "loss_rise"])
+def test_build_plan_refuses_a_gate_on_a_metric_without_data(gate: str) -> None:
+    with pytest.raises(RecipeError, match=f"gate {gate}: no metric is measured"):
+        plan(FLOAT16, gates={gate: 0.1}, **WITHOUT_DATA)
+
+
+def test_build_plan_refuses_to_evaluate_without_data() -> None:
+    value = {"name": "r", **WITHOUT_DATA}
+    with pytest.raises(RecipeError, match="nothing to evaluate on: no data was named"):
+        build_plan(recipe_from_mapping(value, "test"))
+
+
+def test_source_none_takes_no_keys_about_examples() -> None:
+    about = {"source": "none", "test_split": 0.3, "classes": ["a"]}
+    with pytest.raises(RecipeError, match="no examples, and classes, test_split is about some"):
+        plan(FLOAT16, model="model.keras", data=about)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,15 @@ def test_single_recipe_lets_flags_win(run: Path) -> None:
 
 
 def test_single_recipe_asks_for_data_where_a_model_brings_none(run: Path) -> None:
+    (run.parent / "bare.keras").touch()
     with pytest.raises(RecipeError, match="no data was named"):
-        single_recipe("prune", "run/artifacts/00-train.keras", None, [], Sections(), run.parent)
+        single_recipe("prune", "bare.keras", None, [], Sections(), run.parent)
+
+
+def test_single_recipe_takes_the_data_of_the_run_that_a_file_is_in(run: Path) -> None:
+    artifact = "run/artifacts/00-train.keras"
+    recipe = single_recipe("prune", artifact, None, [{"prune": {}}], Sections(), run.parent)
+    assert recipe["data"] == {"source": "digits", "test_split": 0.3}
 
 
 def test_student_value_reads_scales_and_models(run: Path) -> None:
@@ -63,3 +71,43 @@ def test_student_value_reads_scales_and_models(run: Path) -> None:
     assert str(student_value("artifacts/00-train.keras", run)).endswith("00-train.keras")
     with pytest.raises(RecipeError, match="width=F"):
         student_value("width=0.5,half", run)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {"quantize": {"scheme": "float16"}},
+        {"quantize": {"scheme": "dynamic_wi8_afp32"}},
+        {"prune": {"epochs": 0}},
+        {"quantize": {"scheme": "int8"}},  # refused with its place when the recipe is read
+    ],
+    ids=str,
+)
+def test_single_recipe_does_without_data_what_needs_no_examples(
+    run: Path, stage: dict[str, Any]
+) -> None:
+    (run.parent / "bare.keras").touch()
+    for named in (None, "none"):
+        recipe = single_recipe("v", "bare.keras", named, [stage], Sections(), run.parent)
+        assert recipe["data"] == {"source": "none"}
+
+
+def test_single_recipe_names_the_schemes_that_need_no_data(run: Path) -> None:
+    (run.parent / "bare.keras").touch()
+    with pytest.raises(RecipeError, match="it calibrates static_wi8_ai8 on them") as caught:
+        single_recipe("quantize", "bare.keras", None, [{"quantize": {}}], Sections(), run.parent)
+    assert caught.value.subject == "--data"
+    assert "float32, float16, dynamic_wi8_afp32, weight_only_wi8_afp32" in str(caught.value.hint)
+
+
+def test_single_recipe_refuses_flags_about_examples_without_data(run: Path) -> None:
+    (run.parent / "bare.keras").touch()
+    stages, sections = [{"quantize": {"scheme": "float16"}}], Sections(data={"image_size": [8, 8]})
+    with pytest.raises(RecipeError, match="image_size is about examples"):
+        single_recipe("quantize", "bare.keras", None, stages, sections, run.parent)
+
+
+def test_single_recipe_takes_no_data_from_a_run_that_had_none(run: Path) -> None:
+    (run / "recipe.resolved.yaml").write_text("data: {source: none}\n", encoding="utf-8")
+    with pytest.raises(RecipeError, match="no data was named"):
+        single_recipe("train", "run", None, [{"train": {}}], Sections(), run.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from dataclasses import replace
@@ -9,12 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from shrink.errors import InputError
+from shrink.report.chain import Chain
+from shrink.report.config import parse_gates
 from shrink.report.intervals import paired_interval
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.report.read import read_report
+from shrink.report.rendered import render
+from shrink.report.shape import shape_problem
+from shrink.report.terminal import render_report
 from shrink.run.files import write_json
 from tests.report.toys import outcome, outcomes, report, scores, with_result
 
@@ -241,3 +248,34 @@ def test_read_report_refuses_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not JSON"):
         read_report(tmp_path)
+
+
+def test_report_without_data_has_all_but_metrics_and_can_be_shown() -> None:
+    nothing: dict[str, Any] = {"metrics": {}, "examples": None, "guess": None}
+    told = {"notes": ["metrics: not measured, as no data was named"]}
+    stages = [replace(with_result(s, **nothing, **told), scores={}) for s in outcomes()]
+    origin = {"run": "before", "stage": "train", "metrics": {"accuracy": 0.5, "loss": 1.0}}
+    built = build_report(
+        recipe_name="r",
+        recipe_sha256="cd" * 32,
+        baseline="train",
+        environment={},
+        outcomes=stages,
+        gates=parse_gates({"tflite_bytes": 20_000}),
+        finals=("quantize",),
+        chain=Chain(origin),
+    )
+    assert built["passed"]
+    assert built["warnings"] == []
+    last = built["stages"][-1]
+    assert (last["metrics"], last["examples"], last["intervals"]) == ({}, None, {})
+    assert last["delta"]["tflite_bytes"]["ratio"] == 0.14
+    assert shape_problem(built) is None
+    shown = render(built)
+    assert json.loads(shown["metrics.json"])["quantize.tflite_bytes"] == 14_000
+    assert "Metrics were not measured: no data was named." in shown["model-card.md"]
+    for name in ("report.md", "report.html"):
+        assert "not measured, as no data was named" in shown[name]
+    stream = io.StringIO()
+    render_report(built, Console(file=stream, width=100))
+    assert "not measured, as no data was named" in stream.getvalue()

@@ -24,3 +24,8 @@ class ClusterConfig(StageConfig):
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
     epochs: NonNegative = 5
     """Passes of fine-tuning; 0 clusters at once and does not train."""
+
+    @property
+    def needs_examples(self) -> str | None:
+        """What it does with examples; without fine-tuning it needs none."""
+        return super().needs_examples if self.epochs else None

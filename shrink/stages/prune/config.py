@@ -96,6 +96,13 @@ class PruneConfig(StageConfig):
         return super().reads_training or self.training_peak_bytes is not None
 
     @property
+    def needs_examples(self) -> str | None:
+        """What it does with examples; magnitude without fine-tuning alone needs none."""
+        if self.method == "channels":
+            return "checks on them that the smaller model is the same"
+        return super().needs_examples if self.epochs else None
+
+    @property
     def _measures_files(self) -> bool:
         return self.file_bytes is not None or self.arena_bytes is not None
 

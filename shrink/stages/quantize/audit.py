@@ -54,15 +54,17 @@ def audit(
     inputs: Named,
     target: Literal["litert", "tflm"],
     path: Path,
+    compared_on: str = "training examples",
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the audit as plain data, and its findings as sentences.
 
     Args:
         content: the artifact.
         source: the float model that it was made from.
-        inputs: training examples, float32 (n, ...) by the name of the model's input.
+        inputs: float32 (n, ...) by the name of the model's input.
         target: the runtime that the artifact is for.
         path: where to put the artifact for a child process that runs it.
+        compared_on: what the inputs are, for people.
 
     Raises:
         StageError: LiteRT, or for the target tflm TFLite Micro, cannot run the artifact.
@@ -75,16 +77,17 @@ def audit(
     micro = microcontroller_findings if target == "tflm" else narrow_weights_beyond_micro
     notes = [*findings(graph), *micro(graph)]
     if agreements:
-        notes.append(_agreement_note(agreements))
+        notes.append(_agreement_note(agreements, compared_on))
     if target == "tflm":
         few = {name: array[:_MICRO_EXAMPLES] for name, array in inputs.items()}
-        found, told = compare_with_micro(content, few)
+        found, told = compare_with_micro(content, few, compared_on)
         agreements, notes = [*agreements, *found], [*notes, told]
     return {
         "operators": operator_table(graphs, layers),
         "float_islands": float_islands(graph),
         "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
         "agreement": [asdict(agreement) for agreement in agreements],
+        "compared_on": compared_on,
     }, notes
 
 
@@ -159,7 +162,9 @@ def compare_forms(content: bytes, source: FloatModel, inputs: Named) -> list[Agr
     ]
 
 
-def compare_with_micro(content: bytes, inputs: Named) -> tuple[list[Agreement], str]:
+def compare_with_micro(
+    content: bytes, inputs: Named, compared_on: str = "training examples"
+) -> tuple[list[Agreement], str]:
     """Return the agreement of TFLite Micro's outputs with LiteRT's, and a sentence on it.
 
     Raises:
@@ -174,7 +179,7 @@ def compare_with_micro(content: bytes, inputs: Named) -> tuple[list[Agreement], 
     apart = f"{most / scale:.0f} of 255 steps" if scale else f"{most:.3g}"
     verdict = "equal LiteRT's" if most == 0 else f"differ from LiteRT's by at most {apart}"
     count = row_count(inputs)
-    return found, f"tflm: outputs of TFLite Micro on {count} training examples {verdict}"
+    return found, f"tflm: outputs of TFLite Micro on {count} {compared_on} {verdict}"
 
 
 def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:
@@ -188,14 +193,14 @@ def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarr
     return Agreement(output, compared, snr, cosine)
 
 
-def _agreement_note(agreements: Sequence[Agreement]) -> str:
+def _agreement_note(agreements: Sequence[Agreement], compared_on: str) -> str:
     several = len({one.output for one in agreements}) > 1
     parts = [
         f"{one.compared}{f' (output {one.output})' if several else ''} "
         f"{'exact' if one.snr_db is None else f'{one.snr_db:.1f} dB'}"
         for one in agreements
     ]
-    return f"agreement of outputs on training examples: {', '.join(parts)}"
+    return f"agreement of outputs on {compared_on}: {', '.join(parts)}"
 
 
 def narrow_weights_beyond_micro(graph: Subgraph) -> list[str]:

@@ -103,6 +103,13 @@ class QuantizeConfig(StageConfig):
         """The type of the artifact's outputs, the scheme's default where none is given."""
         return self.output_type or self.legal_types[0]
 
+    @property
+    def needs_examples(self) -> str | None:
+        """What it does with examples; some schemes need none."""
+        if self.scheme in SCHEMES_WITHOUT_EXAMPLES:
+            return None
+        return f"calibrates {self.scheme} on them"
+
     @model_validator(mode="after")
     def _check(self) -> QuantizeConfig:
         for key in ("input_type", "output_type"):

@@ -24,6 +24,7 @@ from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.flatbuffer import quantized_operators, weights
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import Named
+from shrink.tflite.random_inputs import random_inputs
 from shrink.tflite.sparse import with_sparse_constants
 
 METADATA_ENTRY = "shrink"
@@ -44,7 +45,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     conversion, details = _converted(source, calibration, config, context)
     content = conversion.content
     notes = [*conversion.notes, *_lint(config, calibration, context)]
-    examples = next(iter(calibration.batches()))
+    examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
     if config.sparse:
         content, told = _stored_sparsely(content, examples)
         notes.append(told)
@@ -53,7 +54,10 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         content = with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
     context.phase("auditing")
     candidate = context.work / "audited.tflite"
-    details["audit"], found = audit(content, source, examples, config.target, candidate)
+    compared_on = "training examples" if context.has_data else "random inputs"
+    details["audit"], found = audit(
+        content, source, examples, config.target, candidate, compared_on
+    )
     notes += found
 
     def later() -> dict[str, Any]:
@@ -119,7 +123,8 @@ def _source(context: StageContext) -> FloatModel:
     if context.input_path().suffix == ".tflite":
         return read_float_tflite(context.input_path())
     model = context.load()
-    context.task(model)  # raises where model and data do not belong together
+    if context.has_data:
+        context.task(model)  # raises where model and data do not belong together
     return FloatModel(model)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from shrink.errors import StageError
 from shrink.stages.quantize import edge_quantizer
 from shrink.stages.quantize.calibration import CalibrationExamples
-from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig
 from shrink.stages.quantize.operators import weighted_operators
 from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
 from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
@@ -85,5 +85,5 @@ one function and one line here."""
 INTEGER_SCHEMES = frozenset({"mixed", *SCHEMES}) - {"float32", "float16"}
 """Schemes that must leave at least one operator with integer weights."""
 
-CALIBRATED_SCHEMES = INTEGER_SCHEMES - {"dynamic_wi8_afp32", "weight_only_wi8_afp32"}
+CALIBRATED_SCHEMES = frozenset({"mixed", *SCHEMES}) - set(SCHEMES_WITHOUT_EXAMPLES)
 """Schemes that look at training examples."""

@@ -15,7 +15,7 @@ from shrink.errors import ModelError, StageError
 from shrink.stages.claims import Claims
 from shrink.stages.cluster.sharing import cluster
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig, SchemeName
 from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import metadata_of
@@ -27,12 +27,14 @@ from shrink.tflite.structure import read
 L = keras.layers
 
 
-def context_for(path: Path, kind: str, folder: Path, claims: Sequence[str] = ()) -> StageContext:
+def context_for(
+    path: Path, kind: str, folder: Path, claims: Sequence[str] = (), data: str = "digits"
+) -> StageContext:
     source: dict[str, Any] = {"kind": kind, "path": str(path), "function": None, "arguments": {}}
     training = {"global_batch_size": 64, "micro_batch_size": 32}
     step = {"name": "q", "kind": "quantize", "claims": claims, "training": training, "inputs": {}}
     step["inputs"] = {"model": source}
-    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
+    job = {"step": step, "data": {"source": data}, "task": {}, "split_seed": 0}
     return StageContext(job, lambda *args, **fields: None, folder)
 
 
@@ -224,3 +226,28 @@ def test_run_aware_trains_for_the_artifact_and_keeps_zeros_and_clusters(
 def test_run_aware_refuses_a_tflite_file(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="needs the Keras model"):
         quantized(trained, tmp_path, "tflite", aware=True, epochs=1)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES_WITHOUT_EXAMPLES)
+@pytest.mark.parametrize("form", ["keras", "tflite"])
+def test_run_needs_no_data_for_what_the_model_alone_decides(
+    tmp_path: Path, scheme: SchemeName, form: str
+) -> None:
+    keras.utils.set_random_seed(0)
+    real, index = L.Input((5,), name="z"), L.Input((4,), dtype="int32", name="a")
+    words = L.Flatten()(L.Embedding(20, 8)(index))
+    model = keras.Model([real, index], L.Dense(32)(L.Concatenate()([real, words])))
+    model.save(tmp_path / "model.keras")
+    (tmp_path / "model.tflite").write_bytes(convert(model, "float32").content)
+    context = context_for(tmp_path / f"model.{form}", form, tmp_path, data="none")
+    result = run(QuantizeConfig(scheme=scheme), context)
+    assert result.tflite is not None
+    assert result.details is not None
+    assert result.details["audit"]["compared_on"] == "random inputs"
+    told = "agreement of outputs on random inputs"
+    assert any(note.startswith(told) for note in result.notes)
+    assert not any("examples" in note for note in result.notes)
+    rng = np.random.default_rng(0)
+    x = {"z": rng.random((9, 5), np.float32), "a": rng.integers(0, 20, (9, 4)).astype(np.float32)}
+    outputs, expected = load(result.tflite).predict(x)[0], model([x["z"], x["a"]]).numpy()
+    np.testing.assert_allclose(outputs, expected, atol=0.02 * np.abs(expected).max())
