@@ -16,7 +16,7 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.data.config import WHY_NO_METRICS
-from shrink.data.dataset import PARTS
+from shrink.data.dataset import PARTS, Dataset
 from shrink.errors import DataError, InternalError, StageError
 from shrink.measure.artifact import evaluate_artifact, sample_inputs
 from shrink.measure.guessing import describe_guess
