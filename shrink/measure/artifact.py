@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,26 @@ class Evaluation:
     metrics: dict[str, float]
     scores: dict[str, np.ndarray]
     examples: int
+
+
+def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]]) -> list[str]:
+    """Return a sentence on examples whose largest output is that of several classes, if any.
+
+    Args:
+        evaluation: of one vector of classes an example: its score of accuracy is 0, 1, or the
+            chance that its tie is broken for its own class. Of others nothing is said.
+        outputs: shape of each output without the batch.
+    """
+    scores = evaluation.scores.get("accuracy")
+    if scores is None or len(outputs) > 1 or len(outputs[0]) != 1:
+        return []
+    tied = int(np.count_nonzero((scores != 0) & (scores != 1)))
+    if not tied:
+        return []
+    return [
+        f"accuracy: {tied} of {len(scores)} examples have their own class and others at the same "
+        "largest output; each counts as often as chance would break its tie for its own class"
+    ]
 
 
 def evaluate_artifact(

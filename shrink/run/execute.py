@@ -18,7 +18,7 @@ import tf_keras as keras
 from shrink.data.config import WHY_NO_METRICS
 from shrink.data.dataset import PARTS, Dataset
 from shrink.errors import DataError, InternalError, StageError
-from shrink.measure.artifact import evaluate_artifact, sample_inputs
+from shrink.measure.artifact import evaluate_artifact, sample_inputs, ties_note
 from shrink.measure.guessing import describe_guess
 from shrink.measure.host import machine
 from shrink.measure.interface import describe_interface
@@ -224,7 +224,11 @@ def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Eva
         evaluation.examples,
         sample_inputs(tflite, context.dataset.train, task, EXAMPLES),
         task.to_dict(),
-        [task.note, *unmasked_notes(model, read_file(tflite)[0])],
+        [
+            task.note,
+            *ties_note(evaluation, artifact_takes.outputs),
+            *unmasked_notes(model, read_file(tflite)[0]),
+        ],
     )
 
 

@@ -234,9 +234,10 @@ class Runner:
         with self.store.work_folder() as work:
             started = time.perf_counter()
             begun = state.keys[step.name]
+            known = {begun}
             if not self._may_reuse(step):
                 self.store.remove_checkpoints(begun)
-            events, warn = self._listener(step, state), self.console.warn
+            events, warn = self._listener(step, state, known), self.console.warn
             try:
                 job = with_plan(self._job(step, state, work), work, events, self.workers)
                 result = run_recovering(job, work, events, warn, self.attempt)
@@ -250,7 +251,7 @@ class Runner:
             produced = {role: work / name for role, name in result.pop("files").items()}
             self._learn_keys(state)
             stored = self.store.add(state.keys[step.name], result, produced)
-            for key in (stored.key, begun):
+            for key in {stored.key, *known}:
                 self.store.remove_checkpoints(key)
             return stored
 
@@ -264,11 +265,16 @@ class Runner:
             called[str(path)] = str(given or f"the model of stage {name}")
         return called
 
-    def _listener(self, step: Step, state: _State) -> Callable[[Event], None]:
+    def _listener(self, step: Step, state: _State, known: set[str]) -> Callable[[Event], None]:
         """Return what hears of a step's progress, and learns its keys once it trains.
 
         The user's code has run by then. A run that is killed later is gone on with under the key
         that the next one will find.
+
+        Args:
+            step: that is being computed.
+            state: of the run.
+            known: takes the keys under which checkpoints are to be found.
         """
         begun, learned = state.keys[step.name], False
 
@@ -278,6 +284,7 @@ class Runner:
                 learned = True
                 self._learn_keys(state)
                 self.store.alias_checkpoints(state.keys[step.name], begun)
+                known.add(state.keys[step.name])
             self.console.event(event)
 
         return listen

@@ -38,7 +38,8 @@ def test_evaluate_reports_what_the_run_reported_when_data_is_named_again(chain: 
     first, second = read_report(chain / "a"), read_report(chain / "b")
     assert stage(second, "baseline")["metrics"] == stage(first, "train")["metrics"]
     assert stage(first, "train")["metrics"]["accuracy"] < 0.45  # of 80: 4 standard errors
-    assert second["warnings"] == []
+    told = {warning["code"] for warning in second["warnings"]}
+    assert told <= {"few-test-examples", "baseline-at-chance"}  # nothing of examples seen before
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shrink.data.config import DataConfig, NormalizeConfig
@@ -147,6 +147,7 @@ MEMBERSHIPS = st.builds(
 )  # fmt: skip
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a loaded machine, not of the test
 @given(MEMBERSHIPS, st.lists(MEMBERSHIPS, max_size=3))
 def test_left_out_leaves_no_test_example_that_was_trained_on(
     own: Membership, earlier: list[Membership]

@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.data.examples import Examples
 from shrink.errors import DataError
-from shrink.measure.artifact import evaluate_artifact
+from shrink.measure.artifact import Evaluation, evaluate_artifact, ties_note
 from shrink.measure.masks import masks_of, unmasked_notes
 from shrink.measure.pooling import Sums, pool, sum_up
 from shrink.stages.task import Task
@@ -156,3 +156,13 @@ def sum_up_of(values: np.ndarray, valid: np.ndarray) -> Sums:
     mask = np.arange(5) < valid[:, None]
     each = np.where(mask, (values / np.maximum(valid, 1))[:, None], np.nan)
     return sum_up(each, mask)
+
+
+def test_ties_note_counts_examples_whose_own_class_is_one_of_several() -> None:
+    scores = np.array([1.0, 0.5, 0.0, 1 / 3])
+    evaluation = Evaluation({"accuracy": float(scores.mean())}, {"accuracy": scores}, 4)
+    (note,) = ties_note(evaluation, [(10,)])
+    assert note.startswith("accuracy: 2 of 4 examples")
+    assert ties_note(evaluation, [(8, 8, 10)]) == []  # a mean over pixels is no tie
+    whole = Evaluation({}, {"accuracy": np.array([0.0, 1.0])}, 2)
+    assert ties_note(whole, [(10,)]) == []
