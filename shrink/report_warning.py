@@ -9,6 +9,9 @@ from typing import Any
 MAY_HAVE_BEEN_TRAINED_ON = "test-examples-may-have-been-trained-on"
 """The code of the one warning that other sentences of a report depend on."""
 
+_GRAVEST = ("baseline-at-chance", "stage-at-chance", "large-drop", "artifact-larger-than-source")
+"""Codes of what makes a result useless, above all that only limits what is known of it."""
+
 
 @dataclass(frozen=True)
 class ReportWarning:
@@ -56,3 +59,9 @@ def warnings_of(report: Mapping[str, Any]) -> list[ReportWarning]:
 def distinct(found: Iterable[ReportWarning]) -> list[ReportWarning]:
     """Return each warning once, in order."""
     return list(dict.fromkeys(found))
+
+
+def gravest_first(found: Iterable[ReportWarning]) -> list[ReportWarning]:
+    """Return each warning once: those that make a result useless, then the others, in order."""
+    rank = {code: place for place, code in enumerate(_GRAVEST)}
+    return sorted(distinct(found), key=lambda warning: rank.get(warning.code, len(rank)))

@@ -17,7 +17,7 @@ from shrink.report.outcome import StageOutcome
 from shrink.report.sanity import sanity_warnings
 from shrink.report.shape import SCHEMA_VERSION
 from shrink.report.verdict import ending
-from shrink.report_warning import ReportWarning, distinct
+from shrink.report_warning import ReportWarning, gravest_first
 
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
 
@@ -106,7 +106,7 @@ def build_report(
         "environment": _plain(environment),
         "stages": stages,
         "gates": results,
-        "warnings": [w.to_dict() for w in distinct([*warnings, *of_stages, *suspicious])],
+        "warnings": [w.to_dict() for w in gravest_first([*warnings, *of_stages, *suspicious])],
     }
     return {**report, "outcome": ending(report)}
 

@@ -18,6 +18,9 @@ _HARDLY = 0.2
 _SLACK = 1.01
 """Two conversions of one model differ by a few bytes."""
 _MOST_NAMES = 10
+_TRAIN = ("train", "distill")
+_BYTES = (200, 255)
+"""Between these lies the largest value of pictures that nobody scaled."""
 _MORE_EXAMPLES = "test on more examples: more data, or a larger data.test_split"
 
 
@@ -122,13 +125,24 @@ def _at_chance(stage: Stage, code: str) -> list[ReportWarning]:
     low, high = _interval(stage, metric.name)
     if not _hardly_better(metric, value, chance, low, high):
         return []
-    proven = low is not None and (low > chance if metric.larger_is_better else high < chance)
-    word = "hardly" if proven else "no"
+    word = _how_much(metric, value, chance, low, high)
     guessing = f"{_text(metric, chance)}{_guessed(metric, guess)}"
     message = f"{metric.name} is {_text(metric, value)}, {word} better than guessing ({guessing})"
     if code == "baseline-at-chance":
         message += "; whatever is compared with it says nothing"
-    return [ReportWarning(code, message, _causes(guess), stage["name"])]
+    return [ReportWarning(code, message, _causes(guess, stage["kind"]), stage["name"])]
+
+
+def _how_much(
+    metric: Figure, value: float, chance: float, low: float | None, high: float | None
+) -> str:
+    better = value > chance if metric.larger_is_better else value < chance
+    if not better:
+        return "no"
+    if low is None or high is None:
+        return "hardly"
+    proven = low > chance if metric.larger_is_better else high < chance
+    return "hardly" if proven else "not proven"
 
 
 def _hardly_better(
@@ -149,22 +163,45 @@ def _guessed(metric: Figure, guess: Mapping[str, Any]) -> str:
     return f", always answering the commonest of {classes} classes" if classes else ""
 
 
-def _causes(guess: Mapping[str, Any]) -> str:
-    """Return what is likely wrong: the order of the classes, or the scale of the inputs."""
-    causes = []
+def _causes(guess: Mapping[str, Any], kind: str) -> str:
+    """Return what is likely wrong: the order of the classes, or the scale of the inputs.
+
+    A stage that trained the model took classes and inputs from these very examples.
+    """
+    causes = ["that it was trained for long enough"]
+    if kind in _TRAIN:
+        return f"check {'; '.join([*causes, *_normalisation(guess)])}"
+    causes = [*_normalisation(guess), *causes]
     if guess.get("classes"):
-        causes.append(f"that the model's outputs are the classes in this order: {_order(guess)}")
-    low, high = guess.get("low"), guess.get("high")
-    if low is not None and high is not None:
-        has = {True: "scales its inputs itself", False: "has no layer that scales them"}
-        layer = has.get(guess.get("rescales"))  # type: ignore[arg-type]
-        told = f", and the model {layer}" if layer else ""
-        causes.append(
-            f"the normalisation (inputs are {low:.4g} to {high:.4g} as data.normalize leaves them"
-            f"{told})"
-        )
-    causes.append("that it was trained for long enough")
+        order = f"that the model's outputs are the classes in this order: {_order(guess)}"
+        causes.insert(1 if _is_scaled_otherwise(guess) else 0, order)
     return f"check {'; '.join(causes)}"
+
+
+def _normalisation(guess: Mapping[str, Any]) -> Iterator[str]:
+    low, high = guess.get("low"), guess.get("high")
+    if low is None or high is None:
+        return
+    has = {True: "scales its inputs itself", False: "has no layer that scales them"}
+    layer = has.get(guess.get("rescales"))  # type: ignore[arg-type]
+    told = f", and the model {layer}" if layer else ""
+    if _is_scaled_otherwise(guess):
+        told += (
+            ": does it expect 0 to 255?"
+            if guess["rescales"]
+            else ": was it trained on 0 to 1? data.normalize: {scale: 1/255}, or "
+            "--normalize-scale 1/255"
+        )
+    between = f"inputs are {low:.4g} to {high:.4g} as data.normalize leaves them"
+    yield f"the normalisation ({between}{told})"
+
+
+def _is_scaled_otherwise(guess: Mapping[str, Any]) -> bool:
+    """Tell whether the inputs are pictures' bytes for no scaling layer, or 0 to 1 for one."""
+    low, high, rescales = guess.get("low"), guess.get("high"), guess.get("rescales")
+    if low is None or high is None or low < 0:
+        return False
+    return _BYTES[0] <= high <= _BYTES[1] if rescales is False else bool(rescales) and high <= 1
 
 
 def _order(guess: Mapping[str, Any]) -> str:
@@ -224,8 +261,8 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
         yield ReportWarning(
             "artifact-larger-than-source",
             f"the file is larger than what it was made from: {sizes}",
-            "use the scheme dynamic_wi8_afp32, which keeps loops as they are, or keep the model "
-            "as it was",
+            "try the scheme dynamic_wi8_afp32, which keeps loops as they are and adds no scales "
+            "of activations, or keep the model as it was",
             stage["name"],
         )
 

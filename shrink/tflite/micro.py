@@ -49,7 +49,8 @@ def predict_in_micro(
         if run.failure is not None or not outputs.is_file():
             raise StageError(
                 f"TFLite Micro cannot run the artifact: {failure_of(run)}",
-                hint="use scheme static_wi8_ai8, or target: litert",
+                hint="its int8 kernels are the most: scheme static_wi8_ai8, and without masks and "
+                "loops where it is that already; or target: litert, to run it in LiteRT only",
             )
         with np.load(outputs) as archive:
             # TFLite Micro gives them in the file's order, which need not be the model's.

@@ -27,19 +27,19 @@ def _report() -> dict[str, object]:
     )
 
 
-def test_build_report_gathers_warnings_of_the_run_and_of_its_stages_once_each() -> None:
+def test_build_report_gathers_warnings_of_run_and_stages_once_the_gravest_first() -> None:
     assert _report()["warnings"] == [
-        {
-            "code": "seen-before",
-            "message": "the test examples may have been trained on",
-            "hint": None,
-            "stage": None,
-        },
         {
             "code": "baseline-at-chance",
             "message": "no better than guessing",
             "hint": "check data.normalize",
             "stage": "baseline",
+        },
+        {
+            "code": "seen-before",
+            "message": "the test examples may have been trained on",
+            "hint": None,
+            "stage": None,
         },
     ]
 

@@ -81,7 +81,7 @@ def test_a_baseline_at_chance_is_told_once_with_its_causes() -> None:
         (331, 0.25, "hardly"),
         (250, 0.25, "no"),
         (100, 0.25, "no"),
-        (960, 0.95, "no"),
+        (960, 0.95, "not proven"),
         (500, 0.25, None),
     ],
 )
@@ -96,6 +96,38 @@ def test_a_baseline_is_compared_with_guessing_by_its_interval(
         assert told == []
     else:
         assert f"{word} better than guessing" in told[0].message
+
+
+def test_a_stage_that_trained_at_chance_is_not_told_of_the_order_of_classes() -> None:
+    told = found([guessed(outcome("train", 25, 1000, None))])[0]
+    assert told.code == "baseline-at-chance"
+    assert str(told.hint).startswith("check that it was trained for long enough; the normalisation")
+    assert "circle" not in str(told.hint)
+
+
+@pytest.mark.parametrize(
+    ("high", "rescales", "first"),
+    [(255.0, False, "--normalize-scale 1/255"), (1.0, True, "does it expect 0 to 255?")],
+)
+def test_inputs_of_another_scale_are_the_first_cause(
+    high: float, rescales: bool, first: str
+) -> None:
+    base = guessed(outcome("baseline", 25, 1000, None), high=high, rescales=rescales)
+    hint = str(found([base])[0].hint)
+    assert hint.startswith("check the normalisation")
+    assert hint.index(first) < hint.index("circle, cross")
+
+
+@pytest.mark.parametrize(("high", "rescales"), [(255.0, True), (1.0, False), (49.0, False)])
+def test_the_order_of_classes_is_the_first_cause_of_others(high: float, rescales: bool) -> None:
+    base = guessed(outcome("baseline", 25, 1000, None), high=high, rescales=rescales)
+    hint = str(found([base])[0].hint)
+    assert hint.index("circle, cross") < hint.index("the normalisation")
+
+
+def test_what_makes_a_result_useless_comes_before_what_limits_it() -> None:
+    base = guessed(outcome("baseline", 25, 1000, None))  # of 100 examples: a wide interval
+    assert codes([base]) == [("baseline-at-chance", "baseline"), ("few-test-examples", None)]
 
 
 @pytest.mark.parametrize(("error", "expected"), [(9.0, True), (7.9, False), (30.0, True)])
