@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -19,6 +18,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.lint import lint_calibration
 from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
 from shrink.stages.quantize.source import FloatModel, read_float_tflite
+from shrink.stages.quantize.whole_numbers import with_exact_inputs
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.flatbuffer import quantized_operators, weights
@@ -84,11 +84,14 @@ def _converted(
 ) -> tuple[Conversion, dict[str, Any]]:
     """Return the conversion and, of `mixed`, what the report says about it."""
     details: dict[str, Any] = {}
+    config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
         conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
     else:
         conversion = SCHEMES[config.scheme](source, calibration, config)
-    conversion = dataclasses.replace(conversion, content=_in_order_of(source, conversion.content))
+    conversion = Conversion(
+        _in_order_of(source, conversion.content), (*conversion.notes, *kept_float)
+    )
     if config.scheme in INTEGER_SCHEMES and quantized_operators(conversion.content) == 0:
         raise StageError(
             f"{config.scheme} quantized no operator of this model",
