@@ -105,7 +105,7 @@ def show_result(result: RunResult, console: Console) -> None:
         render_report(
             result.report,
             console.rich(),
-            run_folder=result.folder,
+            run_folder=None if names_artifact(result.folder) else result.folder,
             with_errors=result.error is None,
         )
     if result.error is not None:
