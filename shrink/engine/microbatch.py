@@ -22,6 +22,7 @@ from shrink.engine.accumulate import (
     sum_over_replicas,
     unpack,
 )
+from shrink.engine.autograph import convert_nothing_of_shrink
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import synchronising_layers
@@ -31,6 +32,8 @@ from shrink.engine.operation_order import one_by_one
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
 from shrink.engine.recurrence import steps_in_order
+
+convert_nothing_of_shrink()
 
 _MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D)
 
