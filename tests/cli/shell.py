@@ -1,4 +1,4 @@
-"""The command line as a user has it: a process of its own."""
+"""The command line: as a user has it, or without the seconds that imports take."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.cli import forks
+
 
 def shrink(
     *arguments: str | Path,
@@ -17,16 +19,30 @@ def shrink(
     store: Path,
     expect: int = 0,
     env: Mapping[str, str] | None = None,
+    fresh: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `shrink` and check its exit code."""
-    done = subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env=environment(store, env),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Run `shrink` and check its exit code.
+
+    Args:
+        arguments: the words after `shrink`.
+        cwd: where to run it.
+        store: its store.
+        expect: the exit code.
+        env: more environment, which an interpreter may have to see when it starts.
+        fresh: with an interpreter of its own and another for each worker, as a user does; else
+            both are children of a process that has done the imports.
+    """
+    if fresh or env:
+        done = subprocess.run(
+            command(*arguments),
+            cwd=cwd,
+            env=environment(store, env),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    else:
+        done = forks.run([*map(str, arguments)], cwd, environment(store))
     assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done

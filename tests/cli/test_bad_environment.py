@@ -45,7 +45,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     """Run the toy recipe in a folder whose name needs care."""
     folder = tmp_path_factory.mktemp("ein Ordner, größer — 模型")
     write_toy(folder)
-    shrink(*ARGUMENTS, cwd=folder, store=folder / "store")
+    shrink(*ARGUMENTS, cwd=folder, store=folder / "store", fresh=True)
     return Toy(folder, folder / "store")
 
 
