@@ -18,19 +18,24 @@ gc.disable()  # until all is imported: see `pytest_collection_finish`
 
 LONGEST_FIRST = (
     "cli/test_run.py",
+    "oracle/test_zoo.py",
+    "stages/quantize/test_run.py",
     "engine/test_microbatch.py",
-    "engine/test_planner.py",
+    "run/test_recovery.py",
     "run/test_kill.py",
-    "cli/test_verbs.py",  # waits for the run that test_run makes, too
+    "engine/test_planner.py",
     "cli/test_bad_environment.py",
-    "engine/test_cross_replica.py",
-    "run/test_cluster.py",
-    "run/test_concurrency.py",
+    "cli/test_verbs.py",  # waits for the run that test_run makes, too
+    "cli/test_flags.py",
     "stages/prune/test_channels.py",
-    "graph/test_applications.py",
+    "tflite/test_convert.py",
+    "model/test_keras3.py",
+    "model/test_keras3_compressed.py",
+    "oracle/test_metamorphic.py",
+    "graph/test_random_models.py",
     "test_wheel.py",
 )
-"""Files that take half a minute or more: started last, one would run alone at the end."""
+"""Files that take twenty seconds or more: started last, one would run alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

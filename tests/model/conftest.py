@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sharing import made_once
+
 
 def write_with_keras3(script: str, folder: Path, *arguments: str) -> None:
     """Run a script of this folder without tf-keras' switch."""
@@ -21,6 +23,8 @@ def write_with_keras3(script: str, folder: Path, *arguments: str) -> None:
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with NAME.keras and NAME.npz for a third of the zoo and all its larger models."""
-    folder = tmp_path_factory.mktemp("keras3")
-    write_with_keras3("keras3_zoo.py", folder, "3")
-    return folder
+
+    def make(folder: Path) -> None:
+        write_with_keras3("keras3_zoo.py", folder, "3")
+
+    return made_once(tmp_path_factory, "keras3", make)
