@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import tf_keras as keras
 import yaml
 
 from tests.oracle.audit import figures
-from tests.oracle.drive import Done, Fork, forking
+from tests.oracle.drive import Done, Fork
 
 layers = keras.layers
 CLASSES, TEST = 4, 200
@@ -24,9 +24,8 @@ Arrays = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
-    with forking(tmp_path_factory.mktemp("store")) as started:
-        yield started
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Fork:
+    return Fork(tmp_path_factory.mktemp("store"))
 
 
 def _model(names: tuple[str, str] = ("a", "b")) -> keras.Model:

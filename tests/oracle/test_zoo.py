@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.oracle import zoo
 from tests.oracle.audit import audit
-from tests.oracle.drive import Fork, forking, run_cli
+from tests.oracle.drive import Fork, run_cli
 from tests.oracle.records import summary
 
 ROWS = zoo.rows()
@@ -17,9 +16,8 @@ SAMPLE = zoo.sample()
 
 
 @pytest.fixture(scope="module")
-def fork(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fork]:
-    with forking(tmp_path_factory.mktemp("store")) as started:
-        yield started
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Fork:
+    return Fork(tmp_path_factory.mktemp("store"))
 
 
 def test_rows_are_as_many_as_they_should_be_and_the_sample_has_every_level() -> None:
