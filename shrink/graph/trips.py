@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator as arithmetic
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.structure import Operator, Subgraph, Tensor
 
@@ -12,7 +14,13 @@ Known = Mapping[int, float]
 """Tensors of one number whose value is known, by their index."""
 
 _MOST_TURNS = 100_000
-_NUMBERS = {"INT8", "INT32", "INT64", "BOOL", "FLOAT32"}
+_NUMBERS: Mapping[str, type] = {
+    "INT8": np.int8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+    "FLOAT32": np.float32,
+}
 
 
 class Scalars:
@@ -29,12 +37,14 @@ class Scalars:
     def known(self, index: int, given: Known) -> Known:
         """Return all known numbers of a subgraph, from those that it is given."""
         constants, operators = self._prepare(index)
+        tensors = self.graphs[index].tensors
         found = {**constants, **given}
         for operator in operators:
             arguments = [found.get(place) for place in _arguments(operator)]
             known = [argument for argument in arguments if argument is not None]
             if len(known) == len(arguments):
-                found[operator.outputs[0]] = _FUNCTIONS[operator.name](*known)
+                (place,) = operator.outputs
+                found[place] = _stored(_FUNCTIONS[operator.name](*known), tensors[place])
         return found
 
     def _prepare(self, index: int) -> tuple[Known, list[Operator]]:
@@ -89,6 +99,11 @@ def _number(tensor: Tensor) -> float | None:
         return float(tensor.data[0] != 0)
     stored = values(tensor)
     return None if stored is None or not len(stored) else float(stored[0])
+
+
+def _stored(number: float, tensor: Tensor) -> float:
+    """Return a number as a tensor holds it: whole ones are cut off, others rounded to float32."""
+    return float(np.float64(number).astype(_NUMBERS[tensor.dtype]))
 
 
 def _is_scalar(graph: Subgraph, operator: Operator) -> bool:
