@@ -54,6 +54,7 @@ def columns(report: Report) -> list[Column]:
         *found,
         figure_column("tflite", "tflite_bytes"),
         Column("ratio", _tflite_ratio),
+        *_int8_columns(report),
         figure_column("training", "training_peak_bytes"),
         figure_column("arena", "arena_bytes"),
         figure_column("p50", "p50_ms"),
@@ -63,6 +64,28 @@ def columns(report: Report) -> list[Column]:
         figure_column("inference", "inference_peak_bytes"),
         Column("time", _duration_cell),
     ]
+
+
+def _int8_columns(report: Report) -> list[Column]:
+    """Return a column for each figure that a budget of some stage holds of the int8 file."""
+    heads = {"file_bytes": "int8 file", "arena_bytes": "int8 arena"}
+
+    def column(figure: str, head: str) -> Column:
+        text = figure_of(figure).text
+        return Column(head, lambda stage: text(_int8_budgets(stage).get(figure)))
+
+    held = {name for stage in report["stages"] for name in _int8_budgets(stage)}
+    return [column(figure, head) for figure, head in heads.items() if figure in held]
+
+
+def _int8_budgets(stage: Stage) -> Mapping[str, float]:
+    """Return what a budget left of the int8 file, by the figure; the table's are of float32."""
+    details = stage.get("details")
+    met = details.get("budget") if isinstance(details, dict) else None
+    if not isinstance(met, dict) or met.get("precision") != "int8":
+        return {}
+    after = met.get("after")
+    return {str(met.get("figure")): after} if isinstance(after, int | float) else {}
 
 
 def was_stopped(stage: Stage) -> bool:

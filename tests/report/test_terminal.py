@@ -42,6 +42,18 @@ def test_render_report_shows_what_matters_in_80_columns() -> None:
     ]
 
 
+def test_render_report_shows_the_size_of_the_int8_file_that_a_budget_was_of() -> None:
+    train, prune, quantize = outcomes()
+    budget = {"figure": "file_bytes", "limit": 20_000, "after": 19_900, "precision": "int8"}
+    head, _, row, last = shown(
+        report([train, with_result(prune, details={"budget": budget}), quantize])
+    ).splitlines()[2:6]
+    assert head.split()[5:9] == ["tflite", "ratio", "int8", "file"]
+    assert "0.50x   19.9 KB" in row
+    assert "0.14x         -" in last
+    assert "int8" not in shown(report())
+
+
 def test_render_report_names_the_columns_that_do_not_fit() -> None:
     text = shown(report(), 60)
     assert "more in report.html: arena" in text
