@@ -62,7 +62,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     if config.file_bytes is not None and config.rebuild and config.epochs:
         target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
     records = [one.record for one in rounds if one.record is not None]
-    _warn_of_peak(config.training_peak_bytes, records, context)
+    _hold_to_peak(config.training_peak_bytes, records, context)
     difference = max(one.difference for one in rounds)
     notes = [
         *_notes(graph, target, config),
@@ -90,17 +90,17 @@ def _details(curves: Sequence[Curve], target: Target) -> dict[str, Any] | None:
     return details or None
 
 
-def _warn_of_peak(
+def _hold_to_peak(
     limit: int | None, records: Sequence[TrainingRecord], context: StageContext
 ) -> None:
-    """Tell of a training that peaked above its budget, although its measured steps had not."""
+    """Raise `StageError` for a training that peaked above its budget, as the report would say."""
     peak = max((record.training_peak_bytes or 0 for record in records), default=0)
     if limit is not None and peak > limit:
-        context.warn(
-            "training-peak-over-budget",
-            f"training peaked at {peak:,} bytes, and at most {limit:,} were to be: the steps that "
-            "the channels were chosen by held less than the whole of it",
-            f"ask for {max(0, 2 * limit - peak):,}, or gate training_peak_bytes",
+        raise StageError(
+            f"training_peak_bytes: training peaked at {peak:,} bytes, and at most {limit:,} were "
+            "to be: the steps that the channels were chosen by held less than the whole of it",
+            subject=context.name,
+            hint=f"what was trained fits {peak:,}; for less, ask for {max(1, 2 * limit - peak):,}",
         )
 
 

@@ -149,6 +149,10 @@ class PruneConfig(StageConfig):
             raise ValueError("training_peak_bytes needs `rebuild: true`: masks save no memory")
         if self.steps > 1 and not self.rebuild:
             raise ValueError("steps need `rebuild: true`")
+        if self.steps > 1 and self.training_peak_bytes is not None:
+            raise ValueError(
+                "training_peak_bytes needs `steps: 1`: before the last round larger models train"
+            )
         if self.steps > max(self.epochs, 1):
             raise ValueError(f"{self.steps} steps need at least as many epochs of fine-tuning")
         if self.teacher is not None and self.epochs == 0:

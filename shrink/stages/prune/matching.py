@@ -20,7 +20,7 @@ def refuse_unmatched(patterns: Iterable[str], names: Sequence[str], key: str) ->
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             raise RecipeError(
-                f"{key}: {pattern!r} fits no layer that could be meant",
+                f"{pattern!r} fits no layer that could be meant",
                 subject=key,
                 hint=hint_for(pattern, names) or "leave it out",
             )

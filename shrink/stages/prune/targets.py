@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
+from shrink.engine.planner import MARGIN, usable
 from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.macs import count_macs
@@ -125,7 +126,9 @@ def find_target(
     if config.training_peak_bytes is not None:
         context.phase("measuring training peaks")
         measure = step_peak(graph, config, context)
-        found = by_training_peak(graph, config.training_peak_bytes, measure, allocate)
+        # As a plan does, it leaves free what peaks of one model differ by.
+        goal = usable(config.training_peak_bytes, MARGIN)
+        found = by_training_peak(graph, goal, measure, allocate)
         _refuse_nothing_to_do("training_peak_bytes", config.training_peak_bytes, found.before)
         return Target(found.counts, [found.note])
     for name in ("macs", "parameters", "file_bytes", "arena_bytes"):

@@ -50,6 +50,10 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
             {"method": "channels", "training_peak_bytes": "1MB", "rebuild": False},
             "training_peak_bytes needs `rebuild: true`",
         ),
+        (
+            {"method": "channels", "training_peak_bytes": "1MB", "steps": 2},
+            "training_peak_bytes needs `steps: 1`",
+        ),
         ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
         ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
         ({"pattern": "2:4", "sparsity": 0.6}, "2:4 is a sparsity of 0.5"),
