@@ -46,6 +46,8 @@ def test_application_is_rebuilt_as_masked(name: str) -> None:
 
 
 @pytest.mark.slow
+# EfficientNetV2 of tf-keras itself has an initializer of TensorFlow's in a layer.
+@pytest.mark.filterwarnings("ignore:The `keras.initializers.serialize:UserWarning")
 @pytest.mark.parametrize("ratio", [0.3, 0.6])
 @pytest.mark.parametrize("name", [*_DEFAULT, *_SLOW])
 def test_application_is_rebuilt_as_masked_at_every_ratio(name: str, ratio: float) -> None:

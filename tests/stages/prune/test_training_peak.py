@@ -66,6 +66,11 @@ def test_by_training_peak_raises_where_no_channel_would_help(graph: ChannelGraph
         by_training_peak(graph, 1000, lambda smaller: 10**6, uniform(graph.groups))
 
 
+def test_by_training_peak_raises_where_the_allocator_counts_nothing(graph: ChannelGraph) -> None:
+    with pytest.raises(StageError, match=r"training_peak_bytes: a step .* cannot be measured"):
+        by_training_peak(graph, 1000, lambda smaller: 0, uniform(graph.groups))
+
+
 def context(folder: Path, **training: Any) -> StageContext:
     path = folder / "model.keras"
     model().save(path)
