@@ -31,10 +31,10 @@ REFUSED = {
         "no batch norm with a scale follows": {"importance": "bn_scale"},
         "a teacher needs outputs of one kind": {"network": "two"},
         "training_peak_bytes: a step of this model cannot be measured": {"target": "peak"},
-        "file_bytes: ": {"target": "file"},
+        "arena_bytes: ": {"target": "arena"},
     },
     "distill": {},
-    "quantize": {},
+    "quantize": {"more than the budget of": {"scheme": "mixed file"}},
 }
 """What may be refused once model and data are known: words of the message, and the row's levels."""
 

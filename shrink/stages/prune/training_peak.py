@@ -67,7 +67,8 @@ def by_training_peak(
         measure: the peak of a model's training step, in bytes.
 
     Raises:
-        StageError: one channel in each group is expected to be too many, or no try fitted.
+        StageError: one channel in each group is expected to be too many, no try fitted, or
+            nothing was measured.
     """
     weights = weights_of(graph)
     counts: Counts = [0] * len(graph.groups)
@@ -75,6 +76,13 @@ def by_training_peak(
     for _ in range(_TRIES):
         keep = graph.keep(any_channels(graph, counts))
         peak = peaks[tuple(counts)] = measure(rebuild(graph, keep, weights))
+        if not peak:
+            raise StageError(
+                "training_peak_bytes: a step of this model cannot be measured, as it holds less "
+                "than the allocator counts (tensors under 256 KiB)",
+                subject="prune",
+                hint="prune to macs or parameters instead",
+            )
         if peak <= budget and (peak >= _CLOSE * budget or not sum(counts)):
             break
         factor = max(0.0, peak - _COPIES * 4 * graph.parameters(keep)) / outputs(graph, keep)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import tf_keras as keras
+
 from shrink.engine.record import TrainingRecord
 from shrink.errors import ModelError
 from shrink.stages.context import StageContext
@@ -11,7 +13,12 @@ from shrink.stages.quantize.aware_model import aware_model
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.source import FloatModel
+from shrink.stages.quantize.static import static_int8
+from shrink.stages.quantize.whole_numbers import with_exact_inputs
+from shrink.tflite.micro import predict_in_micro
 from shrink.tflite.rewrite import for_conversion
+
+_TRIED_ON = 4
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ def train_aware(
 
     Raises:
         ModelError: there is no Keras model with layers to train.
+        StageError: TFLite Micro could not run what it would become.
     """
     path = context.input_path()
     if path.suffix == ".tflite" or context.input_graph_only():
@@ -48,6 +56,8 @@ def train_aware(
         )
     given = context.load()
     task = context.task(given)
+    if config.target == "tflm" and not context.planning:
+        _try_in_micro(given, config, context)
     context.phase("calibrating")
     with context.devices.scope():
         # A mean is trained as the mean that the artifact will have.
@@ -55,3 +65,19 @@ def train_aware(
         model = aware_model(rewritten, calibration.batches())
     record = context.train(model.aware, task.objective(), config.epochs, task=task)
     return AwareTraining(FloatModel(model.trained()), record, model.skipped, list(notes))
+
+
+def _try_in_micro(model: keras.Model, config: QuantizeConfig, context: StageContext) -> None:
+    """Run the untrained artifact in TFLite Micro, as its operators are those of the trained one.
+
+    Raises:
+        StageError: it cannot be run there.
+    """
+    context.phase("trying TFLite Micro")
+    source = FloatModel(model)
+    settings, _ = with_exact_inputs(config, source)
+    few = CalibrationExamples(
+        context.dataset.train, _TRIED_ON, context.training.seed, context.dataset.input_names
+    )
+    artifact = static_int8(source, few, settings)
+    predict_in_micro(artifact.content, next(iter(few.batches())))

@@ -47,6 +47,13 @@ LEGAL_TYPES: dict[str, tuple[str, ...]] = {
 }
 """Input and output types that a static scheme can have, the default first; others have float32."""
 _MIXED_STATIC_TYPES = ("int8", "float32")
+_NOT_FOR_MICRO: tuple[SchemeName, ...] = (
+    "float16",
+    "dynamic_wi8_afp32",
+    "dynamic_wi4_afp32",
+    "weight_only_wi4_afp32",
+)
+"""Schemes whose weights no kernel of TFLite Micro reads, whatever the model."""
 
 
 class QuantizeConfig(StageConfig):
@@ -125,6 +132,13 @@ class QuantizeConfig(StageConfig):
             raise ValueError(f"dense_scales belongs to static_wi8_ai8, not to {self.scheme}")
         if self.sparse and self.target == "tflm":
             raise ValueError("sparse needs target litert: TFLite Micro has no DENSIFY")
+        if self.target == "tflm" and self.scheme in _NOT_FOR_MICRO:
+            raise ValueError(
+                f"target tflm: TFLite Micro has no kernels for the weights of {self.scheme}; take "
+                "static_wi8_ai8"
+            )
+        if self.target == "tflm" and self.scheme == "mixed" and self.activations == "float32":
+            raise ValueError("target tflm: TFLite Micro runs mixed with activations: int8 only")
         if self.aware and self.scheme != "static_wi8_ai8":
             raise ValueError(f"aware belongs to scheme static_wi8_ai8, not to {self.scheme}")
         if self.aware != (self.epochs > 0):

@@ -24,6 +24,12 @@ from shrink.stages.quantize.config import QuantizeConfig
         ({"scheme": "float16", "aware": True, "epochs": 2}, "aware belongs to scheme static"),
         ({"scheme": "float16", "dense_scales": "tensor"}, "dense_scales belongs to static"),
         ({"sparse": True, "target": "tflm"}, "sparse needs target litert"),
+        ({"scheme": "float16", "target": "tflm"}, "no kernels for the weights of float16"),
+        ({"scheme": "dynamic_wi4_afp32", "target": "tflm"}, "no kernels for the weights of dyn"),
+        (
+            {"scheme": "mixed", "file_bytes": 9, "activations": "float32", "target": "tflm"},
+            "target tflm: TFLite Micro runs mixed with activations: int8",
+        ),
         ({"aware": True}, "aware and epochs need each other"),
         ({"epochs": 2}, "aware and epochs need each other"),
         (

@@ -223,6 +223,17 @@ def test_run_aware_trains_for_the_artifact_and_keeps_zeros_and_clusters(
     assert accuracy(result.tflite or b"", trained) > float_accuracy - 0.03
 
 
+def test_run_aware_tries_the_target_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = L.Input((8, 8, 1))
+    x = L.Flatten()(L.Conv2D(4, 3, activation="gelu")(inputs))  # no kernel of TFLite Micro's
+    keras.Model(inputs, L.Dense(10)(x)).save(tmp_path / "model.keras")
+    monkeypatch.setattr(StageContext, "train", lambda *_, **__: pytest.fail("it was trained"))
+    with pytest.raises(StageError, match=r"TFLite Micro cannot run .*GELU"):
+        quantized(tmp_path, tmp_path, aware=True, epochs=1, target="tflm")
+
+
 def test_run_aware_refuses_a_tflite_file(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="needs the Keras model"):
         quantized(trained, tmp_path, "tflite", aware=True, epochs=1)
