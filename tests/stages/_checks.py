@@ -146,10 +146,14 @@ def _budget(
 def _distilled(stage: Mapping[str, Any], said: Mapping[str, Any], run: Run) -> Iterator[str]:
     if said.get("control") and not stage["details"].get("control"):
         yield "there is no control"
-    if isinstance(said.get("student"), dict):
+    if "width" in (said.get("student") or ()) and isinstance(said["student"], dict):
         first = _model(stage, run).get_layer("first").get_weights()[0]
         if first.shape[-1] != 4:
             yield f"half of 8 channels is {first.shape[-1]}"
+    if isinstance(said.get("student"), dict) and "depth" in said["student"]:
+        held, whole = (len(_kernels(_model(one, run))) for one in (stage, run["stages"][0]))
+        if held >= whole:
+            yield f"half of the depth has {held} kernels of {whole}"
     if (said.get("teacher_cache") == "on") and "asked" not in json.dumps(stage["details"]):
         yield "nothing says that the teacher was asked"
 

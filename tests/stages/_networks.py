@@ -56,7 +56,7 @@ def write(name: str, folder: Path) -> Network:
     NETWORKS[name](4, 1).save(folder / "student.keras")
     outputs = OUTPUTS.get(name, [Output("kind", "sparse_categorical_crossentropy")])
     rng = np.random.default_rng(1)
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for part, count in SPLITS.items():
         inputs = _examples(model, count, rng)
         values = predict(model, inputs)
@@ -120,8 +120,8 @@ def _picture() -> Any:
     return L.Input((8, 8, 3), name="picture")
 
 
-def _classes(hidden: Any, inputs: Any) -> Any:
-    return keras.Model(inputs, L.Dense(CLASSES, activation="softmax", name="kind")(hidden))
+def _classes(hidden: Any, inputs: Any, ending: str | None = "softmax") -> Any:
+    return keras.Model(inputs, L.Dense(CLASSES, activation=ending, name="kind")(hidden))
 
 
 def _plain(width: int) -> Any:
@@ -141,7 +141,7 @@ def _residual(width: int) -> Any:
         inner = L.ReLU()(L.BatchNormalization()(inner))
         inner = L.Conv2D(width, 3, padding="same", name=f"outer{block}")(inner)
         hidden = L.ReLU()(L.Add()([hidden, inner]))
-    return _classes(L.GlobalAveragePooling2D()(hidden), inputs)
+    return _classes(L.GlobalAveragePooling2D()(hidden), inputs, None)
 
 
 def _depthwise(width: int) -> Any:
@@ -187,6 +187,7 @@ def _labels(width: int) -> Any:
 
 
 OUTPUTS: Mapping[str, list[Output]] = {
+    "residual": [Output("kind", "sparse_categorical_crossentropy", from_logits=True)],
     "two": [
         Output("kind", "sparse_categorical_crossentropy"),
         Output("angle", "mean_squared_error"),

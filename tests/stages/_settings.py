@@ -145,6 +145,7 @@ DISTILL: dict[str, dict[str, Piece]] = {
         "file": {"student": "student.keras"},
         "width": {"student": {"width": 0.5}},
         "cut": {"student": {"width": 0.5, "inherit": True}},
+        "depth": {"student": {"depth": 0.5}},
         "before": {"before": [{"prune": {"sparsity": 0.5, "epochs": 0}}]},
     },
     "temperature": {
@@ -257,7 +258,9 @@ def _legal_channels(row: Row) -> bool:
         return False
     if row["target"] == "ratios" and row["allocation"] != "uniform":
         return False
-    if row["rebuild"] == "no" and (row["target"] == "peak" or row["steps"] == "2"):
+    if row["rebuild"] == "no" and ("ratio" not in row["target"] or row["steps"] == "2"):
+        return False
+    if row["target"] == "peak" and row["steps"] == "2":
         return False
     if row["epochs"] == "0" and row["teacher"] != "none":
         return False
@@ -265,6 +268,8 @@ def _legal_channels(row: Row) -> bool:
 
 
 def _legal_distill(row: Row) -> bool:
+    if row["student"] == "depth" and row["network"] != "residual":
+        return False
     if row["output_weights"] == "two" and row["network"] != "two":
         return False
     if row["network"] in ("two", "labels") and row["stored"] in ("topk", "all"):

@@ -59,7 +59,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         is_last = len(rounds) == config.steps - 1
         check = target.verify if is_last else None
         rounds.append(_round(now, part, epochs, graph, config, context, check))
-    if config.file_bytes is not None and config.rebuild and config.epochs:
+    if config.file_bytes is not None and config.epochs:
         target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
     records = [one.record for one in rounds if one.record is not None]
     _hold_to_peak(config.training_peak_bytes, records, context)

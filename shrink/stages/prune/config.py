@@ -145,8 +145,9 @@ class PruneConfig(StageConfig):
     def _check_fine_tuning(self) -> None:
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
-        if self.training_peak_bytes is not None and not self.rebuild:
-            raise ValueError("training_peak_bytes needs `rebuild: true`: masks save no memory")
+        budget = next((key for key in _TARGETS if getattr(self, key) is not None), None)
+        if budget is not None and not self.rebuild:
+            raise ValueError(f"{budget} needs `rebuild: true`: masked channels keep their shapes")
         if self.steps > 1 and not self.rebuild:
             raise ValueError("steps need `rebuild: true`")
         if self.steps > 1 and self.training_peak_bytes is not None:

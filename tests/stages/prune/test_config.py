@@ -50,6 +50,7 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
             {"method": "channels", "training_peak_bytes": "1MB", "rebuild": False},
             "training_peak_bytes needs `rebuild: true`",
         ),
+        ({"method": "channels", "macs": 0.5, "rebuild": False}, "macs needs `rebuild: true`"),
         (
             {"method": "channels", "training_peak_bytes": "1MB", "steps": 2},
             "training_peak_bytes needs `steps: 1`",
