@@ -34,7 +34,10 @@ REFUSED = {
         "arena_bytes: ": {"target": "arena"},
     },
     "distill": {},
-    "quantize": {"more than the budget of": {"scheme": "mixed file"}},
+    "quantize": {
+        "more than the budget of": {"scheme": "mixed file"},
+        "has no version with 16-bit activations": {"scheme": "static_wi8_ai16"},
+    },
 }
 """What may be refused once model and data are known: words of the message, and the row's levels."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.errors import StageError
+from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
@@ -29,19 +31,49 @@ def embedded(dtype: str) -> FloatModel:
     return FloatModel(keras.Model(inputs, L.Dense(3)(x)))
 
 
-def test_an_int8_embedding_looks_up_the_rows_that_it_is_asked_for() -> None:
-    source = embedded("float32")
-    x = np.random.default_rng(0).integers(0, ROWS, (100, 6)).astype("float32")
-    config, notes = with_exact_inputs(QuantizeConfig(), source)
-    examples: Any = UnlabelledExamples(x)
-    content = SCHEMES["static_wi8_ai8"](source, CalibrationExamples(examples, 100, 0), config)
+def artifact(source: FloatModel, config: QuantizeConfig, x: np.ndarray) -> bytes:
+    calibration = CalibrationExamples(UnlabelledExamples(x), 100, 0)  # type: ignore[arg-type]
+    if config.scheme != "mixed":
+        return SCHEMES[config.scheme](source, calibration, config).content
+    context: Any = SimpleNamespace(phase=lambda name: None)
+    return mixed_artifact(source, calibration, config, context)[0].content
+
+
+@pytest.mark.parametrize(
+    ("scheme", "dtype"),
+    [
+        ("static_wi8_ai8", "float32"),
+        pytest.param("static_wi8_ai8", "int32", marks=pytest.mark.slow),
+        pytest.param("static_wi8_ai16", "int32", marks=pytest.mark.slow),
+        pytest.param("mixed", "float32", marks=pytest.mark.slow),
+        pytest.param("mixed", "int32", marks=pytest.mark.slow),
+    ],
+)
+def test_an_integer_embedding_looks_up_the_rows_that_it_is_asked_for(
+    scheme: Any, dtype: str
+) -> None:
+    source = embedded(dtype)
+    x = np.random.default_rng(0).integers(0, ROWS, (100, 6)).astype(dtype)
+    budget = 1_000_000 if scheme == "mixed" else None
+    config, notes = with_exact_inputs(QuantizeConfig(scheme=scheme, file_bytes=budget), source)
+    runner = load(artifact(source, config, x))
     # Another row has nothing in common with the right one: the table is random.
     table, kernel, bias = source.model.get_weights()  # type: ignore[union-attr]
     wanted = table[x.astype(int)].reshape(100, -1) @ kernel + bias
-    difference = load(content.content).predict(x)[0] - wanted
+    difference = runner.predict(x.astype("float32"))[0] - wanted
     assert np.abs(difference).max() < 0.05 * np.abs(wanted).max()
-    assert "float32: words holds" in notes[0]
+    assert [detail.dtype for detail in runner.input_details] == [dtype]
     assert config.output_type is None
+    assert [note for note in notes if "float32: words holds" in note] or dtype == "int32"
+
+
+@pytest.mark.slow
+def test_an_embedding_of_floats_has_no_form_with_16_bit_activations() -> None:
+    source = embedded("float32")
+    x = np.zeros((4, 6), np.float32)
+    config, _ = with_exact_inputs(QuantizeConfig(scheme="static_wi8_ai16"), source)
+    with pytest.raises(StageError, match="CAST has no version with 16-bit activations"):
+        artifact(source, config, x)
 
 
 def test_a_type_that_changes_indices_is_refused() -> None:
