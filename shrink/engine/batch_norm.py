@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-import tf_keras as keras
-
 from shrink.engine.config import BatchNormMode
 
 
 def layers_of(model: Any) -> list[Any]:
     """Return every layer of a model, those of nested models and wrappers too."""
-    return [module for module in model.submodules if isinstance(module, keras.layers.Layer)]
+    # Not `submodules`: TensorFlow cannot sort the graphs by which recurrent layers keep masks.
+    return list(model._flatten_layers(include_self=False))
 
 
 def is_batch_norm(layer: Any) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.batch_norm import is_batch_norm, layers_of
 from shrink.engine.config import BatchNormMode
+from shrink.engine.forward_effects import Effect, forward_effects
 
 _BATCH_NORM = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"
 _SYNCHRONIZED = (
@@ -15,16 +19,13 @@ _SYNCHRONIZED = (
     " whole share makes them those of the batch"
 )
 _RANDOM = "its random numbers depend on how the batch is split; equal in distribution only"
-_RANGES = "its quantization ranges move with every forward pass"
-_SPECTRAL = "its estimate of the norm moves with every forward pass"
 _ADDED = (
     "whether a loss of its own (add_loss) is a sum or a mean over the batch cannot be told; it is"
     " taken for a mean, which is exact"
 )
-_STATE = "its state passes from one forward pass to the next"
-_COUNTED = "its pruning schedule counts forward passes"
+_STATE = "its state moves with every forward pass"
+_PYTHON = "what its Python code computes of a part of a batch is not known"
 
-_AMOUNTS = ("rate", "stddev", "dropout", "recurrent_dropout")
 _QUANTIZED = {"QuantizeWrapper", "QuantizeWrapperV2", "QuantizeLayer"}
 _PRUNED = {"PruneLowMagnitude"}
 
@@ -43,32 +44,31 @@ def inexact_because(
     if replicas * accumulation_steps == 1:
         return ()
     looped = accumulation_steps > 1
-    reasons = {layer.name: _reason(layer, batch_norm, looped) for layer in layers_of(model)}
+    effects = forward_effects(model)
+    reasons = {
+        layer.name: _reason(layer, batch_norm, looped, effects.get(layer, set()))
+        for layer in (model, *layers_of(model))
+    }
     return tuple(sorted(f"{name}: {why}" for name, why in reasons.items() if why))
 
 
-def _reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> str | None:
+def _reason(
+    layer: Any, batch_norm: BatchNormMode, looped: bool, effects: Collection[Effect]
+) -> str | None:
     if is_batch_norm(layer):
         return _batch_norm_reason(layer, batch_norm, looped)
-    if isinstance(layer, keras.__internal__.layers.BaseRandomLayer) and _draws(layer):
+    if "draws" in effects and not _draws_nothing(layer):
         return _RANDOM
     if _adds_loss(layer):
         return _ADDED
-    if isinstance(layer, keras.layers.RNN) and layer.stateful:
+    if "remembers" in effects:
         return _STATE
-    names = _class_names(layer)
-    if names & _QUANTIZED:
-        return _RANGES
-    if names & _PRUNED:
-        return _COUNTED
-    return _SPECTRAL if "SpectralNormalization" in names else None
+    return _PYTHON if "calls Python" in effects else None
 
 
-def _draws(layer: Any) -> bool:
-    """Whether a layer of tf-keras' random ones draws at all: many may be told of a rate of 0."""
-    named = (getattr(layer, name, None) for name in _AMOUNTS)
-    amounts = [amount for amount in named if isinstance(amount, int | float)]
-    return not amounts or any(amounts)
+def _draws_nothing(layer: Any) -> bool:
+    """Whether a layer draws numbers only to multiply them by 0."""
+    return type(layer) is keras.layers.GaussianNoise and layer.stddev == 0
 
 
 def _adds_loss(layer: Any) -> bool:
@@ -86,6 +86,32 @@ def _batch_norm_reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> s
     if batch_norm == "synchronized" or layer.synchronized:
         return _SYNCHRONIZED if looped else None
     return _BATCH_NORM
+
+
+def mixes_examples(forward: Callable[[Any], Any], x: Any, precision: str) -> bool:
+    """Return whether outputs change with the other examples of a batch, as a batch's mean does.
+
+    Layers of one's own may compute anything: only running them tells.
+
+    Args:
+        forward: gives the outputs of inputs, in training.
+        x: structure of arrays (n, ...), the inputs of some examples.
+        precision: a policy of Keras, such as mixed_bfloat16.
+    """
+    half = len(tf.nest.flatten(x)[0]) // 2
+    if not half:
+        return False
+    # Products of another size may be added up in another order, which is no dependence.
+    rounding = 1e-2 if tf.as_dtype(precision.removeprefix("mixed_")).size > 2 else 1e-1
+    batches = (tf.nest.map_structure(lambda part: part[:half], x), x)
+    alone, together = (
+        [np.asarray(output[:half], np.float64) for output in tf.nest.flatten(forward(batch))]
+        for batch in batches
+    )
+    return any(
+        bool(np.abs(one - other).max(initial=0) > rounding * np.abs(one).max(initial=0))
+        for one, other in zip(alone, together, strict=True)
+    )
 
 
 def synchronising_layers(model: Any) -> tuple[str, ...]:

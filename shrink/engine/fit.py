@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from shrink.data.dataset import Dataset
@@ -16,14 +17,14 @@ from shrink.data.pipeline import (
     naming_bad_examples,
     training_batches,
 )
-from shrink.engine.batch_norm import batch_norm_mode
+from shrink.engine.batch_norm import batch_norm_mode, frozen_statistics
 from shrink.engine.batch_plan import BatchPlan, plan_batches
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.cluster import settle, share_weights, unsettle
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.early_stop import EarlyStop, first_settled_epoch
-from shrink.engine.exactness import inexact_because
+from shrink.engine.exactness import inexact_because, mixes_examples
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.progress import BestWeights, OnProgress, ProgressCallback
@@ -39,6 +40,7 @@ from shrink.errors import DataError, RecipeError
 from shrink.measure.memory import AllocatorPeak
 from shrink.recipe.metrics import METRICS
 
+_LOOKED_AT = 4
 _TOO_SMALL = "training used less memory than the allocator counts (tensors under 256 KiB)"
 
 
@@ -143,7 +145,7 @@ def train(
                 validation = _validation(dataset, size, devices)
                 _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first, validation)
         settle(model, devices)
-    record = _record(trainer, config, devices, plan, epochs, progress, checkpoints, memory)
+    record = _record(trainer, dataset, config, devices, plan, progress, checkpoints, memory)
     return replace(record, memory_timeline=timeline.to_dict())
 
 
@@ -246,23 +248,18 @@ def _direction(monitor: str) -> tuple[str, bool]:
 
 def _record(
     trainer: MicroBatchTrainer,
+    dataset: Dataset,
     config: TrainingConfig,
     devices: Devices,
     plan: BatchPlan,
-    epochs: int,
     progress: ProgressCallback,
     checkpoints: Checkpointing,
     memory: AllocatorPeak,
 ) -> TrainingRecord:
     micro_batch_size = trainer.micro_batch_size
     accumulation_steps = math.ceil(plan.most_rows / micro_batch_size)
-    reasons = inexact_because(
-        trainer.model,
-        replicas=devices.replicas,
-        accumulation_steps=accumulation_steps,
-        batch_norm=config.batch_norm,
-    )
-    peak = checkpoints.peak_bytes
+    peak = checkpoints.peak_bytes  # before a further forward pass
+    reasons = _inexact_because(trainer, dataset, config, devices.replicas, accumulation_steps)
     return TrainingRecord(
         replicas=devices.replicas,
         workers=devices.workers,
@@ -282,6 +279,29 @@ def _record(
         note=memory.note or (None if peak else _TOO_SMALL),
         notes=tuple(checkpoints.notes),
     )
+
+
+def _inexact_because(
+    trainer: MicroBatchTrainer,
+    dataset: Dataset,
+    config: TrainingConfig,
+    replicas: int,
+    accumulation_steps: int,
+) -> tuple[str, ...]:
+    model = trainer.model
+    known = inexact_because(
+        model,
+        replicas=replicas,
+        accumulation_steps=accumulation_steps,
+        batch_norm=config.batch_norm,
+    )
+    if known or replicas * accumulation_steps == 1:
+        return known
+    x, _ = dataset.train.arrays(np.arange(min(_LOOKED_AT, len(dataset.train))))
+    with frozen_statistics(model):
+        mixed = mixes_examples(lambda part: trainer(part, training=True), x, config.precision)
+    why = "the outputs of an example depend on the others of its batch"
+    return (f"{model.name}: {why}",) if mixed else ()
 
 
 def _check(

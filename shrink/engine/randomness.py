@@ -87,12 +87,13 @@ class _Place(threading.local):
 
 def stateful_generators(model: Any) -> list[Any]:
     """Return what a model's layers draw from where that has a state which cannot be saved."""
-    return [
-        layer._random_generator
-        for layer in layers_of(model)
-        if isinstance(layer, keras.__internal__.layers.BaseRandomLayer)
-        and layer._random_generator._rng_type == _LEGACY
-    ]
+    return [layer._random_generator for layer in layers_of(model) if draws_from_seeds(layer)]
+
+
+def draws_from_seeds(layer: Any) -> bool:
+    """Whether a layer draws from where `continued_randomness` can make it draw."""
+    is_random = isinstance(layer, keras.__internal__.layers.BaseRandomLayer)
+    return is_random and layer._random_generator._rng_type == _LEGACY
 
 
 @contextmanager

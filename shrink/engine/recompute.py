@@ -7,17 +7,21 @@ plain step: the second pass draws the same random numbers and leaves moving stat
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
-import tf_keras as keras
 
 from shrink.engine.batch_norm import is_batch_norm, layers_of, wrapped_batch_norms
-from shrink.engine.masking import masked_outputs
-from shrink.engine.randomness import RandomSeeds
+from shrink.engine.forward_effects import Effect, forward_effects
+from shrink.engine.randomness import RandomSeeds, draws_from_seeds
 from shrink.engine.segments import Step, choose_segments
+
+_NOTHING = (
+    "training.recompute: no part of the model can be computed twice; parts with masks, integers, a"
+    " state or random numbers of their own cannot"
+)
 
 
 class _Replaying(threading.local):
@@ -49,7 +53,7 @@ def recomputed(model: Any, recompute: str | int, seeds: RandomSeeds | None) -> I
     network = _largest_network(model)
     run = None if network is None else SegmentedRun(network, recompute, seeds)
     if network is None or run is None or not run.segments:
-        yield ["training.recompute: there is no part of the model that can be computed twice"]
+        yield [_NOTHING]
         return
     with _steady_statistics(network):
         network._run_internal_graph = run
@@ -78,7 +82,8 @@ class SegmentedRun:
         self._seeds = seeds
         self.nodes = _ordered_nodes(network)
         self._kept = [str(id(output)) for output in network.outputs]
-        self._steps = [_step(node, seeds) for node in self.nodes]
+        effects = forward_effects(network)
+        self._steps = [_step(node, seeds, effects) for node in self.nodes]
         wanted = None if recompute == "auto" else int(recompute)
         self.segments = choose_segments(self._steps, wanted, self._kept)
 
@@ -181,15 +186,16 @@ def _ordered_nodes(network: Any) -> list[Any]:
     return [node for node in nodes if not node.is_input]
 
 
-def _step(node: Any, seeds: RandomSeeds | None) -> Step:
+def _step(node: Any, seeds: RandomSeeds | None, effects: Mapping[Any, Collection[Effect]]) -> Step:
     outputs = tf.nest.flatten(node.outputs)
     inputs = tf.nest.flatten(node.keras_inputs)
+    parts = (node.layer, *layers_of(node.layer))
     return Step(
         inputs=tuple(dict.fromkeys(map(str, node.flat_input_ids))),
         outputs=tuple(map(str, node.flat_output_ids)),
         output_bytes=sum(_bytes_of(output) for output in outputs),
-        repeatable=all(t.dtype.is_floating for t in (*inputs, *outputs))
-        and all(_is_repeatable(layer, seeds) for layer in (node.layer, *layers_of(node.layer))),
+        repeatable=all(_is_passed_on(tensor) for tensor in (*inputs, *outputs))
+        and all(_is_repeatable(layer, seeds, effects.get(layer, ())) for layer in parts),
     )
 
 
@@ -200,20 +206,31 @@ def _bytes_of(tensor: Any) -> int:
     return int(size)
 
 
-def _is_repeatable(layer: Any, seeds: RandomSeeds | None) -> bool:
+def _is_passed_on(tensor: Any) -> bool:
+    """Whether a tensor is the same inside a segment: masks are lost, integers have no gradient."""
+    return bool(tensor.dtype.is_floating) and getattr(tensor, "_keras_mask", None) is None
+
+
+def _is_repeatable(layer: Any, seeds: RandomSeeds | None, effects: Collection[Effect]) -> bool:
     """Whether a second pass gives the same and changes nothing."""
-    if isinstance(layer, keras.__internal__.layers.BaseRandomLayer):
-        return seeds is not None or not getattr(layer, "rate", 1)
     if is_batch_norm(layer):
         return not layer.renorm
+    if seeds is not None and draws_from_seeds(layer):
+        return True
     # A loss that a layer adds would lose its gradient; state of its own would move twice.
     adds_loss = getattr(layer, "activity_regularizer", None) is not None
-    return not adds_loss and not layer._non_trainable_weights
+    return not (effects or adds_loss or layer._non_trainable_weights)
 
 
 def _largest_network(model: Any) -> Any:
-    """Return the functional model with the most layers; None where masks would be lost."""
+    """Return the functional model with the most layers; None where masks come into it."""
     networks = [layer for layer in (model, *layers_of(model)) if hasattr(layer, "_nodes_by_depth")]
-    if not networks or masked_outputs(model):
-        return None
-    return max(networks, key=lambda network: len(network._nodes_by_depth))
+    networks = [network for network in networks if not _is_masked(network)]
+    return max(networks, key=lambda network: len(network._nodes_by_depth), default=None)
+
+
+def _is_masked(network: Any) -> bool:
+    """Whether a model is called with masked inputs by another one."""
+    calls = [node for node in network._inbound_nodes if not node.is_input]
+    inputs = tf.nest.flatten([node.keras_inputs for node in calls])
+    return any(getattr(tensor, "_keras_mask", None) is not None for tensor in inputs)

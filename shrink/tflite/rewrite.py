@@ -79,7 +79,7 @@ def _clone(layer: Any, *, to_integers: bool) -> Any:
 
 
 def _has_mixed_precision(model: keras.Model) -> bool:
-    parts = (part for part in model.submodules if isinstance(part, keras.layers.Layer))
+    parts = model._flatten_layers()
     return has_graph(model) and any(part.compute_dtype != part.variable_dtype for part in parts)
 
 

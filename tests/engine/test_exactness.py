@@ -78,6 +78,41 @@ class PenalisedSum(keras.layers.Layer):
         return inputs
 
 
+class Noise(keras.layers.Layer):
+    """Draws with an operation of TensorFlow, as layers of one's own do."""
+
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.draw = draw
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + self.draw(tf.shape(inputs))
+
+
+class Counting(keras.layers.Layer):
+    """Divides by the number of its forward passes."""
+
+    def build(self, shape: Any) -> None:
+        self.passes = self.add_weight(name="passes", initializer="zeros", trainable=False)
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        return inputs / (self.passes.assign_add(1.0) if training else 1.0)
+
+
+def in_branch(inputs: Any) -> Any:
+    """Draw where a condition holds, in a function of the graph's library."""
+    return tf.cond(
+        tf.reduce_all(tf.abs(inputs) < 9),
+        lambda: inputs + tf.random.normal(tf.shape(inputs)),
+        lambda: inputs,
+    )
+
+
+def as_picture(layer: Any) -> Callable[[Any], Any]:
+    """Apply a layer of pictures to (n, 4, 3)."""
+    return lambda inputs: layers.Reshape((4, 3))(layer(layers.Reshape((4, 3, 1))(inputs)))
+
+
 layers = keras.layers
 LAYERS: dict[str, Callable[[], Any]] = {
     "lstm": lambda: layers.LSTM(3, return_sequences=True),
@@ -98,8 +133,34 @@ LAYERS: dict[str, Callable[[], Any]] = {
     "unit_norm": lambda: layers.UnitNormalization(),
     "activity": lambda: layers.Dense(3, activity_regularizer="l2"),
     "spectral_norm": lambda: layers.SpectralNormalization(layers.Dense(3)),
+    "normal": lambda: Noise(tf.random.normal),
+    "uniform": lambda: Noise(tf.random.uniform),
+    "generator": lambda: Noise(tf.random.Generator.from_seed(1).normal),
+    "stateless": lambda: Noise(lambda shape: tf.random.stateless_normal(shape, [1, 2])),
+    "shuffle": lambda: layers.Lambda(lambda x: x + tf.random.shuffle(tf.range(3.0))),
+    "activation": lambda: layers.Dense(3, activation=lambda x: tf.nn.dropout(x, 0.5)),
+    "branch": lambda: layers.Lambda(in_branch),
+    "operation": lambda: lambda x: x + tf.random.normal(tf.shape(x)),
+    "counting": Counting,
+    "batch_mean": lambda: layers.Lambda(lambda x: x - tf.reduce_mean(x, axis=0)),
+    "per_example_mean": lambda: layers.Lambda(lambda x: x - tf.reduce_mean(x, axis=1)[:, None]),
+    "attention": lambda: lambda x: layers.MultiHeadAttention(2, 2)(x, x),
+    "dropped_attention": lambda: lambda x: layers.MultiHeadAttention(2, 2, dropout=0.5)(x, x),
+    "stateful": lambda: layers.SimpleRNN(3, return_sequences=True, stateful=True),
+    "flip": lambda: as_picture(layers.RandomFlip()),
+    "rotation": lambda: as_picture(layers.RandomRotation(0.3)),
+    "zoom": lambda: as_picture(layers.RandomZoom(0.3)),
+    "translation": lambda: as_picture(layers.RandomTranslation(0.5, 0.5)),
+    # TensorFlow has no gradient of it.
+    "contrast": lambda: lambda x: x + as_picture(layers.RandomContrast(0.9))(tf.stop_gradient(x)),
+    "brightness": lambda: as_picture(layers.RandomBrightness(0.9, value_range=(0, 1))),
+    "crop": lambda: (
+        lambda x: layers.ZeroPadding1D((1, 1))(
+            layers.Reshape((2, 3))(layers.RandomCrop(2, 3)(layers.Reshape((4, 3, 1))(x)))
+        )
+    ),
 }
-DEFAULT = ("lstm", "sum")
+DEFAULT = ("lstm", "sum", "normal", "branch", "batch_mean", "flip")
 
 
 @pytest.mark.parametrize(
@@ -110,16 +171,16 @@ def test_train_claims_exactness_where_micro_batches_give_the_weights_of_one_batc
     kind: str,
 ) -> None:
     whole, _ = trained(kind, micro_batch_size=8)
-    split, record = trained(kind, micro_batch_size=3)
+    split, record = trained(kind, micro_batch_size=2)
     pairs = zip(whole.get_weights(), split.get_weights(), strict=True)
     difference = max(float(np.abs(a - b).max()) for a, b in pairs)
-    assert record.accumulation_steps == 3
+    assert record.accumulation_steps == 4
     assert record.exact == (difference <= 2e-6), (difference, record.inexact_because)
 
 
 def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
     keras.utils.set_random_seed(0)
-    inputs = keras.layers.Input((4, 3))
+    inputs = keras.layers.Input((4, 3), micro_batch_size if kind == "stateful" else None)
     hidden = LAYERS[kind]()(keras.layers.Dense(3)(inputs))
     model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
     random = np.random.default_rng(0)

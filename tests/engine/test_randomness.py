@@ -47,3 +47,12 @@ def test_draws_keep_the_share_that_dropout_asks_for() -> None:
 def test_draws_continue_where_the_counter_stands() -> None:
     whole = draws(seed=0, passes=3)
     np.testing.assert_array_equal(draws(seed=0, passes=1, skip=2)[0], whole[2])
+
+
+def test_stateful_generators_finds_those_of_recurrent_dropout() -> None:
+    # Which keeps masks by graph: tf.Module's `submodules` fails once there are two kinds of graphs.
+    inputs = keras.layers.Input((5, 2))
+    layer = keras.layers.SimpleRNN(3, recurrent_dropout=0.5)
+    model = keras.Model(inputs, layer(inputs))
+    tf.function(lambda x: model(x, training=True)).get_concrete_function(tf.TensorSpec((1, 5, 2)))
+    assert layer.cell._random_generator in stateful_generators(model)

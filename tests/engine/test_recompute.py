@@ -30,7 +30,9 @@ def residual_model(blocks: int = 4, drop: float = 0.0) -> Any:
     return keras.Model(inputs, layers.Dense(5)(layers.GlobalAveragePooling2D()(hidden)))
 
 
-def gradients(model: Any, recompute: str | int, seeds: RandomSeeds | None = None) -> list[Any]:
+def gradients(
+    model: Any, recompute: str | int, seeds: RandomSeeds | None = None, x: Any = X
+) -> list[Any]:
     """Return the gradients and the moving statistics after one step from the same state."""
     weights = model.get_weights()
     if seeds is not None:
@@ -44,8 +46,8 @@ def gradients(model: Any, recompute: str | int, seeds: RandomSeeds | None = None
             loss = tf.reduce_sum(tf.square(model(x, training=True)))
         return tape.gradient(loss, model.trainable_variables)
 
-    with continued_randomness(model, seeds), recomputed(model, recompute, seeds) as notes:
-        found = [g.numpy() for g in step(tf.constant(X))]
+    with recomputed(model, recompute, seeds) as notes, continued_randomness(model, seeds):
+        found = [tf.convert_to_tensor(g).numpy() for g in step(tf.constant(x))]
     assert notes == []
     statistics = [v.numpy() for v in model.non_trainable_variables]
     model.set_weights(weights)
@@ -72,6 +74,57 @@ def test_recomputed_draws_the_same_dropout_again() -> None:
     keras.utils.set_random_seed(0)
     model, seeds = residual_model(drop=0.5), RandomSeeds(0)
     assert_equal(gradients(model, "auto", seeds), gradients(model, "off", seeds))
+
+
+class Scaled(keras.layers.Layer):
+    """Multiplies by a random number, with an operation that cannot be made to draw it again."""
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * tf.random.uniform((), 0.5, 2.0)
+
+
+@pytest.mark.parametrize("random_layer", [Scaled, keras.layers.RandomFlip])
+def test_segmented_run_leaves_out_layers_that_would_draw_other_numbers(random_layer: Any) -> None:
+    inputs = keras.layers.Input((8, 8, 3))
+    hidden = keras.layers.Dropout(0.5)(inputs)  # which does draw the same again, from seeds
+    for _ in range(4):
+        hidden = keras.layers.Conv2D(3, 3, padding="same")(hidden)
+    hidden = random_layer(name="random")(hidden)
+    run = SegmentedRun(keras.Model(inputs, keras.layers.ReLU()(hidden)), 2, RandomSeeds(0))
+    inside = {run.nodes[index].layer.name for segment in run.segments for index in segment}
+    assert "dropout" in "".join(inside)
+    assert "random" not in inside
+
+
+def masked_model(*, nested: bool) -> Any:
+    """Recurrent layers behind `Masking`, or a model of them that another one calls on its mask."""
+    layers = keras.layers
+    outer = layers.Input((7, 3))
+    inputs = layers.Input((7, 3)) if nested else outer
+    hidden = inputs if nested else layers.Masking()(inputs)
+    for _ in range(3):
+        hidden = layers.Dense(4, activation="relu")(hidden)
+    hidden = layers.SimpleRNN(4)(layers.SimpleRNN(4, return_sequences=True)(hidden))
+    for _ in range(4):
+        hidden = layers.Dense(4, activation="tanh")(hidden)
+    model = keras.Model(inputs, hidden)
+    return keras.Model(outer, model(layers.Masking()(outer))) if nested else model
+
+
+def test_recomputed_keeps_masks_inside_a_model() -> None:
+    keras.utils.set_random_seed(0)
+    x = np.random.default_rng(0).normal(size=(4, 7, 3)).astype(np.float32)
+    x[:, 3:] = 0.0
+    model, seeds = masked_model(nested=False), RandomSeeds(0)
+    kept = gradients(model, "off", seeds, x)
+    assert_equal(gradients(model, 2, seeds, x), kept)
+    others = gradients(model, "off", seeds, np.where(x == 0, np.float32(1), x))
+    assert max(np.abs(a - b).max() for a, b in zip(kept, others, strict=True)) > 1e-3
+
+
+def test_recomputed_leaves_alone_a_model_that_is_called_with_a_mask() -> None:
+    with recomputed(masked_model(nested=True), 2, RandomSeeds(0)) as notes:
+        assert "mask" in notes[0]
 
 
 def test_recomputed_leaves_inference_and_the_model_alone() -> None:
