@@ -33,7 +33,8 @@ def class_weights_of(weights: ClassWeights, dataset: Dataset) -> np.ndarray:
     labels, classes = dataset.train.labels, dataset.num_classes
     if labels is None or classes is None:
         raise DataError(
-            "class weights need integer labels, and the targets are real",
+            "class weights need one array of integer labels, one label for each example, and the"
+            " targets are real, sequences or several",
             subject=_KEY,
             hint="remove training.class_weights",
         )
@@ -101,7 +102,8 @@ def with_class_weights(batches: tf.data.Dataset, weights: np.ndarray) -> tf.data
     table = tf.constant(weights)
 
     def weigh(x: Any, y: Any) -> tuple[Any, Any, Any]:
-        return x, y, _expected_weight(getattr(y, "labels", y), table)
+        (labels,) = tf.nest.flatten(getattr(y, "labels", y))
+        return x, y, _expected_weight(labels, table)
 
     return batches.map(weigh)
 

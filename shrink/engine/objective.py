@@ -82,20 +82,30 @@ def _categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
     return keras.losses.categorical_crossentropy(y, outputs, from_logits=from_logits)
 
 
+def _values(y: Any, outputs: Any) -> Any:
+    """Return targets in the outputs' shape and dtype.
+
+    Where mixup made labels of a single output probabilities of their classes, the target is the
+    expected label: 0.3 of a one and 0.7 of a zero is 0.3.
+    """
+    y = tf.cast(y, outputs.dtype)
+    if y.shape.rank == outputs.shape.rank and outputs.shape[-1] == 1 and y.shape[-1] != 1:
+        y = tf.linalg.matvec(y, tf.range(y.shape[-1], dtype=y.dtype))
+    return tf.reshape(y, tf.shape(outputs))
+
+
 def _binary_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
-    y = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs))
+    y = _values(y, outputs)
     outputs = _as_stated(outputs, "Sigmoid", from_logits)
     return keras.losses.binary_crossentropy(y, outputs, from_logits=from_logits)
 
 
 def _mean_squared_error(y: Any, outputs: Any, from_logits: bool) -> Any:
-    difference = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs)) - outputs
-    return tf.square(difference)
+    return tf.square(_values(y, outputs) - outputs)
 
 
 def _mean_absolute_error(y: Any, outputs: Any, from_logits: bool) -> Any:
-    difference = tf.reshape(tf.cast(y, outputs.dtype), tf.shape(outputs)) - outputs
-    return tf.abs(difference)
+    return tf.abs(_values(y, outputs) - outputs)
 
 
 LOSSES: Mapping[str, LossFunction] = {
@@ -119,26 +129,32 @@ def _sparse_labels(y: Any, outputs: Any) -> Any:
 
 def _accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
     if outputs.shape[-1] == 1:
-        threshold = 0.0 if from_logits else 0.5
-        y = tf.reshape(y, tf.shape(outputs))
-        hit = tf.equal(tf.cast(y, tf.float32) > 0.5, outputs > threshold)
-    else:
-        best = tf.argmax(outputs, axis=-1, output_type=tf.int32)
-        hit = tf.equal(_sparse_labels(y, outputs), best)
-    return tf.cast(hit, tf.float32)
+        return _binary_accuracy(y, outputs, from_logits)
+    return _among_best(y, outputs, 1)
 
 
 def _binary_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
     threshold = 0.0 if from_logits else 0.5
-    y = tf.cast(tf.reshape(y, tf.shape(outputs)), tf.float32)
-    return tf.cast(tf.equal(y > 0.5, outputs > threshold), tf.float32)
+    return tf.cast(tf.equal(_values(y, outputs) > 0.5, outputs > threshold), tf.float32)
 
 
 def _top5_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
-    labels = _sparse_labels(y, outputs)
-    flat = tf.reshape(outputs, (-1, outputs.shape[-1]))
-    hit = tf.math.in_top_k(tf.reshape(labels, (-1,)), tf.cast(flat, tf.float32), k=5)
-    return tf.reshape(tf.cast(hit, tf.float32), tf.shape(labels))
+    return _among_best(y, outputs, 5)
+
+
+def _among_best(y: Any, outputs: Any, places: int) -> Any:
+    """Return the chance that the own class is among the best, ties broken at random.
+
+    As the report's metrics do (`shrink.measure.accuracy`): outputs that all became equal, or NaN,
+    are no hits.
+    """
+    own = tf.gather(
+        outputs, _sparse_labels(y, outputs)[..., None], batch_dims=outputs.shape.rank - 1
+    )
+    better = tf.math.count_nonzero(outputs > own, axis=-1, dtype=tf.float32)
+    equal = tf.math.count_nonzero(outputs == own, axis=-1, dtype=tf.float32)
+    chance = tf.clip_by_value((places - better) / tf.maximum(equal, 1.0), 0.0, 1.0)
+    return tf.where(tf.reduce_any(tf.math.is_nan(outputs), axis=-1), 0.0, chance)
 
 
 METRICS: Mapping[str, LossFunction] = {

@@ -38,6 +38,7 @@ from shrink.recipe.task import TaskConfig
 from shrink.report_warning import ReportWarning
 from shrink.stages.cluster.sharing import keep_shared
 from shrink.stages.interface import Interface, keras_interface
+from shrink.stages.match import check_mixup
 from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
 from shrink.stages.prune.masks import frozen_masks
 from shrink.stages.task import Task, resolve_task
@@ -274,7 +275,7 @@ class StageContext:
             task: in place of the model's own, where it gives more than the task's outputs.
             training: in place of the recipe's.
         """
-        task = task or self.task(model)
+        task = self._task_to_train(model, task)
         record = train(
             model,
             dataset or self.dataset,
@@ -292,6 +293,13 @@ class StageContext:
         )
         self._watcher.rest()
         return record
+
+    def _task_to_train(self, model: keras.Model, task: Task | None) -> Task:
+        """Return the task, by default the model's own, if the examples can be varied for it."""
+        task = task or self.task(model)
+        if self.data_config.augment is not None and self.data_config.augment.mixup is not None:
+            check_mixup(self.dataset, task.losses, model)
+        return task
 
     def _recovery(self) -> Recovery:
         """Return what is known of earlier attempts; a folder for each training of the stage."""
@@ -347,7 +355,7 @@ class PlanningContext(StageContext):
             objective=objective,
             config=training or self.training,
             devices=self.devices,
-            metrics=(task or self.task(model)).metrics,
+            metrics=self._task_to_train(model, task).metrics,
             after_update=self._hooks(model, after_update),
         )
         raise Planned(plan)

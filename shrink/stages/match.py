@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 
 from shrink.data.dataset import Dataset
 from shrink.errors import DataError
 from shrink.stages.interface import Interface
 from shrink.stages.targets import Target
+
+_LOOK_UPS = (
+    keras.layers.Embedding,
+    keras.layers.CategoryEncoding,
+    keras.layers.IntegerLookup,
+    keras.layers.Hashing,
+)
 
 
 def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:
@@ -98,3 +109,30 @@ def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
                 subject="data",
                 hint="name the model for these classes, or correct the labels",
             )
+
+
+def check_mixup(dataset: Dataset, losses: Sequence[str], model: Any) -> None:
+    """Raise `DataError` where mixtures of examples mean nothing.
+
+    Args:
+        dataset: the examples, which mixup mixes.
+        losses: on the targets of each output.
+        model: the Keras model that is trained.
+    """
+    if dataset.num_classes is None and "sparse_categorical_crossentropy" in losses:
+        _refuse_mixup(
+            "the class numbers of sequences, or of several targets, would be averaged",
+            "store the labels one-hot, or leave data.augment.mixup out",
+        )
+    inputs = set(map(id, getattr(model, "inputs", None) or ()))
+    for layer in model._flatten_layers():
+        fed = tf.nest.flatten([node.keras_inputs for node in layer._inbound_nodes])
+        if isinstance(layer, _LOOK_UPS) and any(id(tensor) in inputs for tensor in fed):
+            _refuse_mixup(
+                f"the layer {layer.name} looks whole numbers up, which would be averaged",
+                "leave data.augment.mixup out",
+            )
+
+
+def _refuse_mixup(why: str, hint: str) -> None:
+    raise DataError(f"mixup cannot be: {why}", subject="data.augment.mixup", hint=hint)

@@ -87,6 +87,14 @@ def test_with_class_weights_mixes_weights_as_mixup_mixes_labels(share: float) ->
     np.testing.assert_allclose(weights, share * table[Y] + (1 - share) * table[other], rtol=1e-6)
 
 
+@pytest.mark.parametrize("wrap", [lambda y: (y,), lambda y: {"kind": y}])
+def test_with_class_weights_finds_labels_in_a_structure(wrap: Any) -> None:
+    table = np.array([1.0, 2.0, 3.0], np.float32)
+    batches = tf.data.Dataset.from_tensors((X, wrap(Y)))
+    ((_, _, weights),) = with_class_weights(batches, table)
+    np.testing.assert_array_equal(weights, table[Y])
+
+
 def test_class_weights_of_refuses_several_labels_for_an_example() -> None:
     sequences = np.random.default_rng(0).integers(0, 3, (40, 3))
     with pytest.raises(DataError, match="one label for each example"):

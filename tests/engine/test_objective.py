@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,22 @@ def test_metric_top5_accuracy_looks_at_five_outputs() -> None:
     hits = objective.metric("top5_accuracy", tf.constant(LABELS), tf.constant(LOGITS))
     best = np.argsort(-LOGITS, axis=-1)[:, :5]
     np.testing.assert_array_equal(hits, (best == LABELS[:, None]).any(-1))
+
+
+@pytest.mark.parametrize(("name", "places"), [("accuracy", 1), ("top5_accuracy", 5)])
+def test_metric_of_classes_breaks_ties_at_random(name: str, places: int) -> None:
+    outputs = np.round(LOGITS).astype(np.float32)
+    outputs[0] = 0.0
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric(name, tf.constant(LABELS), tf.constant(outputs))
+    orders = np.array(list(itertools.permutations(range(7))))  # the first of equals is taken
+    best = np.argsort(-outputs[:, orders], axis=-1, kind="stable")[..., :places]
+    chosen = np.take_along_axis(np.broadcast_to(orders, (6, *orders.shape)), best, -1)
+    expected = (chosen == LABELS[:, None, None]).any(-1).mean(-1)
+    np.testing.assert_allclose(hits, expected, atol=1e-6)
+    assert float(hits[0]) == pytest.approx(places / 7)
+    outputs[1, 3] = np.nan
+    assert objective.metric(name, tf.constant(LABELS), tf.constant(outputs))[1] == 0.0
 
 
 def test_metric_binary_accuracy_splits_logits_at_0() -> None:

@@ -37,7 +37,7 @@ def mixup(x: Any, y: Any, share: tf.Tensor, num_classes: int | None) -> tuple[An
 
     Args:
         x: structure of (n, ...) inputs; integers are rounded.
-        y: int64 (n,) labels, or real targets (n, ...).
+        y: int64 (n,) or (n, 1) labels, or a structure of real targets (n, ...).
         share: float32 (n,), how much of each example itself is kept.
         num_classes: of labels, None for real targets.
 
@@ -45,7 +45,7 @@ def mixup(x: Any, y: Any, share: tf.Tensor, num_classes: int | None) -> tuple[An
         Inputs in their own dtype; targets in float32, labels as probabilities (n, classes).
     """
     if num_classes is not None:
-        y = tf.one_hot(y, num_classes)
+        y = tf.one_hot(tf.reshape(y, (-1,)), num_classes)
     mixed = tf.nest.map_structure(lambda part: as_stored(_mixed(part, share), part.dtype), x)
     return mixed, tf.nest.map_structure(lambda part: _mixed(part, share), y)
 
