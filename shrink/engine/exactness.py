@@ -23,6 +23,7 @@ _ADDED = (
     "whether a loss of its own (add_loss) is a sum or a mean over the batch cannot be told; it is"
     " taken for a mean, which is exact"
 )
+_RANGES = "its quantization ranges move with every forward pass"
 _STATE = "its state moves with every forward pass"
 _PYTHON = "what its Python code computes of a part of a batch is not known"
 
@@ -62,7 +63,7 @@ def _reason(
     if _adds_loss(layer):
         return _ADDED
     if "remembers" in effects:
-        return _STATE
+        return _RANGES if _class_names(layer) & _QUANTIZED else _STATE
     return _PYTHON if "calls Python" in effects else None
 
 

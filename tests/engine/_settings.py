@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.data.augment.apply import Augmentation
-from shrink.data.augment.config import AugmentConfig
-from shrink.data.dataset import Dataset
-from shrink.data.view import AugmentedView
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices
-from shrink.engine.fit import train
-from shrink.engine.objective import SupervisedObjective
-from shrink.engine.plan_training import plan_training
+from shrink.engine.devices import Devices, open_devices
 from shrink.engine.record import TrainingRecord
 from shrink.errors import ShrinkError
+from shrink.stages.context import Planned, PlanningContext, StageContext
 
 FACTORS: dict[str, list[Any]] = {
     "architecture": ["sequential", "residual", "depthwise", "lstm", "two_inputs", "attention"],
@@ -33,7 +30,13 @@ FACTORS: dict[str, list[Any]] = {
     "schedule": ["constant", "cosine", "exponential", "step"],
     "restore_best": [False, True],
     "patience": [None, 1],
-    "mixup": [None, 0.4],
+    "augment": [
+        None,
+        {"mixup": 0.4},
+        {"flip": "both", "crop": 1, "rotate": 20},
+        {"brightness": 0.2, "contrast": 0.2, "saturation": 0.2, "hue": 0.1, "cutout": 3},
+    ],
+    "cache": ["none", "validation", "memory", "disk"],
     # As one factor: weights of classes are refused where targets are real, and hide the rest.
     "loss_and_class_weights": [
         ["sparse_categorical_crossentropy", None],
@@ -43,24 +46,31 @@ FACTORS: dict[str, list[Any]] = {
         ["mean_squared_error", "balanced"],
     ],
 }
-CLASSES, TRAINED, CHECKED, BATCH_SIZE = 3, 21, 6, 8
+CLASSES, BATCH_SIZE, PARTS = 3, 8, {"train": 21, "validation": 6, "test": 6}
+
+
+PLAIN = {
+    **{"recompute": "off", "memory_limit": None, "replicas": 1, "micro_batch_size": "auto"},
+    "cache": "none",
+}
 
 
 def run_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return for each case what came of it: refused, or trained, and how far from plain training.
 
-    A process's devices are fixed: two logical ones, of which a single replica uses the first.
+    A process's devices are fixed: all cases have the same replicas and limit of memory.
     """
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    logical = [tf.config.LogicalDeviceConfiguration() for _ in range(2)]
-    tf.config.set_logical_device_configuration(cpu, logical)
-    both = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    return [_outcome(case, both) for case in cases]
+    devices = open_devices(
+        TrainingConfig(replicas=cases[0]["replicas"], memory_limit=cases[0]["memory_limit"])
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        _write_data(Path(folder))
+        return [_outcome(case, devices, Path(folder)) for case in cases]
 
 
-def _outcome(case: Mapping[str, Any], both: Any) -> dict[str, Any]:
+def _outcome(case: Mapping[str, Any], devices: Devices, folder: Path) -> dict[str, Any]:
     try:
-        model, record = _train(case, both)
+        model, record = _train(case, devices, folder)
     except ShrinkError as error:
         return {"refused": str(error)}
     except Exception as error:  # what a user would see as a crash
@@ -73,101 +83,63 @@ def _outcome(case: Mapping[str, Any], both: Any) -> dict[str, Any]:
     }
     if not record.exact or case["precision"] != "float32":
         return outcome
-    plain = {"recompute": "off", "memory_limit": None, "replicas": 1, "micro_batch_size": "auto"}
-    other, _ = _train({**case, **plain}, both)
+    one = Devices(tf.distribute.get_strategy(), ("CPU:0",), on_gpu=False)
+    other, _ = _train({**case, **PLAIN}, one, folder)
     pairs = zip(weights, other.get_weights(), strict=True)
     return {**outcome, "difference": max(float(np.abs(a - b).max()) for a, b in pairs)}
 
 
-def _train(case: Mapping[str, Any], both: Any) -> tuple[Any, TrainingRecord]:
+def _train(case: Mapping[str, Any], devices: Devices, folder: Path) -> tuple[Any, TrainingRecord]:
+    """Train as a stage does: planned before, where memory is limited."""
     loss, class_weights = case["loss_and_class_weights"]
-    config = TrainingConfig.model_validate(
-        {
-            "global_batch_size": BATCH_SIZE,
-            "class_weights": class_weights,
-            "optimizer": {
-                "name": "sgd",
-                "momentum": 0.9,
-                "learning_rate": 0.05,
-                "schedule": case["schedule"],
-                **case["clipping"],
-            },
-            **{name: case[name] for name in TrainingConfig.model_fields if name in case},
-        }
-    )
-    devices = _devices(config, both)
-    keras.mixed_precision.set_global_policy(config.precision)
+    sgd = {"name": "sgd", "momentum": 0.9, "learning_rate": 0.05, "schedule": case["schedule"]}
+    training = {
+        "global_batch_size": BATCH_SIZE,
+        "class_weights": class_weights,
+        "optimizer": {**sgd, **case["clipping"]},
+        **{name: case[name] for name in TrainingConfig.model_fields if name in case},
+    }
+    data = {
+        "source": "npz",
+        "path": str(folder / "data.npz"),
+        "inputs": ["x", "v"] if case["architecture"] == "two_inputs" else ["x"],
+        "targets": ["real" if loss == "mean_squared_error" else "labels"],
+        **{name: case[name] for name in ("augment", "cache")},
+    }
+    step = {"name": "train", "claims": [], "training": training, "inputs": {}}
+    task = {"loss": loss, "monitor": "loss"}
+    job = {"step": step, "data": data, "task": task, "split_seed": 0}
+    keras.mixed_precision.set_global_policy(case["precision"])
     keras.utils.set_random_seed(0)
     with devices.scope():
         model = ARCHITECTURES[case["architecture"]]()
-    start = model.get_weights()
-    dataset = _dataset(case)
-    objective = SupervisedObjective(loss, from_logits=True)
-    if config.memory_limit is not None:
-        settings: dict[str, Any] = {"objective": objective, "config": config, "devices": devices}
-        plan = plan_training(model, dataset, **settings)
+    if case["memory_limit"] is not None:
+        start = model.get_weights()
+        try:
+            _stage(PlanningContext, job, devices, folder, model)
+        except Planned as planned:
+            job["plan"] = asdict(planned.plan)
         model.set_weights(start)
-        config = config.model_copy(update={"micro_batch_size": plan.micro_batch_size})
-    record = train(
-        model,
-        dataset,
-        objective=objective,
-        config=config,
-        devices=devices,
-        epochs=2,
-        metrics=(),
-        monitor="loss",
-    )
-    return model, record
+    return model, _stage(StageContext, job, devices, folder, model)
 
 
-def _devices(config: TrainingConfig, both: Any) -> Devices:
-    if config.replicas == 2:
-        return Devices(both, ("CPU:0", "CPU:1"), on_gpu=False)
-    limited = config.memory_limit is not None
-    strategy = tf.distribute.get_strategy()
-    return Devices(strategy, ("CPU:0",), on_gpu=False, in_order=limited)
+def _stage(
+    kind: type[StageContext], job: Any, devices: Devices, folder: Path, model: Any
+) -> TrainingRecord:
+    context = kind(job, lambda *event, **fields: None, folder)
+    context.__dict__["devices"] = devices  # in place of the property: opened once in a process
+    return context.train(model, context.task(model).objective(), epochs=2)
 
 
-class _Examples:
-    """Examples in memory, of one input or of two."""
-
-    def __init__(self, x: Any, y: Any, labels: Any) -> None:
-        self._x, self._y, self.labels = x, y, labels
-        spec = tf.nest.map_structure(lambda part: tf.TensorSpec(part.shape[1:], part.dtype), (x, y))
-        self.input_spec, self.target_spec = spec
-
-    def __len__(self) -> int:
-        return len(self._y)
-
-    def load(self, indices: Any) -> Any:
-        return tf.nest.map_structure(lambda part: tf.gather(part, indices), (self._x, self._y))
-
-    def arrays(self, indices: Any) -> Any:
-        return tf.nest.map_structure(lambda part: part[indices], (self._x, self._y))
-
-    def explain(self, indices: Any) -> None:
-        return None
-
-
-def _dataset(case: Mapping[str, Any]) -> Dataset:
-    real = case["loss_and_class_weights"][0] == "mean_squared_error"
-    classes = None if real else CLASSES
-
-    def part(seed: int, count: int) -> Any:
+def _write_data(folder: Path) -> None:
+    arrays: dict[str, Any] = {}
+    for seed, (part, count) in enumerate(PARTS.items()):
         random = np.random.default_rng(seed)
-        x = random.normal(size=(count, 8, 8, 3)).astype(np.float32)
-        labels = np.arange(count) % CLASSES
-        y = random.normal(size=(count, CLASSES)).astype(np.float32) if real else labels
-        inputs = (x, x[:, 0, :, 0]) if case["architecture"] == "two_inputs" else x
-        return _Examples(inputs, y, None if real else labels)
-
-    trained, checked = part(0, TRAINED), part(1, CHECKED)
-    if case["mixup"] is not None:
-        config = AugmentConfig(mixup=case["mixup"])
-        augmentation = Augmentation(config, trained.input_spec, classes)
-        trained = AugmentedView(trained, None, False, augmentation)
-    return Dataset(trained, validation=checked, test=checked, class_names=(), num_classes=classes)
+        x = random.uniform(size=(count, 8, 8, 3)).astype(np.float32)
+        arrays |= {f"x_{part}": x, f"v_{part}": x[:, 0, :, 0]}
+        arrays[f"labels_{part}"] = np.arange(count) % CLASSES
+        arrays[f"real_{part}"] = random.normal(size=(count, CLASSES)).astype(np.float32)
+    np.savez(folder / "data.npz", **arrays)
 
 
 def _pooled(inputs: Any, hidden: Any) -> Any:
