@@ -9,7 +9,13 @@ from typing import Any
 MAY_HAVE_BEEN_TRAINED_ON = "test-examples-may-have-been-trained-on"
 """The code of the one warning that other sentences of a report depend on."""
 
-_GRAVEST = ("baseline-at-chance", "stage-at-chance", "large-drop", "artifact-larger-than-source")
+_GRAVEST = (
+    "baseline-at-chance",
+    "stage-at-chance",
+    "large-drop",
+    "outputs-lost",
+    "artifact-larger-than-source",
+)
 """Codes of what makes a result useless, above all that only limits what is known of it."""
 
 

@@ -24,7 +24,8 @@ def init(
         typer.Option(
             "--data",
             metavar="D",
-            help="A source (digits), a folder of pictures, an .npz file, or a YAML file.",
+            help="A source (digits), a folder of pictures, an .npz, .h5 or .csv file, or a YAML "
+            "file.",
         ),
     ],
     output: Annotated[

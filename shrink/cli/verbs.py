@@ -26,7 +26,8 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function.",
+        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; quantize and "
+        "evaluate take a .tflite file too.",
     ),
 ]
 DataOption = Annotated[
@@ -34,8 +35,8 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="D",
-        help="A source (digits), a folder of pictures, an .npz or .h5 file, or a YAML file with a "
-        "data: section. A run folder brings its own; some schemes of quantize need none.",
+        help="A source (digits), a folder of pictures, an .npz, .h5 or .csv file, or a YAML file "
+        "with a data: section. A run folder brings its own; some schemes of quantize need none.",
         show_default=False,
     ),
 ]

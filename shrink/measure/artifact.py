@@ -42,22 +42,26 @@ class Evaluation:
 
 
 def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]]) -> list[str]:
-    """Return a sentence on examples whose largest output is that of several classes, if any.
+    """Return sentences on examples whose score a tie decides, one a metric that has any.
 
     Args:
         evaluation: of one vector of classes an example: its score of accuracy is 0, 1, or the
             chance that its tie is broken for its own class. Of others nothing is said.
         outputs: shape of each output without the batch.
     """
-    scores = evaluation.scores.get("accuracy")
-    if scores is None or len(outputs) > 1 or len(outputs[0]) != 1:
+    if len(outputs) > 1 or len(outputs[0]) != 1:
         return []
-    tied = int(np.count_nonzero((scores != 0) & (scores != 1)))
-    if not tied:
-        return []
+    places = {"accuracy": "largest output", "top5_accuracy": "output, for the last of five places"}
+    tied = {
+        name: int(np.count_nonzero((scores != 0) & (scores != 1)))
+        for name in places
+        if (scores := evaluation.scores.get(name)) is not None
+    }
     return [
-        f"accuracy: {tied} of {len(scores)} examples have their own class and others at the same "
-        "largest output; each counts as often as chance would break its tie for its own class"
+        f"{name}: {count} of {evaluation.examples} examples have their own class and others at the "
+        f"same {places[name]}; each counts as often as chance would break its tie for its own class"
+        for name, count in tied.items()
+        if count
     ]
 
 

@@ -17,6 +17,8 @@ _HARDLY = 0.2
 """Less than this share of the way from guessing to a perfect answer is hardly better."""
 _SLACK = 1.01
 """Two conversions of one model differ by a few bytes."""
+_LEAST_DB = 10.0
+"""Less is noise above a tenth of the signal's power: more than rounding to 8 bits should cost."""
 _MOST_NAMES = 10
 _TRAIN = ("train", "distill")
 _BYTES = (200, 255)
@@ -56,6 +58,7 @@ def sanity_warnings(
             found += [warning for end in ends for warning in _of_result(end, base, gates)]
     for stage in complete.values():
         found += _larger(stage, complete.get(previous.get(stage["name"]) or ""))
+        found += _lost_outputs(stage)
     return found
 
 
@@ -263,6 +266,30 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
             f"the file is larger than what it was made from: {sizes}",
             "try the scheme dynamic_wi8_afp32, which keeps loops as they are and adds no scales "
             "of activations, or keep the model as it was",
+            stage["name"],
+        )
+
+
+def _lost_outputs(stage: Stage) -> Iterator[ReportWarning]:
+    """Yield a warning on outputs that quantization drowned: a mean over several hides them."""
+    details = stage.get("details") or {}
+    names = [one["name"] for one in (details.get("task") or {}).get("outputs", ())]
+    rows = (details.get("audit") or {}).get("agreement", ()) if len(names) > 1 else ()
+    lost = {
+        names[row["output"]]: row["snr_db"]
+        for row in rows
+        if row["compared"].endswith("to quantized") and (row["snr_db"] or _LEAST_DB) < _LEAST_DB
+    }
+    if lost:
+        told = ", ".join(
+            f"{name} (signal to noise {decibels:.1f} dB)" for name, decibels in lost.items()
+        )
+        yield ReportWarning(
+            "outputs-lost",
+            f"of {len(names)} outputs these are hardly the float model's any more: {told}; a "
+            "metric that is a mean over outputs need not show it",
+            "scale targets of very different sizes alike before training, or try the scheme "
+            "static_wi8_ai16 or dynamic_wi8_afp32",
             stage["name"],
         )
 

@@ -166,3 +166,8 @@ def test_ties_note_counts_examples_whose_own_class_is_one_of_several() -> None:
     assert ties_note(evaluation, [(8, 8, 10)]) == []  # a mean over pixels is no tie
     whole = Evaluation({}, {"accuracy": np.array([0.0, 1.0])}, 2)
     assert ties_note(whole, [(10,)]) == []
+    both = Evaluation(
+        {}, {"accuracy": np.array([0.0, 1.0]), "top5_accuracy": np.array([0.4, 1])}, 2
+    )
+    (note,) = ties_note(both, [(10,)])
+    assert note.startswith("top5_accuracy: 1 of 2 examples")

@@ -238,3 +238,37 @@ def test_data_warnings_tell_what_a_report_would_before_it_is_made() -> None:
     ]
     many = {"examples": 100, "classes": {"a": 100}}
     assert data_warnings({"train": many, "test": many}) == []
+
+
+@pytest.mark.parametrize(
+    ("decibels", "outputs", "warned"),
+    [
+        ([38.4, -10.5], 2, True),
+        ([38.4, 10.1], 2, False),
+        ([None, 13.3], 2, False),
+        ([-3.0], 1, False),
+    ],
+)
+def test_an_output_that_quantization_drowned_is_named_where_a_mean_hides_it(
+    decibels: list[float | None], outputs: int, warned: bool
+) -> None:
+    rows = [
+        {"output": i, "compared": form, "snr_db": value, "cosine": 0.2}
+        for i, quantized in enumerate(decibels)
+        for form, value in (
+            ("keras to float tflite", 140.0),
+            ("float tflite to quantized", quantized),
+        )
+    ]
+    details = {
+        "task": {"outputs": [{"name": name} for name in ("mass", "angle")[:outputs]]},
+        "audit": {"agreement": rows},
+    }
+    made = with_result(regression("quantize", 1.0, "train", 9.0), details=details)
+    told = [
+        w for w in found([regression("train", 1.0, None, 9.0), made]) if w.code == "outputs-lost"
+    ]
+    assert bool(told) == warned
+    for warning in told:
+        assert "angle (signal to noise -10.5 dB)" in warning.message
+        assert "mass" not in warning.message

@@ -117,7 +117,8 @@ def _sentence(found: Assignment) -> str:
     narrow = sum(width == 4 for width in found.bits.values())
     text = f"mixed: {narrow} of {len(found.bits)} operators have 4-bit weights"
     if found.drop is not None:
-        text += f"; {found.drop:+.4f} accuracy lost on validation, {found.tried} artifacts scored"
+        change = f"accuracy on validation {-100 * found.drop:+.2f} points".replace("-0.00", "+0.00")
+        text += f"; {change}, {found.tried} artifacts scored"
     return text
 
 

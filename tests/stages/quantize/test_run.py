@@ -153,7 +153,11 @@ def test_run_mixed_keeps_the_accuracy_of_the_validation_split(
     result = quantized(trained, tmp_path, scheme="mixed", accuracy_drop=0.05)
     assert result.tflite is not None
     assert result.details is not None
-    assert result.details["mixed"]["validation_drop"] <= 0.05
+    drop = result.details["mixed"]["validation_drop"]
+    assert drop <= 0.05
+    (told,) = [note for note in result.notes if note.startswith("mixed: ")]
+    points = float(told.partition("accuracy on validation ")[2].partition(" points")[0])
+    assert points == pytest.approx(-100 * drop, abs=0.005)
     float_accuracy = accuracy((trained / "model.tflite").read_bytes(), trained)
     assert accuracy(result.tflite, trained) > float_accuracy - 0.08
 
