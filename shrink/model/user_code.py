@@ -11,7 +11,7 @@ from typing import Any
 
 from shrink.errors import ModelError
 from shrink.model.trust import declared_objects
-from shrink.model.user_modules import remembering_imports
+from shrink.model.user_modules import import_hint, remembering_imports
 
 
 @functools.cache
@@ -36,6 +36,7 @@ def imported(path: Path) -> Any:
         raise ModelError(
             f"this file cannot be imported: {type(error).__name__}: {''.join(text)[:300]}",
             subject=path,
+            hint=import_hint(error, path),
         ) from error
     return module
 

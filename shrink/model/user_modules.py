@@ -73,6 +73,18 @@ def remembering_imports(entry: Path, module: ModuleType | None = None) -> Iterat
         _remember(entry, {file for found in new.values() if (file := users_file(found))})
 
 
+def import_hint(error: Exception, entry: Path) -> str | None:
+    """Return how a module beside a file that is run can be found; None for any other error."""
+    name = (
+        error.name.partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and error.name
+        else ""
+    )
+    if not name or not any(_resolved(name, [entry.resolve().parent])):
+        return None
+    return f"the file's own folder is not searched: PYTHONPATH={entry.resolve().parent} shrink ..."
+
+
 def users_file(module: ModuleType | None) -> Path | None:
     """Return the file of a module, None where it is a library's, shrink's or Python's own."""
     text = getattr(module, "__file__", None)

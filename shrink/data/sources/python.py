@@ -26,7 +26,7 @@ from shrink.data.python_reads import remembering_reads
 from shrink.data.sources.columns import open_columns
 from shrink.data.spool import ALL, Example, spooled
 from shrink.errors import DataError, ShrinkError
-from shrink.model.user_modules import remembering_imports
+from shrink.model.user_modules import import_hint, remembering_imports
 from shrink.run.versions import versions
 
 _HINT = "return a tf.data.Dataset or an iterable of (input, target)"
@@ -105,15 +105,18 @@ class _Function:
             self._held.enter_context(remembering_imports(self.path, module))
             spec.loader.exec_module(module)
         except Exception as error:
-            raise self.error(f"cannot be imported: {type(error).__name__}: {error}") from error
+            hint = import_hint(error, self.path)
+            raise self.error(
+                f"cannot be imported: {type(error).__name__}: {error}", hint
+            ) from error
         function = getattr(module, self.name, None)
         if not callable(function):
             public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
             raise self.error(f"it is not there; there are {', '.join(public) or 'no functions'}")
         return function
 
-    def error(self, message: str) -> DataError:
-        return DataError(message, subject=f"{self.path}:{self.name}", hint=_HINT)
+    def error(self, message: str, hint: str | None = None) -> DataError:
+        return DataError(message, subject=f"{self.path}:{self.name}", hint=hint or _HINT)
 
 
 def _flat(
