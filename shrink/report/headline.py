@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shrink.report.content import Report, Stage, main_metric
 from shrink.report.figures import (
@@ -104,19 +105,23 @@ def _cost(report: Report, stage: Stage, metric: str) -> str:
     delta = stage["delta"].get(metric)
     if not delta or stage["name"] == report["baseline"]:
         return ""
+    return f"{subject(metric)} {_change(metric, delta)}."
+
+
+def _change(metric: str, delta: Mapping[str, Any]) -> str:
     figure = metric_figure(metric)
     unit = " points" if figure.unit == "fraction" else ""
     change = format_change(delta["value"], figure.unit)
     low, high = delta.get("low"), delta.get("high")
     if low is None or high is None:
-        return f"{subject(metric)} changed by {change}{unit}; there is no interval."
+        return f"changed by {change}{unit}; there is no interval"
     text = "is unchanged" if delta["value"] == 0 else f"changed by {change}{unit}"
     limits = f"{format_change(low, figure.unit)} to {format_change(high, figure.unit)}"
-    told = f"{subject(metric)} {text} (95 % interval of the difference {limits})"
+    told = f"{text} (95 % interval of the difference {limits})"
     if low <= 0 <= high:
-        return f"{told}: with these test examples, no proven change."
+        return f"{told}: with these test examples, no proven change"
     better = (low > 0) == figure.larger_is_better
-    return f"{told}: a proven {'gain' if better else 'loss'}."
+    return f"{told}: a proven {'gain' if better else 'loss'}"
 
 
 def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
@@ -130,10 +135,8 @@ def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
     if before and after:
         told.append(f"{format_value(before, 'bytes')} became {format_value(after, 'bytes')}")
     delta = (stage.get("delta_origin") or {}).get(metric) if metric else None
-    if delta:
-        unit = metric_figure(str(metric)).unit
-        points = " points" if unit == "fraction" else ""
-        told.append(f"{metric} changed by {format_change(delta['value'], unit)}{points}")
+    if metric and delta:
+        told.append(f"{metric} {_change(metric, delta)}")
     since = f"Since {origin.get('stage')} of {origin.get('run')}"
     return f"{since}: {', '.join(told)}." if told else ""
 

@@ -207,8 +207,12 @@ def test_report_compares_with_the_baseline_of_the_first_run(tmp_path: Path) -> N
     assert same["accuracy"]["low"] <= -0.5 <= same["accuracy"]["high"]
     assert other["accuracy"] == {"value": -0.75, "low": None, "high": None}
     assert [r["chain"]["same_examples"] for r in reports[1:]] == [True, False]
-    (one,) = headlines(reports[1])
-    assert "Since baseline of run-0: 1.00 KB became 250 B, accuracy changed by" in one.sentence
+    (one,), (unlike,) = (headlines(report) for report in reports[1:])
+    since = "Since baseline of run-0: 1.00 KB became 250 B, accuracy changed by -50.00 points"
+    low, high = (f"{100 * same['accuracy'][end]:+.2f}" for end in ("low", "high"))
+    assert f"{since} (95 % interval of the difference {low} to {high})" in one.sentence
+    assert one.sentence.endswith("no proven change." if high[0] == "+" else "a proven loss.")
+    assert unlike.sentence.endswith("accuracy changed by -75.00 points; there is no interval.")
 
 
 LINK = Link("first", {"fingerprint": "f"}, 7, "s")
