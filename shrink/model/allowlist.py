@@ -92,6 +92,9 @@ LOOKUPS = frozenset({"IntegerLookup", "StringLookup", "TextVectorization"})
 """Layers whose `vocabulary` may be the name of a file, which Keras would read."""
 
 MODELS = frozenset({"Functional", "Sequential", "Model"})
+LOSS_LAYERS = frozenset({"AddLoss", "AddMetric"})
+"""What `model.add_loss(tensor)` and `model.add_metric` leave in a functional tf-keras model."""
+
 TENSOR_FUNCTION_LAYERS = frozenset({"TFOpLambda", "SlicingOpLambda"})
 """Calls of a TensorFlow function by its name, as tf-keras writes them."""
 
@@ -114,6 +117,9 @@ MODEL_MODULES = frozenset(
      "keras.engine.functional", "keras.engine.sequential", "tf_keras",
      "tf_keras.src.engine.functional", "tf_keras.src.engine.sequential"}
 )  # fmt: skip
+LOSS_MODULES = frozenset(
+    {"keras.src.engine.base_layer", "keras.engine.base_layer", "tf_keras.src.engine.base_layer"}
+)
 TENSOR_FUNCTION_MODULES = frozenset(
     {"keras.src.layers.core.tf_op_layer", "keras.layers.core.tf_op_layer",
      "tf_keras.src.layers.core.tf_op_layer"}

@@ -14,6 +14,8 @@ from shrink.model.allowlist import (
     FUNCTIONS,
     LAYERS,
     LOOKUPS,
+    LOSS_LAYERS,
+    LOSS_MODULES,
     MODEL_MODULES,
     MODELS,
     OBJECTS,
@@ -160,6 +162,8 @@ def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
     if module in KERAS_OPS:
         if name not in KERAS_OPS[module]:
             raise _foreign(f"{name} is not an operation of {module} that is known", where, path)
+        return
+    if name in LOSS_LAYERS and (module is None or module in LOSS_MODULES):
         return
     in_models = name in MODELS and (module is None or module in MODEL_MODULES)
     public = module is None or module in PUBLIC_MODULES

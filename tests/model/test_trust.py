@@ -161,3 +161,27 @@ def test_load_source_runs_a_lambda_when_the_model_is_trusted(name: str, tmp_path
 def test_h5_refuses_a_lambda_with_custom_objects(trust: Trust, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="Lambda"):
         check_model_file(h5(tmp_path, sequential(lambda_layer(tmp_path))), trust)
+
+
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5")
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_load_model_takes_losses_and_metrics_that_were_added(name: str, tmp_path: Path) -> None:
+    inputs = keras.Input((3,))
+    x = keras.layers.Dense(2)(inputs)
+    model = keras.Model(inputs, x)
+    model.add_loss(keras.layers.Activation("relu")(x))
+    model.add_metric(x, name="mean")
+    model.save(tmp_path / name)
+    check_model_file(tmp_path / name)
+    loaded = load_model(tmp_path / name)
+    rows = np.ones((2, 3), np.float32)
+    loaded(rows)
+    (loss,) = loaded.losses
+    assert np.allclose(loss, np.maximum(model.predict(rows, verbose=0), 0), atol=1e-6)
+
+
+def test_check_model_file_refuses_an_added_loss_of_another_module(tmp_path: Path) -> None:
+    added = layer("AddLoss", {"name": "add_loss"}, module="os")
+    path = archive(tmp_path, sequential(dense(), added))
+    with pytest.raises(ModelError, match="AddLoss comes from the module 'os'"):
+        check_model_file(path)
