@@ -9,6 +9,7 @@ from shrink.report.content import NULL, Report, Stage
 from shrink.report.deltas import figure_delta
 from shrink.report.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
 from shrink.report.flat import stage_figures
+from shrink.report.gate_lines import gate_line
 from shrink.report.markdown import escape, table
 from shrink.report.recipe_diff import change_lines, recipe_changes
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _RESULT_FIGURES = ("tflite_bytes", "parameters", "macs", "arena_bytes", "p50_ms")
 _NO_METRICS = (LOSS, "duration_s")
+_OUTCOMES = {"PASS": "passed", "FAIL": "missed", "WARN": "missed", "SKIP": "not checked"}
 _HEADS = ("stage", "figure", "A", "B", "change", "ratio")
 
 
@@ -214,9 +216,8 @@ def _gate_lines(diff: Mapping[str, Any]) -> list[str]:
 def _gate_text(gate: Mapping[str, Any] | None) -> str:
     if gate is None:
         return "no gate"
-    outcome = "passed" if gate["passed"] else "missed"
-    figure_value = NULL if gate["value"] is None else f"{gate['value']:,}"
-    return f"{outcome} ({figure_value}, limit {gate['limit']:,})"
+    line = gate_line(gate)
+    return f"{_OUTCOMES[line.mark]} ({line.comparison})"
 
 
 def _conclusion(diff: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ class GateLine:
 
 def gate_lines(report: Report) -> list[GateLine]:
     """Return the gates, those that were missed first."""
-    lines = [_gate_line(gate) for gate in report["gates"]]
+    lines = [gate_line(gate) for gate in report["gates"]]
     return sorted(lines, key=lambda line: _ORDER.index(line.mark))
 
 
@@ -72,7 +72,8 @@ def _mark(gate: Mapping[str, Any]) -> Mark:
     return "WARN" if gate.get("level") == "warn" else "FAIL"
 
 
-def _gate_line(gate: Mapping[str, Any]) -> GateLine:
+def gate_line(gate: Mapping[str, Any]) -> GateLine:
+    """Return one gate of a report."""
     return GateLine(
         mark=_mark(gate),
         name=gate["name"],

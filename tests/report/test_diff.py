@@ -71,6 +71,15 @@ def test_diff_reports_lists_gates_that_changed() -> None:
     assert gates["p50_ms"][0] is None
 
 
+def test_render_diff_says_of_a_gate_that_was_not_checked_that_it_was_not() -> None:
+    a, b = report(gates={"tflite_bytes": 20_000}), report(gates={"tflite_bytes": 20_000})
+    b["gates"][0] |= {"value": None, "passed": False, "judged": False, "reason": "not reached"}
+    lines = render_diff_markdown(diff_reports(a, b)).splitlines()
+    (told,) = [line for line in lines if "passed" in line and "in A" in line]
+    assert "not checked (" in told
+    assert "missed" not in told
+
+
 def test_diff_reports_is_strict_json() -> None:
     json.dumps(diff_reports(report(), report([])), allow_nan=False)
 
@@ -85,7 +94,7 @@ def test_render_diff_terminal_fits_the_width(width: int) -> None:
     text = stream.getvalue()
     assert max(map(len, text.splitlines())) <= width
     assert "tflite_bytes" in text
-    assert "loss (quantize): passed (0.1, limit 1) in A, no gate in B" in " ".join(text.split())
+    assert "loss (quantize): passed (0.1 <= 1) in A, no gate in B" in " ".join(text.split())
 
 
 def test_render_diff_markdown_says_that_nothing_changed() -> None:
