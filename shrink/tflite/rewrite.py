@@ -22,6 +22,7 @@ def for_conversion(
       has no kernels for float16 activations.
     - The steps of a GRU or another loop are written one after the other, to become integers: the
       converter's calibration crashes on loops. An LSTM is one operator of TFLite.
+    - What `model.add_metric` counts, in variables that each call would write, is left out.
 
     Args:
         model: it is left untouched; a subclassed model, which cannot be cloned, stays as it is.
@@ -30,6 +31,7 @@ def for_conversion(
     Returns:
         The model, `model` itself where there is nothing to rewrite, and a note per rewrite.
     """
+    model = _without_metrics(model)
     notes = [
         f"{name}: average over the whole input written as a mean"
         for name in names_of(model, _covers_its_whole_input)
@@ -48,6 +50,12 @@ def for_conversion(
         return model, (f"converted as it is, as it cannot be cloned: {error}",)
     rewritten.set_weights(model.get_weights())
     return rewritten, tuple(notes)
+
+
+def _without_metrics(model: keras.Model) -> keras.Model:
+    if not has_graph(model) or not any(type(x).__name__ == "AddMetric" for x in model.layers):
+        return model
+    return keras.Model(model.input, model.output, name=model.name)
 
 
 def _covers_its_whole_input(layer: Any) -> bool:

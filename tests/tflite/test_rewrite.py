@@ -9,6 +9,9 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.tflite.convert import convert
+from shrink.tflite.flatbuffer import read
+from shrink.tflite.interpreter import load
 from shrink.tflite.loops import is_loop, names_of
 from shrink.tflite.rewrite import for_conversion
 
@@ -162,3 +165,14 @@ def test_for_conversion_unrolls_lstms_with_states_that_are_given_or_returned() -
     assert names_of(model, is_loop) == ["returns", "is_given"]
     assert names_of(rewritten, is_loop) == []
     np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_for_conversion_leaves_out_what_added_metrics_count() -> None:
+    """A call would write their variables, and TFLite would store and run that."""
+    model = pooled((4, 4, 2))
+    plain = {operator.name for operator in read(convert(model, "float32").content)[0].operators}
+    model.add_metric(model.output, name="mean", aggregation="mean")
+    content = convert(model, "float32").content
+    assert {operator.name for operator in read(content)[0].operators} == plain
+    x = np.random.default_rng(0).normal(size=(3, 4, 4, 2)).astype(np.float32)
+    assert np.allclose(load(content).predict(x)[0], model.predict(x, verbose=0), atol=1e-6)
