@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.data.reference import NamedData
+from shrink.recipe.metrics import METRICS
 from shrink.recipe.reference import ModelReference, near_path
 from shrink.recipe.resolved import recipe_text
 
@@ -59,7 +60,9 @@ def _model_line(model: ModelReference, found: Mapping[str, Any]) -> str:
 
 def _data_line(found: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{found[n]:,} for {n}" for n in ("train", "validation", "test"))
-    kind = f"{found['classes']} classes" if found["classes"] else "real targets"
+    labelled = "classification" in METRICS[found["metric"]].task_kinds
+    other = "several labels for each example" if labelled else "real targets"
+    kind = f"{found['classes']} classes" if found["classes"] else other
     return f"{kind}; {counts}"
 
 
@@ -96,13 +99,11 @@ def _stages(model: ModelReference, found: Mapping[str, Any]) -> list[str]:
 
 
 def _gates(model: ModelReference, found: Mapping[str, Any]) -> list[str]:
-    gates = []
-    if found["metric"] == "accuracy":
-        gates.append(
-            "  accuracy_drop: {limit: 0.02, confidence: 0.95}  # what chance explains is none"
-        )
+    metric, chance = found["metric"], "  # what chance explains is none"
+    if METRICS[metric].higher_is_better:
+        gates = [f"  {metric}_drop: {{limit: 0.02, confidence: 0.95}}{chance}"]
     else:
-        gates.append(f"  {found['metric']}: {{ratio: 1.1}}  # at most a tenth above the baseline's")
+        gates = [f"  {metric}: {{ratio: 1.1}}  # at most a tenth above the baseline's"]
     for name, key, before in (
         ("tflite_bytes", "quantized_bytes", f"  # {found['float_bytes']:,} as float32"),
         ("arena_bytes", "quantized_arena_bytes", ""),

@@ -51,6 +51,28 @@ def test_first_recipe_is_one_that_shrink_reads(
     assert ("arena_bytes" in plan.recipe.gates) == is_known
 
 
+@pytest.mark.parametrize(
+    ("metric", "gate"),
+    [
+        ("accuracy", "accuracy_drop"),
+        ("binary_accuracy", "binary_accuracy_drop"),
+        ("top5_accuracy", "top5_accuracy_drop"),
+        ("mean_absolute_error", "mean_absolute_error"),
+        ("binary_crossentropy", "binary_crossentropy"),
+    ],
+)
+def test_first_recipe_asks_of_no_metric_to_be_better_than_the_baseline(
+    tmp_path: Path, metric: str, gate: str
+) -> None:
+    path = tmp_path / "recipe.yaml"
+    named = model(tmp_path, "net.keras")
+    text = first_recipe("net", named, DIGITS, found(metric=metric, classes=0), tmp_path)
+    path.write_text(text, encoding="utf-8")
+    asked = build_plan(load_recipe(path)).recipe.gates[gate]
+    assert (asked.ratio or 0) > 1 or asked.limit > 0
+    assert ("real targets" in text) == (metric == "mean_absolute_error")
+
+
 def test_first_recipe_stays_one_with_its_comments_taken_away(tmp_path: Path) -> None:
     text = first_recipe("net", model(tmp_path, "net.py:build"), DIGITS, found(), tmp_path)
     path = tmp_path / "recipe.yaml"
