@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from shrink.data.names import Names
 from shrink.errors import DataError
@@ -49,8 +50,8 @@ def read_listing(path: Path, targets: Sequence[str]) -> Listing:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = csv.reader(stream, strict=True)
-            header = next(rows, [])
+            rows = numbered_rows(stream)
+            _, header = next(rows, (1, list[str]()))
             _check_header(path, header, targets)
             files, columns = _columns(path, header, rows)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -58,6 +59,19 @@ def read_listing(path: Path, targets: Sequence[str]) -> Listing:
     if not files:
         raise DataError("no pictures are listed", subject=path, hint=_HINT)
     return Listing(path, files, columns, _split(path, columns))
+
+
+def numbered_rows(stream: TextIO) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV file that are not blank, each with the line where it begins.
+
+    Lines count from 1, and a value in quotes may hold several of them.
+    """
+    reader = csv.reader(stream, strict=True)
+    line = 1
+    for row in reader:
+        if row:
+            yield line, row
+        line = reader.line_num + 1
 
 
 def _check_header(path: Path, header: Sequence[str], targets: Sequence[str]) -> None:
@@ -73,18 +87,16 @@ def _check_header(path: Path, header: Sequence[str], targets: Sequence[str]) -> 
 
 
 def _columns(
-    path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
+    path: Path, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]
 ) -> tuple[Names, dict[str, tuple[str, ...]]]:
     """Return the paths and each other column; a row is dropped as soon as it is read."""
     files = Names()
     cells: list[list[str]] = [[] for _ in header]
     place = header.index("path")
-    for number, row in enumerate(rows, start=2):
-        if not row:
-            continue
+    for line, row in rows:
         if len(row) != len(header) or not row[place]:
             raise DataError(
-                f"line {number} has not one value for each column", subject=path, hint=_HINT
+                f"line {line} has not one value for each column", subject=path, hint=_HINT
             )
         for column, cell in zip(cells, row, strict=True):
             if column is cells[place]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.console import Console
+from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.errors import (
     ConversionError,
@@ -131,6 +132,7 @@ class Runner:
         with self.store.in_use(), self.store.lock(name, self._waiting):
             reached("run-locked")
             state = _State(*self._keys())
+            check_early(self.plan.data_config)
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")

@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shrink.errors import StageError
 from shrink.report.headline import headlines
 from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON
-from shrink.run.lineage import Lineage, Link, Splits, carry_over
+from shrink.run.lineage import Lineage, Link, Splits, carry_over, named_code
 from shrink.run.split_notes import LEFT_OUT, describe_splits
 from shrink.run.store import Store
 from tests.run.fake_worker import FakeWorker, run, statuses
@@ -22,8 +23,8 @@ from tests.run.fake_worker import FakeWorker, run, statuses
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "model.py").write_text("def build():\n    return 'model'\n")
-    for name in ("data", "other"):
-        (tmp_path / f"{name}.npz").write_text(name)
+    for value, name in enumerate(("data", "other", "third")):
+        np.savez(tmp_path / f"{name}.npz", x=np.full(4, value), y=np.arange(4))
     return tmp_path / "cache"
 
 
@@ -114,7 +115,6 @@ def test_run_knows_the_whole_chain(tmp_path: Path, first: Path) -> None:
     middle = tmp_path / "middle"
     assert _second(tmp_path, _recipe(tmp_path, middle, 5, "data"))[0] == (7, [other])
     assert _second(tmp_path, _recipe(tmp_path, middle, 5, "other"))[0] == (3, [data])
-    (tmp_path / "third.npz").write_text("third")
     seed, earlier = _second(tmp_path, _recipe(tmp_path, middle, 5, "third"))[0]
     assert (seed, sorted(earlier)) == (5, sorted([other, data]))
 
@@ -247,3 +247,27 @@ def test_describe_splits_says_what_is_known(
 def test_lineage_is_read_as_it_was_written() -> None:
     one = Lineage((LINK,), True, {"run": "first"})
     assert Lineage.of(json.loads(json.dumps(one.to_dict()))) == one
+
+
+def test_named_code_is_what_a_recipe_here_named_for_the_artifact(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").touch()
+    (tmp_path / "data.py").write_text("def load():\n    return 1\n")
+    recipe = _recipe(tmp_path, f"{tmp_path / 'model.py'}:build", seed=7)
+    recipe["data"] = {"source": "python", "path": f"{tmp_path / 'data.py'}:load"}
+    recipe["custom_objects"] = str(tmp_path / "layers.py")
+    run(recipe, tmp_path / "first", FakeWorker())
+    artifact = tmp_path / "first" / "artifacts" / "00-train.keras"
+    assert named_code(artifact) == {f"{tmp_path / 'data.py'}:load", recipe["custom_objects"]}
+    artifact.write_text("another model")
+    assert named_code(artifact) == set()
+
+
+def test_run_takes_changed_splits_of_a_run_folder_for_unknown(
+    tmp_path: Path, first: Path, cache: Path
+) -> None:
+    shutil.rmtree(cache)
+    for path in (first.parent.parent / "splits").iterdir():
+        path.write_text("of other examples")
+    worker = FakeWorker(result={"splits": {"test_given": False, "test": 100}})
+    report = run(_recipe(tmp_path, first, 3, "other"), tmp_path / "second", worker)
+    assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shrink.data.array_names import layout, wanted_targets
 from shrink.data.config import DataConfig
 from shrink.data.dataset import PARTS, Dataset
 from shrink.data.sources.array_checks import (
@@ -23,10 +24,8 @@ from shrink.data.sources.arrays import ArrayExamples, Rows, are_labels
 from shrink.data.sources.large import opened
 from shrink.data.splits import derived_parts
 from shrink.errors import DataError
-from shrink.recipe.suggest import did_you_mean
 
 _MOST_NAMES = 10_000
-_MOST_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ def open_columns(
             negative labels, labels that training never sees, a single label.
     """
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
-    suffixes = _layout(path, names, inputs)
-    wanted = _wanted(path, names, suffixes, inputs, targets, config.target == "label")
+    suffixes = layout(path, names, inputs)
+    wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
     arrays = read([f"{name}{s}" for s in suffixes.values() for name in (*inputs, *wanted)])
     notes: list[str] = []
     parts = {
@@ -95,54 +94,6 @@ def open_columns(
         target_names=wanted,
         given=frozenset(parts) - {"train"},
     )
-
-
-def _layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[str, str]:
-    """Return the suffix of the arrays of each part that the file gives."""
-    first = inputs[0]
-    given = {part: f"_{part}" for part in PARTS if f"{first}_{part}" in names}
-    expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
-    if first in names and given:
-        raise DataError(
-            f"both {first} and {first}{next(iter(given.values()))} are there; which one is meant?",
-            subject=path,
-            hint=f"keep {expected}",
-        )
-    if first in names:
-        return {"train": ""}
-    if "train" in given:
-        return given
-    near = did_you_mean(f"{first}_train", names)
-    found = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
-    rename = f"rename {near} to {first}_train, or set data.inputs: [{near}]"
-    raise DataError(
-        f"no array {first}_train or {first} in this file; its arrays: {found}",
-        subject=path,
-        hint=rename if near else f"name the arrays {expected}, or name yours in data.inputs",
-    )
-
-
-def _wanted(
-    path: Path,
-    names: Collection[str],
-    suffixes: Mapping[str, str],
-    inputs: tuple[str, ...],
-    targets: tuple[str, ...],
-    targets_needed: bool,
-) -> tuple[str, ...]:
-    """Return the targets to read: none where an autoencoder's file has not all of them."""
-    lacking = [f"{n}{s}" for s in suffixes.values() for n in inputs if f"{n}{s}" not in names]
-    missing = [f"{n}{s}" for s in suffixes.values() for n in targets if f"{n}{s}" not in names]
-    if lacking or (missing and targets_needed):
-        raise DataError(
-            f"no array {', '.join(sorted(lacking or missing))} in this file",
-            subject=path,
-            hint="add it, or correct data.inputs"
-            if lacking
-            else "add the targets, name yours in data.targets, or set data.target: input for an "
-            "autoencoder",
-        )
-    return () if missing else targets
 
 
 def _part(

@@ -6,7 +6,6 @@ import math
 import struct
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,24 +13,13 @@ from typing import IO
 
 import numpy as np
 
+from shrink.data.npz_headers import UNREADABLE, open_archive
 from shrink.errors import DataError
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _ENCRYPTED = 0x1
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    OSError,
-    RecursionError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
 # numpy reads a header as a Python literal, with all that this can trip over.
-_BAD_HEADER = (*_UNREADABLE, MemoryError, tokenize.TokenError)
+_BAD_HEADER = (*UNREADABLE, MemoryError, tokenize.TokenError)
 
 
 @dataclass(frozen=True)
@@ -61,16 +49,6 @@ class Member:
         return self.info.compress_type == zipfile.ZIP_STORED
 
 
-def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays in an .npz file.
-
-    Raises:
-        DataError: no such file, or it is no .npz file.
-    """
-    with _archive(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-
-
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Return arrays by name: mapped from the file where stored uncompressed, else in memory.
 
@@ -79,7 +57,7 @@ def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     Raises:
         DataError: an array is damaged, holds objects, or does not fit into memory.
     """
-    with _archive(path) as archive:
+    with open_archive(path) as archive:
         members = [_member(archive, path, name) for name in names]
         _check_memory(path, sum(m.data_bytes for m in members if not m.is_stored))
         return {member.name: _read(archive, path, member) for member in members}
@@ -100,23 +78,6 @@ def available_memory_bytes() -> int | None:
     except (OSError, ValueError):
         pass  # no such files here: whatever was found has to do
     return min(found, default=None)
-
-
-def _archive(path: Path) -> zipfile.ZipFile:
-    if not path.exists():
-        raise DataError(
-            "no such file", subject=path, hint="data.path is relative to the recipe, or absolute"
-        )
-    if not path.is_file():
-        raise DataError("this is not a file", subject=path, hint="source: images takes folders")
-    try:
-        return zipfile.ZipFile(path)
-    except PermissionError as error:
-        raise DataError("permission denied", subject=path, hint=f"chmod u+r {path}") from error
-    except _UNREADABLE as error:
-        raise DataError(
-            f"not an .npz file: {error}", subject=path, hint="numpy.savez writes such files"
-        ) from error
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str) -> Member:
@@ -172,7 +133,7 @@ def _read(archive: zipfile.ZipFile, path: Path, member: Member) -> np.ndarray:
             return _mapped(path, member)
         with archive.open(member.info) as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DataError(f"{member.name} is damaged: {error}", subject=path) from error
 
 

@@ -78,16 +78,35 @@ def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None
     ("header", "row", "words"),
     [
         ("a,b", "1,2", "which column is the target"),
-        ("a,y", "x,1", "a in row 2 is 'x', not a finite number"),
-        ("a,y", "1", "row 2 has 1 values for 2 columns"),
+        ("a,y", "x,1", "a in line 2 is 'x', not a finite number"),
+        ("a,y", "1", "line 2 has 1 values for 2 columns"),
         ("y", "1", "no column is left for the input"),
         ("a,a,y", "1,2,3", "two columns of one name"),
         ("a,y", "nan,1", "not a finite number"),
+        ("a,y", "1e39,1", "'1e39', not a finite number"),
     ],
 )
 def test_open_dataset_refuses_a_table(tmp_path: Path, header: str, row: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         opened(table(tmp_path, header, lambda i: row))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a,y\n1,0\n\n\n2,1\nbad,1\n", 6),
+        ('\n"a\nb",y\n1,0\nbad,1\n', 5),
+        ('a,y\n"1\n",0\nbad,1\n', 4),
+    ],
+)
+def test_open_dataset_names_the_line_of_a_table_as_an_editor_does(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    for row in ("bad,1", "3"):
+        (tmp_path / "t.csv").write_text(text.replace("bad,1", row))
+        with pytest.raises(DataError, match=f"line {line} (is 'bad'|has 1 values)"):
+            opened(tmp_path / "t.csv")
+    assert text.splitlines()[line - 1] == "bad,1"
 
 
 def test_open_dataset_orders_folders_of_pictures_by_classes(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Mistakes in data that names and sizes show are told without TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shrink.data.config import DataConfig
+from shrink.data.early import check_early
+from shrink.errors import DataError
+
+
+def _config(path: Path, **more: Any) -> DataConfig:
+    source = path.suffix.removeprefix(".")
+    return DataConfig.model_validate({"source": source, "path": str(path), **more})
+
+
+X, Y = np.zeros((10, 2)), np.zeros(10, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "keys", "words"),
+    [
+        ({"x": X, "y": Y[:9]}, {}, "x has 10, y has 9"),
+        ({"a": X, "b": X[:4], "y": Y}, {"inputs": ["a", "b"]}, "a has 10, b has 4, y has 10"),
+        ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y[:2]}, {}, "y_test has 2"),
+        ({"x": X}, {}, "no array y in this file"),
+        ({"z": X, "y": Y}, {}, "no array x_train or x in this file"),
+        ({"x": X, "y": Y}, {"targets": ["u"]}, "no array u in this file"),
+    ],
+)
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_check_early_refuses_arrays_that_do_not_belong_together(
+    tmp_path: Path, save: Any, arrays: dict[str, Any], keys: dict[str, Any], words: str
+) -> None:
+    save(tmp_path / "x.npz", **arrays)
+    with pytest.raises(DataError, match=words):
+        check_early(_config(tmp_path / "x.npz", **keys))
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "words"),
+    [
+        ("a,b\n1,2\n", {}, "which column is the target"),
+        ("a,y\n1,2\n", {"inputs": ["c"]}, "no column 'c'"),
+        ("a,y\n1,2\n\n1\n", {}, "line 4 has 1 values"),
+        ("a,y\n", {}, "no rows"),
+        ("\xff", {}, "cannot be read as CSV"),
+    ],
+)
+@pytest.mark.parametrize("small", [True, False])
+def test_check_early_refuses_tables(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    keys: dict[str, Any],
+    words: str,
+    small: bool,
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(text.encode("latin1"))
+    if not small:
+        monkeypatch.setattr("shrink.data.early._MOST_BYTES_OF_A_TABLE", 0)
+        if "line" in words or "rows" in words:
+            check_early(_config(path, **keys))  # left to the worker, which reads it all
+            return
+    with pytest.raises(DataError, match=words):
+        check_early(_config(path, **keys))
+
+
+def test_check_early_leaves_what_it_does_not_understand_to_the_worker(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00\xff\xff{'shape':")
+        archive.writestr("y.npy", b"\x93NUMPY\x03\x00\x02\x00{}")
+    check_early(_config(tmp_path / "x.npz"))
+    np.savez(tmp_path / "scalar.npz", x=np.array(1), y=np.asfortranarray(X))
+    check_early(_config(tmp_path / "scalar.npz"))
+
+
+def test_check_early_imports_nothing_heavy() -> None:
+    code = "import sys, shrink.data.early; print({'numpy', 'tensorflow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
