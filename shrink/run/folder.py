@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -149,11 +150,24 @@ class RunFolder:
             REPORT_NAME: files.json_text(report),
         }
         files.write_together(self.path, contents, before=lambda: self._make_way(report))
+        if _is_finished(report):
+            self._remove_failed()
         return report
+
+    def _remove_failed(self) -> None:
+        """Remove what an earlier failure of this run left beside it: it is over."""
+        failed = failed_folder(self.path)
+        report = _read_report(failed)
+        same = report is not None and report["recipe"].get("name") == self._plan.recipe.name
+        if same and not _is_finished(report or {}) and not _holds_other_things(failed):
+            shutil.rmtree(failed, ignore_errors=True)
 
     def _aside(self) -> RunFolder:
         """Return the folder beside this one that a failed run goes to; this one is left alone."""
-        other = RunFolder(failed_folder(self.path), self._plan, True, self._trust_model)
+        path = failed_folder(self.path)
+        if _holds_other_things(path):  # somebody's own: a report among it would not be found
+            path = path.with_name(f"{path.name}-2")
+        other = RunFolder(path, self._plan, True, self._trust_model)
         other._keeps, other._waiting = False, self._waiting
         other._lineages, other._splits = self._lineages, self._splits
         self.path = other.path

@@ -81,6 +81,31 @@ def test_failed_run_is_replaced_in_its_place(plan: Plan, tmp_path: Path) -> None
     assert not failed_folder(path).exists()
 
 
+@pytest.mark.parametrize("left", [None, "notes.txt"])
+def test_finished_run_removes_what_an_earlier_failure_left_beside_it(
+    plan: Plan, tmp_path: Path, left: str | None
+) -> None:
+    path = tmp_path / "toy"
+    for content in ("good", None):
+        run(plan, path, content)
+    if left is not None:
+        (failed_folder(path) / left).touch()
+    run(plan, path, "better")
+    assert report_in(path) == "done"
+    assert failed_folder(path).exists() == (left is not None)
+
+
+def test_failed_run_is_written_into_nobody_elses_folder(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "toy"
+    run(plan, path, "good")
+    failed_folder(path).mkdir()
+    (failed_folder(path) / "report.md").write_text("mine")
+    (failed_folder(path) / "notes.txt").write_text("mine")
+    run(plan, path, None)
+    assert {p.read_text() for p in failed_folder(path).iterdir()} == {"mine"}
+    assert report_in(tmp_path / "toy.failed-2") == "failed"
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [("runs/toy", "runs/toy.failed"), (".", "../here.failed"), ("sub/..", "../here.failed")],
