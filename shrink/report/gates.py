@@ -151,10 +151,10 @@ class _Checker:
     def _at(self, name: str) -> _Finding:
         stage = self.stages.get(name)
         if stage is None:
-            why = "this stage is not part of the run"
+            why = f"stage {name} is not part of the run"
             return _Finding(None, name, why, judged=False, left_out=True)
         if stage["status"] in ("failed", "skipped"):
-            return _Finding(None, name, f"the stage {_ending(stage)}", judged=False)
+            return _Finding(None, name, f"stage {name} {_ending(stage)}", judged=False)
         if self.target.kind in ("drop", "rise"):
             return self._change(name, stage)
         return self._plain(name, stage)

@@ -78,7 +78,7 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
         "warnings": [warning.to_dict() for warning in context.warnings],
-        "details": {**({"task": task} if task else {}), **_details(context, outcome, tflite)},
+        "details": {"task": task, **_details(context, outcome, tflite)},
         "splits": _splits(context),
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)},
         "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
@@ -233,7 +233,8 @@ def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Eva
 
 
 def _not_evaluated() -> _Evaluated:
-    return _Evaluated({}, {}, None, (), None, [f"metrics: not measured, as {WHY_NO_METRICS}"])
+    notes = [f"{what}, as {WHY_NO_METRICS}" for what in ("metrics: not measured", "task: none")]
+    return _Evaluated({}, {}, None, (), None, notes)
 
 
 def _guess(

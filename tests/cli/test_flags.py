@@ -86,7 +86,7 @@ def test_until_only_warns_of_a_gate_on_a_later_stage(finished: FinishedRun, tmp_
     report = read_report(tmp_path / "out")
     found = next(gate for gate in report["gates"] if gate["name"] == "arena_bytes")
     assert (found["passed"], found["level"], found["stage"]) == (False, "warn", "quantize")
-    assert found["reason"] == "this stage is not part of the run"
+    assert found["reason"] == "stage quantize is not part of the run"
     assert report["passed"] is True
 
 

@@ -235,6 +235,8 @@ def test_quantize_needs_no_data_where_the_scheme_needs_no_examples(tmp_path: Pat
     assert (last["metrics"], last["examples"]) == ({}, None)
     assert last["latency"]["p50_ms"] > 0
     assert "metrics: not measured, as no data was named" in last["notes"]
+    assert last["details"]["task"] is None
+    assert "task: none, as no data was named" in last["notes"]
     # 64 x 64 weights of 2 bytes; as float32 they alone are 16,384.
     sizes = [last["size"]["tflite_bytes"]]
     for name, target in (("graph", "a.tflite"), ("float32.tflite", "b.tflite")):

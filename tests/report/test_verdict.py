@@ -81,7 +81,7 @@ def test_verdict_of_a_stopped_run_is_no_failure_and_its_gates_are_not_misses(kin
         assert "FAIL" not in text
         assert "missed" not in text
         assert "failed" not in text
-    assert "3 gates not checked: the stage was skipped; the run did not finish" in shown(built)
+    assert "3 gates not checked: stage quantize was skipped; the run did not finish" in shown(built)
     cases = ElementTree.fromstring(render_junit(built).encode()).findall(".//failure")
     assert cases == []
 
@@ -89,7 +89,7 @@ def test_verdict_of_a_stopped_run_is_no_failure_and_its_gates_are_not_misses(kin
 def test_verdict_of_a_failed_run_names_the_stage_not_the_gates() -> None:
     built = stopped("StageError", {"tflite_bytes": 1})
     assert verdict(built) == "FAILED: prune did not finish"
-    assert "1 gate not checked: the stage was skipped" in shown(built)
+    assert "1 gate not checked: stage quantize was skipped" in shown(built)
 
 
 def test_a_peak_that_was_passed_before_the_run_broke_off_is_a_miss() -> None:
