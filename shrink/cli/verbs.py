@@ -227,13 +227,13 @@ def _run(
     from shrink.recipe.resolved import recipe_text
     from shrink.recipe.single import portable, single_recipe
     from shrink.run.destination import RUNS, free_name
+    from shrink.run.lineage import named_code
     from shrink.run.runner import RunOptions
     from shrink.run.session import run_plan
 
     console = Console(as_json=common.as_json, quiet=common.quiet)
-    value = single_recipe(verb, model, data, stages, sections, Path.cwd())
-    if common.custom_objects is not None:
-        value["custom_objects"] = str(common.custom_objects.resolve())
+    code = None if common.custom_objects is None else common.custom_objects.resolve()
+    value = single_recipe(verb, model, data, stages, sections, Path.cwd(), code, named_code)
     try:
         plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
     except RecipeError as error:

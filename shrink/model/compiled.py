@@ -18,7 +18,7 @@ from shrink.model.protobuf import messages, text
 from shrink.model.saved import KERAS_METADATA
 from shrink.model.scan_archive import check_archive
 from shrink.model.scan_hdf5 import read_attribute
-from shrink.recipe.reference import REPORT_NAME
+from shrink.recipe.reference import report_of
 
 _LOSSES = {
     **dict.fromkeys(("sparsecategoricalcrossentropy",), "sparse_categorical_crossentropy"),
@@ -127,16 +127,14 @@ def said_by_run(path: Path) -> dict[str, Any] | None:
     Args:
         path: of the artifact, in its run folder; None is returned for any other file.
     """
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        report = json.loads((path.parent.parent / REPORT_NAME).read_text(encoding="utf-8"))
-        for stage in report["stages"]:
-            if stage["artifact"] == f"{path.parent.name}/{path.name}":
-                task = stage["details"]["task"]
-                return {
-                    "loss": [_as_stored(output) for output in task["outputs"]],
-                    "metrics": list(task["metrics"]),
-                    "loss_weights": list(task["loss_weights"]),
-                }
+    known = report_of(path)
+    with contextlib.suppress(LookupError, TypeError):
+        task = known[1]["details"]["task"] if known is not None else None
+        return task and {
+            "loss": [_as_stored(output) for output in task["outputs"]],
+            "metrics": list(task["metrics"]),
+            "loss_weights": list(task["loss_weights"]),
+        }
     return None
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shrink.errors import ModelError
 from shrink.recipe.suggest import near_file
+from shrink.run import files
 
 if TYPE_CHECKING:  # the configurations cost a light command more than all the rest
     from shrink.stages.base import Form
@@ -96,6 +98,22 @@ def near_path(path: Path, folder: Path) -> str:
     return str(resolved) if near.startswith("../..") else near
 
 
+def report_of(artifact: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the report of the run that made an artifact, and what it says of the artifact's stage.
+
+    Args:
+        artifact: None is returned for any file but the very one that the report beside it speaks
+            of, by its SHA-256: what was put into a run folder later has nothing of that run.
+    """
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        report = json.loads((artifact.parent.parent / REPORT_NAME).read_text(encoding="utf-8"))
+        name = f"{artifact.parent.name}/{artifact.name}"
+        for stage in report["stages"]:
+            if stage["artifact"] == name and stage["sha256"] == files.sha256(artifact):
+                return report, stage
+    return None
+
+
 def exists(path: Path) -> bool:
     """Whether there is such a file or folder; no name that a system refuses is one."""
     try:
@@ -149,4 +167,10 @@ def _last_artifact(run: Path) -> ModelReference:
     artifact = run / str(artifacts[-1])
     if not artifact.is_file() or artifact.suffix not in _SUFFIXES:
         raise ModelError("the run's last artifact is missing", subject=artifact)
+    if report_of(artifact) is None:
+        raise ModelError(
+            "this is not the file that the run's report speaks of: it was changed since",
+            subject=artifact,
+            hint="name the file itself to take it as any other model, or run the recipe again",
+        )
     return ModelReference(_SUFFIXES[artifact.suffix], artifact)

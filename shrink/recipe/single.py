@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from shrink.data.reference import NamedData, parse_named_data
 from shrink.errors import RecipeError
 from shrink.recipe import yaml
 from shrink.recipe.examples import data_of_none
-from shrink.recipe.reference import looks_like_model, near_path, parse_model_reference
+from shrink.recipe.reference import (
+    looks_like_model,
+    near_path,
+    parse_model_reference,
+    report_of,
+)
 from shrink.recipe.resolved import MODEL_KEYS
 from shrink.recipe.yaml import parse_scalar
 
@@ -38,6 +44,8 @@ def single_recipe(
     stages: list[dict[str, Any]],
     sections: Sections,
     folder: Path,
+    custom_objects: Path | None = None,
+    named_code: Callable[[Path], Collection[str]] = lambda artifact: (),
 ) -> dict[str, Any]:
     """Return the recipe, as a mapping, that a verb with its flags stands for.
 
@@ -49,12 +57,16 @@ def single_recipe(
         stages: the stages; none to evaluate only.
         sections: what the flags say.
         folder: the folder that relative paths start from.
+        custom_objects: the Python file that the command line names.
+        named_code: returns the Python files that the user named for the run that made an artifact.
 
     Raises:
-        RecipeError: no data is named, and a stage needs examples.
+        RecipeError: no data is named, and a stage needs examples; or the run folder names Python
+            code that nobody named on this machine.
     """
     reference = parse_model_reference(model, folder)
-    before = _resolved_recipe(folder / model)
+    before = _resolved_recipe(reference.path)
+    code = custom_objects or before.get("custom_objects")
     recipe: dict[str, Any] = {
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
@@ -64,8 +76,19 @@ def single_recipe(
     if task := {**named.task, **sections.task}:
         recipe["task"] = task
     training = sections.training
-    if isinstance(before.get("custom_objects"), str):
-        recipe["custom_objects"] = before["custom_objects"]
+    if code is not None:
+        recipe["custom_objects"] = str(code)
+    inherited = {} if custom_objects else {"--custom-objects": code}
+    if data is None and recipe["data"].get("source") == "python":
+        inherited["--data"] = recipe["data"].get("path")
+    for flag, file in inherited.items():
+        if file is not None and file not in named_code(reference.path):
+            # A run folder may be anybody's: that it names a Python file is no reason to run it.
+            raise RecipeError(
+                f"the run that made this model used Python code, which would run: {file}",
+                subject=flag,
+                hint=f"name it yourself if you trust it: {flag} {file}",
+            )
     if data is None and "seed" in before.get("training", {}):
         # The same examples are held out again: what the run trained on is not tested on.
         training = {"seed": before["training"]["seed"], **training}
@@ -111,11 +134,11 @@ def student_value(text: str, folder: Path) -> str | dict[str, Any]:
     return scale
 
 
-def _resolved_recipe(model: Path) -> dict[str, Any]:
-    """Return the recipe of a run folder, or of that which an artifact is in; nothing without."""
-    run = model if model.is_dir() else model.parent.parent
-    path = run / RESOLVED_NAME
-    value = yaml.load(path).value if path.is_file() else {}
+def _resolved_recipe(artifact: Path) -> dict[str, Any]:
+    """Return the recipe of the run that made an artifact; nothing where none is known to."""
+    path = artifact.parent.parent / RESOLVED_NAME
+    known = path.is_file() and report_of(artifact) is not None
+    value = yaml.load(path).value if known else {}
     return value if isinstance(value, dict) else {}
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from shrink.console import Console
-from shrink.errors import ModelError, RecipeError
+from shrink.errors import ModelError, RecipeError, ResourceError
 from shrink.model.trust import NO_TRUST, Trust
-from shrink.recipe.reference import REPORT_NAME, ModelReference
-from shrink.report.rendered import ARTIFACTS, METADATA_NAME
+from shrink.recipe.reference import ModelReference, report_of
+from shrink.report.rendered import METADATA_NAME
 from shrink.run import files
 from shrink.run.lineage import carry_over
 from shrink.run.paths import cache_root
@@ -63,7 +63,10 @@ def export_model(
     _check_free([target], force)
     settings = {"format": format_name, "target": str(target.resolve())}
     run_tool("export", reference, console, trust, **settings)
-    carry_over(reference.path, target, Store(cache_root(), console.warn))
+    try:
+        carry_over(reference.path, target, Store(cache_root(), console.warn))
+    except (OSError, ResourceError) as error:  # the file itself is whole
+        console.warn(f"later runs will not know what {target} was trained on: {error}")
     return {"format": format_name, "paths": [str(target)]}
 
 
@@ -91,16 +94,17 @@ def _export_array(
     facts = run_tool("firmware-facts", reference, console)
     firmware = _firmware(facts, _labels(reference.path))
     content = reference.path.read_bytes()
-    for path, text in zip(paths, cc_array(content, stem, firmware, paths[0].name), strict=True):
-        files.write_text(path, text)
+    texts = cc_array(content, stem, firmware, paths[0].name)
+    files.make_folder(paths[0].parent)
+    names = [path.name for path in paths]
+    files.write_together(paths[0].parent, dict(zip(names, texts, strict=True)))
     return [str(path) for path in paths]
 
 
 def _array_name(artifact: Path) -> str:
     """Return the name of the run that an artifact lies in, else that of its file."""
-    report = files.read_mapping(artifact.parent.parent / REPORT_NAME)
-    name = report.get("recipe", {}).get("name") if artifact.parent.name == ARTIFACTS else None
-    return str(name or artifact.stem)
+    known = report_of(artifact)
+    return str((known and known[0].get("recipe", {}).get("name")) or artifact.stem)
 
 
 def _labels(artifact: Path) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 Layout beside the steps of a store, and in the file `lineage.json` of a run folder:
 
-    lineages/<sha256>.json   of the artifact with this hash: the splits that it was trained on, and
-                             the baseline of the run that its line began with
+    lineages/<sha256>.json   of the artifact with this hash: the splits that it was trained on, the
+                             baseline of the run that its line began with, and, in the store alone,
+                             the Python files that were named for it
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from shrink.errors import ResourceError
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.chain import Chain
 from shrink.run import files
+from shrink.run.paths import cache_root
 from shrink.run.store import Store, StoredStep
 
 LINEAGE_NAME = "lineage.json"
@@ -172,16 +174,36 @@ def remember(
     if lineage.origin is None:
         lineage = replace(lineage, origin=origin)
     digest = stored.files["artifact"].stem
+    place = _place(store.root, digest)
+    code = sorted({*_code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
-        files.write_json(_place(store, digest), lineage.to_dict())
+        files.write_json(place, {**lineage.to_dict(), "code": code})
     return lineage
+
+
+def named_code(artifact: Path) -> set[str]:
+    """Return the Python files that were named for the runs that made an artifact on this machine.
+
+    It is the store that says it: what a run folder names may be anybody's.
+    """
+    return _named(_place(cache_root(), files.sha256(artifact)))
+
+
+def _named(place: Path) -> set[str]:
+    code = files.read_mapping(place).get("code")
+    return {str(one) for one in code} if isinstance(code, list) else set()
+
+
+def _code_of(plan: Plan) -> set[str]:
+    """Return the Python files that a recipe has run, but for its model's builder."""
+    by_data = plan.data_path if plan.recipe.data.source == "python" else None
+    return {str(one) for one in (plan.custom_objects, by_data) if one is not None}
 
 
 def carry_over(model: Path, exported: Path, store: Store) -> None:
     """Let what is known of a model be known of another form of it, too."""
     lineage, _ = _known(model, store)
-    with contextlib.suppress(OSError, ResourceError):
-        files.write_json(_place(store, files.sha256(exported)), lineage.to_dict())
+    files.write_json(_place(store.root, files.sha256(exported)), lineage.to_dict())
 
 
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Any:
@@ -236,7 +258,7 @@ def _known(path: Path, store: Store) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
     digest, run = files.sha256(path), path.parent.parent
     entries = [
-        files.read_mapping(_place(store, digest)),
+        files.read_mapping(_place(store.root, digest)),
         files.read_mapping(run / LINEAGE_NAME).get(digest),
     ]
     for entry in entries:
@@ -252,11 +274,11 @@ def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Pat
         candidates = (
             folder / f"{part}{name}.bin" for folder in folders for part in (f"{name[:2]}/", "")
         )
-        there = next((path for path in candidates if path.is_file()), None)
+        there = next((p for p in candidates if p.is_file() and files.sha256(p) == name), None)
         if there is not None:
             found[name] = there
     return found
 
 
-def _place(store: Store, digest: str) -> Path:
-    return store.root / "lineages" / f"{digest}.json"
+def _place(root: Path, digest: str) -> Path:
+    return root / "lineages" / f"{digest}.json"

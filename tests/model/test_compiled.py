@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -122,10 +123,14 @@ def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:
         {"name": "b", "loss": "binary_crossentropy", "from_logits": True},
     ]
     task = {"outputs": outputs, "metrics": ["accuracy"], "loss_weights": [1.0, 0.5]}
+    digest = hashlib.sha256(b"").hexdigest()
     stages = [
-        {"artifact": "artifacts/00-baseline.keras", "details": None},
-        {"artifact": "artifacts/01-train.keras", "details": {"task": task}},
+        {"artifact": "artifacts/00-baseline.keras", "sha256": digest, "details": None},
+        {"artifact": "artifacts/01-train.keras", "sha256": digest, "details": {"task": task}},
     ]
+    (tmp_path / "artifacts").mkdir()
+    for name in ("00-baseline.keras", "01-train.keras", "02-other.keras"):
+        (tmp_path / "artifacts" / name).touch()
     (tmp_path / "report.json").write_text(json.dumps({"stages": stages}), encoding="utf-8")
     found = read_compiled(tmp_path / "artifacts" / "01-train.keras")
     assert found is not None
@@ -139,3 +144,5 @@ def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:
     assert found.weights(["x", "y"]) == [1.0, 0.5]
     assert read_compiled(tmp_path / "artifacts" / "00-baseline.keras") is None
     assert read_compiled(tmp_path / "artifacts" / "02-other.keras") is None
+    (tmp_path / "artifacts" / "01-train.keras").write_bytes(b"replaced")
+    assert read_compiled(tmp_path / "artifacts" / "01-train.keras") is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shrink.errors import RecipeError
+from shrink.errors import ModelError, RecipeError
 from shrink.recipe.single import Sections, portable, single_recipe, student_value
 
 
@@ -17,7 +18,8 @@ def run(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     (folder / "artifacts").mkdir(parents=True)
     (folder / "artifacts" / "00-train.keras").write_bytes(b"x")
-    stages = {"stages": [{"artifact": "artifacts/00-train.keras"}]}
+    digest = hashlib.sha256(b"x").hexdigest()
+    stages = {"stages": [{"artifact": "artifacts/00-train.keras", "sha256": digest}]}
     (folder / "report.json").write_text(json.dumps(stages), encoding="utf-8")
     (folder / "recipe.resolved.yaml").write_text(
         "data: {source: digits, test_split: 0.3}\ntraining: {seed: 5}\n", encoding="utf-8"
@@ -64,6 +66,34 @@ def test_single_recipe_takes_the_data_of_the_run_that_a_file_is_in(run: Path) ->
     artifact = "run/artifacts/00-train.keras"
     recipe = single_recipe("prune", artifact, None, [{"prune": {}}], Sections(), run.parent)
     assert recipe["data"] == {"source": "digits", "test_split": 0.3}
+
+
+def test_single_recipe_takes_nothing_of_a_run_for_another_file_in_its_folder(run: Path) -> None:
+    (run / "artifacts" / "00-train.keras").write_bytes(b"somebody else's")
+    with pytest.raises(RecipeError, match="no data was named"):
+        single_recipe("evaluate", "run/artifacts/00-train.keras", None, [], Sections(), run.parent)
+    with pytest.raises(ModelError, match="not the file that the run's report speaks of"):
+        single_recipe("evaluate", "run", "digits", [], Sections(), run.parent)
+
+
+@pytest.mark.parametrize(
+    ("resolved", "flag", "named"),
+    [
+        ("data: {source: digits}\ncustom_objects: /a/b.py\n", "--custom-objects", "/a/b.py"),
+        ("data: {source: python, path: '/a/b.py:load'}\n", "--data", "/a/b.py:load"),
+    ],
+)
+def test_single_recipe_runs_no_code_that_only_a_run_folder_names(
+    run: Path, resolved: str, flag: str, named: str
+) -> None:
+    (run / "recipe.resolved.yaml").write_text(resolved, encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"which would run: /a/b\.py") as caught:
+        single_recipe("evaluate", "run", None, [], Sections(), run.parent)
+    assert f"{flag} {named}" in str(caught.value.hint)
+    recipe = single_recipe(
+        "evaluate", "run", None, [], Sections(), run.parent, named_code=lambda artifact: {named}
+    )
+    assert named in (recipe.get("custom_objects"), recipe["data"].get("path"))
 
 
 def test_student_value_reads_scales_and_models(run: Path) -> None:
