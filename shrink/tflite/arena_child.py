@@ -52,12 +52,14 @@ def survives(attempt: Callable[[int], object], size: int) -> bool:
     """Whether an attempt in a fork of its own neither raises nor dies.
 
     Where an arena is too small for the persistent buffers of some kernels, an LSTM's for one,
-    TFLite Micro reads a null pointer in place of saying so.
+    TFLite Micro reads a null pointer in place of saying so. A fork that hangs ends with this
+    process, which its own parent kills after a while.
     """
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
         code = 1
         with contextlib.suppress(BaseException):
+            die_with_parent(parent)  # what this process asked of the kernel forks do not inherit
             attempt(size)
             code = 0
         os._exit(code)
