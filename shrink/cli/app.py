@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
+from shrink import __version__
 from shrink.cli import (
     bench,
     data,
@@ -24,6 +26,7 @@ from shrink.cli import (
     validate,
     verbs,
 )
+from shrink.cli.words import meant, without_values
 from shrink.console import Console
 from shrink.errors import (
     InternalError,
@@ -60,6 +63,30 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        Console().print(f"shrink {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and end.",
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 run.register(app)
 verbs.register(app, _words())
 tools.register(app)
@@ -79,7 +106,8 @@ def main() -> None:
     console = Console(as_json="--json" in sys.argv)
     try:
         prepare_streams()
-        code = app(standalone_mode=False, prog_name="shrink")
+        words = without_values(sys.argv[1:], _callback(sys.argv[1:]))
+        code = app(words, standalone_mode=False, prog_name="shrink")
     except Exception as error:
         sys.exit(_failed(error, console))
     sys.exit(code)
@@ -141,11 +169,16 @@ def _usage_error(error: typer.TyperException) -> RecipeError:
     context = getattr(error, "ctx", None)
     # A flag without its value is refused by a parser that does not know whose flag it is.
     command = context.command_path if context is not None else _command_of(sys.argv[1:])
+    message, near = meant(error.format_message().rstrip(".").replace("int range", "integer"))
     return RecipeError(
-        error.format_message().rstrip(".").replace("int range", "integer"),
-        subject=command,
-        hint=f"`{command} --help` lists what it takes",
+        message, subject=command, hint=near or f"`{command} --help` lists what it takes"
     )
+
+
+def _callback(words: Sequence[str]) -> Callable[..., Any]:
+    """Return the function of the command that the words begin with; this one where none is."""
+    functions = {one.name: one.callback for one in app.registered_commands}
+    return functions.get(words[0] if words else None) or _callback
 
 
 def _command_of(words: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ import typer
 
 from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag
-from shrink.cli.verbs import ModelArgument
 
 _MOST_THREADS = 1024
 
@@ -20,7 +19,10 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    model: ModelArgument,
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one."),
+    ],
     threads: Annotated[
         int,
         typer.Option(

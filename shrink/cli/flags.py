@@ -13,9 +13,11 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from shrink.recipe.fields import parse_bytes
 from shrink.recipe.yaml import parse_scalar
 
 _HIDDEN_KEYS = {"name", "from_", "training"}
+_SWITCH = "true|false"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Flag:
         help: the key's description.
         metavar: what stands for the value.
         is_list: whether `a,b` means two values.
+        is_switch: whether it needs no value: `--aware` or `--no-aware`, and also `--aware true`.
     """
 
     parameter: str
@@ -37,6 +40,14 @@ class Flag:
     help: str
     metavar: str
     is_list: bool = False
+    is_switch: bool = False
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The names as Typer takes them, those of a switch with what turns it off."""
+        if not self.is_switch:
+            return self.options
+        return tuple(f"{option}/--no-{option[2:]}" for option in self.options)
 
 
 def flags_of(
@@ -59,6 +70,7 @@ def flags_of(
                 _help(field),
                 _metavar(field.annotation),
                 _is_list(field.annotation),
+                {*_alternatives(field.annotation)} == {_SWITCH},
             )
         )
     return flags
@@ -114,9 +126,12 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
-                str | None,
+                bool | None if flag.is_switch else str | None,
                 typer.Option(
-                    *flag.options, help=flag.help, metavar=flag.metavar, show_default=False
+                    *flag.declared,
+                    help=flag.help,
+                    metavar=None if flag.is_switch else flag.metavar,
+                    show_default=False,
                 ),
             ],
         )
@@ -127,7 +142,7 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
         given = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
         lists = {flag.keys for flag in flags if flag.is_list}
         chosen = {
-            keys: _bracketed(text) if keys in lists else text
+            keys: _bracketed(text) if keys in lists else _text(text)
             for keys, text in given.items()
             if text is not None
         }
@@ -138,7 +153,13 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
     command.__annotations__ = {p.name: p.annotation for p in [*keyword, *added]}
     command.__doc__ = function.__doc__
     command.__name__ = function.__name__
+    switches = frozenset(o for flag in flags if flag.is_switch for o in flag.options)
+    command.switches = switches  # type: ignore[attr-defined]
     return command
+
+
+def _text(value: str | bool) -> str:
+    return value if isinstance(value, str) else str(value).lower()
 
 
 def _bracketed(text: str) -> str:
@@ -180,9 +201,11 @@ def _alternatives(annotation: Any) -> Iterator[str]:
         for member in get_args(annotation):
             yield from _alternatives(member)
     elif origin is Annotated:
-        yield from _alternatives(get_args(annotation)[0])
+        plain, *validators = get_args(annotation)
+        is_size = any(getattr(one, "func", None) is parse_bytes for one in validators)
+        yield from ["SIZE"] if is_size else _alternatives(plain)
     elif annotation is bool:
-        yield "true|false"
+        yield _SWITCH
     elif annotation in (int, float):
         yield "N"
     elif annotation is not type(None):

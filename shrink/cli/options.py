@@ -14,11 +14,15 @@ AlwaysJsonFlag = Annotated[
     bool,
     typer.Option("--json", help="Taken, and without effect: it is JSON.", show_default=False),
 ]
-QuietFlag = Annotated[bool, typer.Option("--quiet", help="Nothing but errors and the result.")]
+QuietFlag = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Nothing but errors and the result.")
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
+        "-o",
+        metavar="PATH",
         help="The run folder, by default runs/NAME; or a .tflite file for the artifact alone.",
         show_default=False,
     ),

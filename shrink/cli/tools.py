@@ -9,7 +9,7 @@ import typer
 
 from shrink.cli.examples import epilog
 from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag
-from shrink.cli.verbs import ModelArgument
+from shrink.cli.verbs import AnyModelArgument, ModelArgument
 
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 
@@ -61,7 +61,7 @@ def profile(
 
 
 def inspect(
-    model: ModelArgument,
+    model: AnyModelArgument,
     groups: Annotated[
         bool, typer.Option("--groups", help="Show which channels can be pruned, and together.")
     ] = False,
@@ -85,11 +85,16 @@ def inspect(
 
 
 def export(
-    model: ModelArgument,
+    model: AnyModelArgument,
     format_: Annotated[ExportFormat, typer.Option("--format", help="The form to write.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="File or folder to write; by default beside the model."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="File or folder to write; by default beside the model.",
+        ),
     ] = None,
     name: Annotated[
         str | None,

@@ -30,6 +30,13 @@ ModelArgument = Annotated[
         "evaluate take a .tflite file too.",
     ),
 ]
+AnyModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A .keras, .h5 or .tflite file, a SavedModel, a run folder, or file.py:function.",
+    ),
+]
 DataOption = Annotated[
     str | None,
     typer.Option(
@@ -88,7 +95,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 
 def _evaluate(
-    model: ModelArgument,
+    model: AnyModelArgument,
     data: DataOption = None,
     output: OutputOption = None,
     force: ForceFlag = False,

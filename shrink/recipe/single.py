@@ -21,6 +21,7 @@ from shrink.recipe.reference import (
     report_of,
 )
 from shrink.recipe.resolved import MODEL_KEYS
+from shrink.recipe.taken import stated_task
 from shrink.recipe.yaml import parse_scalar
 
 RESOLVED_NAME = "recipe.resolved.yaml"
@@ -137,9 +138,15 @@ def student_value(text: str, folder: Path) -> str | dict[str, Any]:
 def _resolved_recipe(artifact: Path) -> dict[str, Any]:
     """Return the recipe of the run that made an artifact; nothing where none is known to."""
     path = artifact.parent.parent / RESOLVED_NAME
-    known = path.is_file() and report_of(artifact) is not None
+    known = report_of(artifact) if path.is_file() else None
     value = yaml.load(path).value if known else {}
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    task, told = value.get("task"), (known[1].get("details") or {}).get("task") if known else None
+    if isinstance(task, dict) and isinstance(told, dict):
+        # What was taken from model and data is found out anew: another model may be another.
+        value["task"] = stated_task(task, told)
+    return value
 
 
 def _data(

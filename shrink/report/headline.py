@@ -51,6 +51,14 @@ def headlines(report: Report) -> list[Headline]:
     return [_headline(report, stage) for stage in _results(report)[:_MOST_RESULTS]]
 
 
+def origin_sentences(report: Report) -> list[str]:
+    """Return what became of the first model of a line of runs, a sentence per result."""
+    results, metric = _results(report), main_metric(report)
+    told = [(stage["name"], _since_origin(report, stage, metric)) for stage in results]
+    several = len(results) > 1
+    return [f"Stage {name}: {text}" if several else text for name, text in told if text]
+
+
 def results_without_headline(report: Report) -> list[Stage]:
     """Return the complete final stages beyond those that have a headline."""
     return _results(report)[_MOST_RESULTS:]

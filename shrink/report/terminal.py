@@ -19,6 +19,7 @@ from shrink.report.content import (
     grouped_skips,
 )
 from shrink.report.gate_lines import GateLine, gate_lines, missed_sentences
+from shrink.report.headline import origin_sentences
 from shrink.report.verdict import Tone, tone, verdict
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def render_report(
     printer = Printer(console)
     name = report["recipe"].get("name", "")
     printer.wrapped(f"{name}: {verdict(report)}", "", _TONES[tone(report)])
-    for sentence in missed_sentences(report):
+    for sentence in [*missed_sentences(report), *origin_sentences(report)]:
         printer.wrapped(sentence, "")
     printer.line("")
     if report["stages"]:

@@ -14,7 +14,8 @@ from shrink.recipe import yaml
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import resolved_recipe
 from shrink.run.folder import RESOLVED_NAME
-from shrink.run.runner import RunOptions, selected_steps
+from shrink.run.runner import RunOptions
+from shrink.run.selection import selected_steps
 
 ARTIFACT_SUFFIX = ".tflite"
 RUNS = Path("runs")

@@ -63,11 +63,13 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     context.phase("measuring")
     artifact, tflite, convert_notes = _save(outcome, work)
     reached(f"artifact-saved:{context.name}")
+    of_stage = len(context.warnings)
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
     task = measured.pop("task")
-    notes = [*outcome.notes, *convert_notes, *measured.pop("notes")]
-    notes += [f"data: {note}" for note in context.dataset.notes]
+    own = [*convert_notes, *measured.pop("notes")]
+    own += [f"data: {note}" for note in context.dataset.notes]
+    notes = [*outcome.notes, *own]
     notes += [note for note in context.import_notes.values() if note]
     notes += _add_training_memory(measured["memory"], outcome, host_peak, job)
     notes += [gpu_note] if gpu_note else []
@@ -78,6 +80,10 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
         "warnings": [warning.to_dict() for warning in context.warnings],
+        "measurement": {
+            "notes": list(dict.fromkeys(own)),
+            "warnings": [warning.to_dict() for warning in context.warnings[of_stage:]],
+        },
         "details": {"task": task, **_details(context, outcome, tflite)},
         "splits": _splits(context),
         "files": {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)},

@@ -1,7 +1,8 @@
-"""What a worker and its libraries printed before a stage failed, kept for whoever looks into it."""
+"""Why a stage failed: what its worker printed, kept to be read, and errors in the user's words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from shrink.errors import ShrinkError
@@ -31,4 +32,18 @@ def with_kept_log(error: ShrinkError, work: Path, folder: Path, name: str) -> Sh
     except OSError:  # a full disk must not hide why the stage failed
         return error
     error.hint = f"{error.hint or 'read the log'} (all that was said: {path})"
+    return error
+
+
+def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> ShrinkError:
+    """Return an error that names no file of the store, which nobody wrote.
+
+    Args:
+        error: changed in place.
+        called: by path in the store, what the user calls the file.
+    """
+    for path, name in called.items():
+        error.message = error.message.replace(path, name)
+        error.subject = error.subject and error.subject.replace(path, name)
+        error.hint = error.hint and error.hint.replace(path, name)
     return error

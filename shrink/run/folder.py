@@ -17,6 +17,7 @@ from shrink.measure.host import machine
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
+from shrink.recipe.taken import with_taken_task
 from shrink.report.chain import Chain
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
@@ -124,10 +125,11 @@ class RunFolder:
             self._copy(source, name)
         self._waiting.clear()
         self._write_lineages()
-        resolved = resolved_recipe_text(self._plan)
+        plan = with_taken_task(self._plan, tasks_of(outcomes))
+        resolved = resolved_recipe_text(plan)
         report = build_report(
             recipe_name=self._plan.recipe.name,
-            recipe_sha256=recipe_sha256(self._plan),
+            recipe_sha256=recipe_sha256(plan),
             baseline=self._plan.baseline.name,
             environment=environment(outcomes),
             outcomes=outcomes,
@@ -202,6 +204,12 @@ class RunFolder:
             subject=self.path,
             hint="choose another folder with --output, or overwrite it with --force",
         )
+
+
+def tasks_of(outcomes: Sequence[StageOutcome]) -> list[Mapping[str, Any]]:
+    """Return the tasks that finished stages took."""
+    details = (outcome.result.get("details") or {} for outcome in outcomes if outcome.complete)
+    return [one["task"] for one in details if one.get("task") is not None]
 
 
 def failed_folder(path: Path) -> Path:

@@ -13,6 +13,7 @@ from shrink.engine.config import TrainingConfig
 from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
+from shrink.recipe.task import TaskConfig
 from shrink.run import files
 from shrink.run.lineage import Splits
 from shrink.run.versions import versions
@@ -44,10 +45,40 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     if step.config is None or not step.config.reads_training:
         own = {} if step.config is None else {"seed": training.seed}
         training = TrainingConfig.model_validate(own)
-        fields = DataConfig.model_fields
-        data = data.model_copy(update={k: fields[k].default for k in _ONLY_FOR_TRAINING})
-        task = task.model_copy(update={"monitor": None})
+        data, task = _for_measuring(plan)
     return Settings(*(section.model_dump(mode="json") for section in (training, data, task)))
+
+
+def _for_measuring(plan: Plan) -> tuple[DataConfig, TaskConfig]:
+    """Return what of `data` and `task` counts where nothing is trained."""
+    fields = DataConfig.model_fields
+    data = plan.data_config.model_copy(update={k: fields[k].default for k in _ONLY_FOR_TRAINING})
+    return data, plan.recipe.task.model_copy(update={"monitor": None})
+
+
+def measurement_key(plan: Plan, sha256: str, data_fingerprint: str, splits: Splits) -> str:
+    """Return the key of what an artifact measures, the same in every run that measures it.
+
+    Args:
+        plan: of the run.
+        sha256: of the artifact; its task is that of the run which made it.
+        data_fingerprint: of the run's data.
+        splits: how it is divided.
+    """
+    data, task = (section.model_dump(mode="json") for section in _for_measuring(plan))
+    custom = plan.custom_objects
+    return _hash(
+        {
+            "measured": sha256,
+            "custom_objects": None if custom is None else code_digest(custom),
+            "data": {key: value for key, value in data.items() if key != "path"},
+            "data_fingerprint": data_fingerprint,
+            "split_seed": splits.seed,
+            "earlier_splits": list(splits.earlier),
+            "task": task,
+            "versions": versions(),
+        }
+    )
 
 
 def step_keys(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -> dict[str, str]:

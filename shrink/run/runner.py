@@ -18,17 +18,16 @@ from shrink.errors import (
     ConversionError,
     InternalError,
     Interrupted,
-    RecipeError,
     ShrinkError,
     Terminated,
 )
 from shrink.model.trust import Trust
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
-from shrink.recipe.suggest import hint_for
+from shrink.recipe.taken import with_taken_task
 from shrink.report.outcome import StageOutcome, Status
 from shrink.report_warning import ReportWarning
-from shrink.run.failure_log import with_kept_log
-from shrink.run.folder import RunFolder
+from shrink.run.failure_log import with_kept_log, with_names_of_the_user
+from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import runs_code, settings_of, step_keys
 from shrink.run.lineage import (
     SPLITS,
@@ -39,11 +38,13 @@ from shrink.run.lineage import (
     remember,
     splits_of,
 )
+from shrink.run.measured import keep_measurement, measured_before
 from shrink.run.planning import with_plan
 from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
 from shrink.run.process import Event, attempt
 from shrink.run.provenance import describe_data
+from shrink.run.selection import check_step_names, selected_steps
 from shrink.run.split_notes import describe_splits
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import Attempt, run_recovering
@@ -119,7 +120,7 @@ class Runner:
         self.exit_code = 0
         self.warnings: list[ReportWarning] = []
         self.steps = selected_steps(plan, options.last)
-        check_step_names(plan, options)
+        check_step_names(plan, options.first, options.last)
 
     def run(self) -> RunResult:
         """Run every step, write the run folder, and return the report.
@@ -150,7 +151,10 @@ class Runner:
             self.steps,
             describe_plan(self.plan, digest, keys, splits),
             self.options.output,
-            is_stored=lambda step: self.store.contains(keys[step.name]),
+            is_stored=lambda step: (
+                self.store.contains(keys[step.name])
+                or measured_before(self.plan, step, digest, splits, self.store) is not None
+            ),
             is_forced=lambda step: not self._may_reuse(step),
         )
 
@@ -204,6 +208,7 @@ class Runner:
         digest, splits = state.data_fingerprint, state.splits
         begins = state.stored.get(self.plan.baseline.name)
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
+        keep_measurement(self.plan, step, digest, splits, stored, self.store)
         state.lineages[stored.files[ARTIFACT].stem] = remember(
             self.plan, step, splits, digest, stored, self.store, origin
         )
@@ -212,20 +217,30 @@ class Runner:
         self, step: Step, state: _State, position: tuple[str, int, int]
     ) -> tuple[StoredStep, Status]:
         """Return the finished step and whether it was computed now (`done`) or `cached`."""
-        key = state.keys[step.name]
-        if self._may_reuse(step) and (found := self.store.find(key)) is not None:
+        if (found := self._find(step, state)) is not None:
             return found, "cached"
+        key = state.keys[step.name]
 
         def waiting() -> None:
             self.console.say(f"another run is computing {step.name}; waiting for it")
 
         with self.store.lock(key, waiting):
             self._learn_keys(state)  # whoever held the lock may have run the same code
-            key = state.keys[step.name]
-            if self._may_reuse(step) and (found := self.store.find(key)) is not None:
+            if (found := self._find(step, state)) is not None:
                 return found, "cached"
             self.console.stage_started(*position)
             return self._compute(step, state), "done"
+
+    def _find(self, step: Step, state: _State) -> StoredStep | None:
+        """Return a step that is in the store; a baseline also as what an earlier run ended in."""
+        if not self._may_reuse(step):
+            return None
+        key = state.keys[step.name]
+        if (found := self.store.find(key)) is not None:
+            return found
+        digest, splits = state.data_fingerprint, state.splits
+        before = measured_before(self.plan, step, digest, splits, self.store)
+        return before and self.store.add(key, before.result, before.files)
 
     def _may_reuse(self, step: Step) -> bool:
         first = self.options.first
@@ -334,11 +349,22 @@ class Runner:
             place = state.outcomes.index(first)
             state.outcomes[place] = replace(first, result={**first.result, **notes})
 
+    def _keep_as_resolved(self, state: _State) -> None:
+        """Let the resolved recipe find the steps, which names what this one left open."""
+        plan = with_taken_task(self.plan, tasks_of(state.outcomes))
+        if plan.recipe.task == self.plan.recipe.task:
+            return
+        keys = step_keys(plan, state.data_fingerprint, state.splits)
+        for name, stored in state.stored.items():
+            if not self.store.contains(keys[name]):
+                self.store.add(keys[name], stored.result, stored.files)
+
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
         folder.keep_lineages(state.lineages, _split_files(state))
         chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
+        self._keep_as_resolved(state)
         data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
         if state.error is not None:
@@ -352,45 +378,10 @@ class Runner:
         return RunResult(report, folder.path, self.exit_code, state.error)
 
 
-def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> ShrinkError:
-    """Return an error that names no file of the store, which nobody wrote.
-
-    Args:
-        error: changed in place.
-        called: by path in the store, what the user calls the file.
-    """
-    for path, name in called.items():
-        error.message = error.message.replace(path, name)
-        error.subject = error.subject and error.subject.replace(path, name)
-        error.hint = error.hint and error.hint.replace(path, name)
-    return error
-
-
 def task_model(plan: Plan) -> str | None:
     """Return the file of the recipe's model, whose own loss is taken where the recipe has none."""
     reference = plan.steps[0].inputs["model"].reference
     return None if reference is None or reference.function else str(reference.path)
-
-
-def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:
-    """Return the steps up to `last`, all without it."""
-    if last is None or not any(step.name == last for step in plan.steps):
-        return plan.steps
-    return plan.steps[: plan.step(last).index + 1]
-
-
-def check_step_names(plan: Plan, options: RunOptions) -> None:
-    """Raise `RecipeError` where `--from` or `--until` name no step, or leave nothing between."""
-    names = [step.name for step in plan.steps]
-    for flag, name in (("--from", options.first), ("--until", options.last)):
-        if name is not None and name not in names:
-            raise RecipeError(f"{flag}: no stage is called {name!r}", hint=hint_for(name, names))
-    first, last = options.first, options.last
-    if first is not None and last is not None and names.index(first) > names.index(last):
-        raise RecipeError(
-            f"--from {first} begins after --until {last} has ended",
-            hint=f"the order is {' -> '.join(names)}",
-        )
 
 
 def describe_end(status: str, seconds: float) -> str:

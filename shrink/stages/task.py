@@ -23,7 +23,7 @@ from shrink.stages.interface import Ask, Interface, artifact_interface, keras_in
 from shrink.stages.match import called, check_labels, check_outputs, check_shapes
 from shrink.stages.resolved_task import OutputTask, Source, Task, TaskWarning
 from shrink.stages.targets import Target, check_fit, fits, inferred_loss, targets_of
-from shrink.tflite.names import LONE_OUTPUT
+from shrink.tflite.names import LONE_OUTPUT, signature_names
 
 __all__ = [
     "Interface",
@@ -351,12 +351,16 @@ def _by_output(values: Any, model: Interface, key: str) -> list[Any]:
         return [values] * len(model.output_names)
     if len(values) == 1 and tuple(model.output_names) == (LONE_OUTPUT,):
         return list(values.values())  # the recipe has the name of the Keras model's output
+    # A .tflite file calls "my-head" my_head; the recipe has the name of the Keras model's output.
+    given = model.output_names
+    own = {name: name if name in given else signature_names([name])[0] for name in values}
     for name in values:
-        if name not in model.output_names:
+        if own[name] not in model.output_names:
             raise RecipeError(
                 f"the {called(model, 'model')} has no output {name!r}; it has "
                 f"{', '.join(model.output_names)}",
                 subject=key,
                 hint=hint_for(name, model.output_names),
             )
-    return [values.get(name) for name in model.output_names]
+    found = {own[name]: value for name, value in values.items()}
+    return [found.get(name) for name in model.output_names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +33,26 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_evaluate_reports_what_the_run_reported_when_data_is_named_again(chain: Path) -> None:
-    shrink(
-        "evaluate", "a", "--data", "noise.npz", "--output", "b", cwd=chain, store=chain / "store"
-    )
+    done = shrink("evaluate", "a", "--json", cwd=chain, store=chain / "store")
+    words = ("evaluate", "a", "--data", "noise.npz", "--no-cache", "--output", "b")
+    shrink(*words, cwd=chain, store=chain / "store")
     first, second = read_report(chain / "a"), read_report(chain / "b")
     assert stage(second, "baseline")["metrics"] == stage(first, "train")["metrics"]
     assert stage(first, "train")["metrics"]["accuracy"] < 0.45  # of 80: 4 standard errors
     told = {warning["code"] for warning in second["warnings"]}
     assert told <= {"few-test-examples", "baseline-at-chance"}  # nothing of examples seen before
+    kept, measured = json.loads(done.stdout)["stages"][0], stage(second, "baseline")
+    assert kept["status"] == "cached"
+    # What the run measured of its artifact is what measuring it again gives, note for note.
+    for one in (kept, measured):
+        for name in ("status", "measured", "duration_s", "latency", "artifact", "sha256"):
+            del one[name]
+        for output in one["details"]["task"]["outputs"]:
+            output.pop("loss_by")
+        one["details"]["task"].pop("metrics_by")
+        one["notes"] = [note for note in one["notes"] if not note.startswith("task:")]
+        one["size"].pop("gzip_bytes")  # a Keras archive holds the time when it was written
+    assert kept == measured
 
 
 @pytest.mark.slow

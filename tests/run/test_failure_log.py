@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shrink.errors import ConversionError, ModelError
-from shrink.run.failure_log import with_kept_log
-from shrink.run.runner import with_names_of_the_user
+from shrink.run.failure_log import with_kept_log, with_names_of_the_user
 
 
 def test_with_names_of_the_user_names_no_file_of_the_store() -> None:

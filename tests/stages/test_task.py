@@ -184,6 +184,31 @@ def test_resolve_task_takes_what_a_recipe_says_by_name_of_an_artifacts_only_outp
         assert task.loss_weights == (3.0,)
 
 
+def test_resolve_task_takes_what_a_recipe_says_by_name_of_an_artifacts_outputs(
+    tmp_path: Path,
+) -> None:
+    """A signature has letters, digits and _ alone; the recipe has the names of the Keras model."""
+    model = model_of(lambda x: L.Dense(4, name="b-head")(x), lambda x: L.Dense(1, name="a.size")(x))
+    path = tmp_path / "m.tflite"
+    path.write_bytes(convert(model, "float32").content)
+    np.savez(tmp_path / "d.npz", x=X, labels=CLASSES, size=X[:, :1])
+    config = DataConfig(source="npz", path=str(tmp_path / "d.npz"), targets=("labels", "size"))
+    dataset = open_dataset(config, seed=0)
+    stated = TaskConfig.model_validate(
+        {
+            "loss": {"a.size": "mean_absolute_error", "b-head": "sparse_categorical_crossentropy"},
+            "loss_weights": {"a.size": 3.0},
+        }
+    )
+    for interface in (keras_interface(model), artifact_interface(path)):
+        task = resolve_task(stated, dataset, interface)
+        assert task.losses == ("sparse_categorical_crossentropy", "mean_absolute_error")
+        assert task.loss_weights == (1.0, 3.0)
+    wrong = TaskConfig.model_validate({"loss_weights": {"a_size.": 3.0}})
+    with pytest.raises(RecipeError, match=r"has no output 'a_size\.'; it has b_head, a_size"):
+        resolve_task(wrong, dataset, artifact_interface(path))
+
+
 def test_resolve_task_looks_at_values_where_the_graph_does_not_tell(tmp_path: Path) -> None:
     def by_hand(x: Any) -> Any:
         z = L.Dense(4)(x)

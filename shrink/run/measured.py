@@ -1,0 +1,69 @@
+"""What a run measured of its artifacts, kept for runs that go on from them: their baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shrink.recipe.plan import BASELINE, Plan, Step
+from shrink.recipe.reference import report_of
+from shrink.run import files
+from shrink.run.keys import measurement_key
+from shrink.run.lineage import Splits
+from shrink.run.store import Store, StoredStep
+
+_FILES = ("artifact", "scores")
+_FIGURES = (
+    *("size", "metrics", "examples", "latency", "guess"),
+    *("splits", "measured", "timing", "devices", "data"),
+)
+
+
+def keep_measurement(
+    plan: Plan, step: Step, data_fingerprint: str, splits: Splits, stored: StoredStep, store: Store
+) -> None:
+    """Keep what a stage with a Keras model measured, in the form of a baseline's result."""
+    told = stored.result.get("measurement")
+    artifact = stored.files["artifact"]
+    if step.kind == BASELINE or told is None or artifact.suffix != ".keras":
+        return
+    key = measurement_key(plan, artifact.stem, data_fingerprint, splits)
+    if not store.contains(key):
+        kept = {role: stored.files[role] for role in _FILES}
+        store.add(key, _as_baseline(stored.result, told), kept)
+
+
+def measured_before(
+    plan: Plan, step: Step, data_fingerprint: str, splits: Splits, store: Store
+) -> StoredStep | None:
+    """Return what an earlier run measured of its artifact that this baseline is.
+
+    None where it was measured on other examples or for another task, or elsewhere: then the
+    baseline is measured as any model.
+    """
+    reference = step.inputs["model"].reference
+    if step.kind != BASELINE or reference is None or reference.kind != "keras":
+        return None
+    known = report_of(reference.path)
+    if known is None:
+        return None
+    sha256 = files.sha256(reference.path)
+    found = store.find(measurement_key(plan, sha256, data_fingerprint, splits))
+    # The task is what the artifact's own run took: without it another would be found out.
+    task = (known[1].get("details") or {}).get("task")
+    same = found is not None and task is not None and found.result["details"]["task"] == task
+    return found if same else None
+
+
+def _as_baseline(result: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
+    memory = result["memory"].items()
+    return {
+        **{name: result[name] for name in _FIGURES},
+        **told,
+        "memory": {k: None if k.startswith("training_") else value for k, value in memory},
+        "details": {name: result["details"][name] for name in ("task", "layers")},
+        "training": None,
+        "skipped": [],
+        "duration_s": result["timing"]["measure_s"],
+    }
