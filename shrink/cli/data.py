@@ -35,6 +35,7 @@ def check(
     """Read every example once: counts by class and split, shapes, values, corrupt files."""
     from shrink.console import Console
     from shrink.data.config import DataConfig
+    from shrink.data.early import check_early
     from shrink.data.fingerprint import fingerprint
     from shrink.data.reference import parse_data_reference
     from shrink.recipe.load import validate_section
@@ -44,6 +45,7 @@ def check(
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
+    check_early(config)
     settings = {"data": config.model_dump(mode="json"), "seed": seed}
     found = run_action("data-check", data, console, **settings)
     console.end_progress()
@@ -121,12 +123,14 @@ def _convert(
 ) -> None:
     from shrink.console import Console
     from shrink.data.config import DataConfig
+    from shrink.data.early import check_early
     from shrink.data.reference import parse_data_reference
     from shrink.recipe.load import validate_section
     from shrink.run.tool import run_action
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
+    check_early(config)
     place = str(output.expanduser().absolute())
     job = {"data": config.model_dump(mode="json"), "seed": seed, "output": place, **settings}
     found = run_action(action, data, console, **job)

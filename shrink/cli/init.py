@@ -60,6 +60,7 @@ def init(
 
 def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
     from shrink.data.config import DataConfig
+    from shrink.data.early import check_early
     from shrink.data.reference import parse_named_data
     from shrink.recipe.first import first_recipe
     from shrink.recipe.load import validate_section
@@ -69,6 +70,8 @@ def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, di
 
     reference = parse_model_reference(model, Path.cwd())
     named = parse_named_data(data, Path.cwd())
-    config = validate_section(DataConfig, named.data, data).model_dump(mode="json")
+    section = validate_section(DataConfig, named.data, data)
+    check_early(section)
+    config = section.model_dump(mode="json")
     found = run_tool("first-look", reference, console, data=config, task=named.task, seed=0)
     return first_recipe(recipe_name(model), reference, named, found, output.parent), found

@@ -165,6 +165,9 @@ def test_prune_reaches_its_sparsity_and_quantize_keeps_it(finished: FinishedRun)
 def test_resolved_recipe_is_the_recipe_that_ran(finished: FinishedRun, tmp_path: Path) -> None:
     resolved = load_recipe(finished.folder / "recipe.resolved.yaml").recipe
     assert resolved.stages[0].model_dump()["epochs"] == 4
+    task = resolved.task  # the recipe itself says nothing of it
+    assert (task.loss, task.metrics) == ("sparse_categorical_crossentropy", ("accuracy",))
+    assert task.from_logits is not None
     again = shrink(
         "run", finished.folder / "recipe.resolved.yaml", "--output", tmp_path / "again",
         cwd=tmp_path, store=finished.store,

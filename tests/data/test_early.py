@@ -14,6 +14,7 @@ import pytest
 from shrink.data.config import DataConfig
 from shrink.data.early import check_early
 from shrink.errors import DataError
+from tests.run.fake_worker import FakeWorker, run
 
 
 def _config(path: Path, **more: Any) -> DataConfig:
@@ -87,3 +88,22 @@ def test_check_early_imports_nothing_heavy() -> None:
     code = "import sys, shrink.data.early; print({'numpy', 'tensorflow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_run_starts_no_worker_and_makes_no_folder_for_data_that_cannot_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "m.py").write_text("def build(): ...")
+    np.savez(tmp_path / "x.npz", x=X)
+    recipe = {
+        "name": "r",
+        "model": f"{tmp_path / 'm.py'}:build",
+        "data": {"source": "npz", "path": str(tmp_path / "x.npz")},
+        "stages": [{"train": {"epochs": 1}}],
+    }
+    worker = FakeWorker()
+    with pytest.raises(DataError, match="no array y"):
+        run(recipe, tmp_path / "out", worker)
+    assert worker.jobs == []
+    assert not (tmp_path / "out").exists()
