@@ -20,6 +20,7 @@ import yaml
 from shrink.cli import bench, data, init, reports, tools, validate, verbs
 from shrink.cli import run as shrink_run
 from shrink.cli.examples import EXAMPLES
+from shrink.run.files import sha256
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -96,7 +97,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = path / "runs" / "prune-model"
     (run / "artifacts").mkdir(parents=True)
     (run / "artifacts" / "01-prune.keras").touch()
-    stages = [{"artifact": "artifacts/01-prune.keras"}]
+    digest = sha256(run / "artifacts" / "01-prune.keras")
+    stages = [{"artifact": "artifacts/01-prune.keras", "sha256": digest}]
     (run / "report.json").write_text(json.dumps({"stages": stages}), encoding="utf-8")
     data = "data: {source: images, path: ../../pictures}\n"
     (run / "recipe.resolved.yaml").write_text(data, encoding="utf-8")
