@@ -23,6 +23,7 @@ from shrink.data.leaks import duplicates
 from shrink.data.sources.images import open_pictures
 from shrink.data.sources.picture_bytes import read_header
 from shrink.errors import DataError
+from shrink.stages.targets import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64
@@ -57,9 +58,25 @@ def data_check(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         "class_names": list(dataset.class_names),
         "bad": bad,
         **files,
-        "notes": [note for note in dataset.notes if not note.startswith("skipped ")],
+        "notes": [
+            *(note for note in dataset.notes if not note.startswith("skipped ")),
+            *([] if bad or config.target == "input" else _target_notes(dataset)),
+        ],
         "examples_per_s": total / (time.perf_counter() - started),
     }
+
+
+def _target_notes(dataset: Dataset) -> list[str]:
+    """Return what targets look like that are no plain labels; a loss follows from it."""
+    if dataset.train.labels is not None:
+        return []
+    specs = tf.nest.flatten(dataset.train.target_spec)
+    shapes = tuple(tuple(spec.shape) for spec in specs)
+    return [
+        f"targets of shape {shape} are "
+        f"{'one-hot labels' if one.one_hot else 'zeros and ones' if one.yes_or_no else 'numbers'}"
+        for one, shape in zip(targets_of(dataset, shapes), shapes, strict=True)
+    ]
 
 
 class _Counter:
