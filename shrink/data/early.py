@@ -7,6 +7,7 @@ from pathlib import Path
 from shrink.data.array_names import layout, wanted_targets
 from shrink.data.config import DataConfig
 from shrink.data.npz_headers import array_names, row_counts
+from shrink.data.shards import described
 from shrink.data.table import feature_columns, read_header, read_table
 from shrink.errors import DataError
 
@@ -18,7 +19,8 @@ def check_early(config: DataConfig) -> None:
     """Raise what the source would say later, as far as it can be known at once.
 
     Of npz that an array is missing, or that inputs and targets have different numbers of rows; of
-    csv that a column is, and of a small table that a row has too many or too few cells.
+    csv that a column is, and of a small table that a row has too many or too few cells; of tfrecord
+    and lmdb that a feature is not declared.
 
     Raises:
         DataError: as the source itself would raise it.
@@ -29,6 +31,8 @@ def check_early(config: DataConfig) -> None:
     elif config.source == "csv":
         small = path.is_file() and path.stat().st_size <= _MOST_BYTES_OF_A_TABLE
         feature_columns(path, read_table(path).cells if small else read_header(path), config)
+    elif config.source in ("tfrecord", "lmdb"):
+        described(path, config)
 
 
 def _check_arrays(path: Path, config: DataConfig) -> None:

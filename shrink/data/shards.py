@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from shrink.data.config import DataConfig
 from shrink.data.features import FeatureConfig
 from shrink.errors import DataError
 
@@ -99,3 +100,32 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise DataError(
             f"the manifest is damaged: {error}", subject=path, hint="pack the data again"
         ) from error
+
+
+def described(path: Path, config: DataConfig) -> Manifest:
+    """Return what the features are: as the recipe says, else as the manifest does.
+
+    Raises:
+        DataError: neither says, or an input or target is not among them.
+    """
+    found = read_manifest(path) if path.is_dir() else None
+    features = config.features or (found.features if found else None)
+    if features is None:
+        raise DataError(
+            "the features of the records are not declared",
+            subject=path,
+            hint="data.features: {x: {type: raw, dtype: uint8, shape: [32, 32, 3]}, "
+            "y: {type: int64}}",
+        )
+    inputs = config.inputs or (found.inputs if found else ("x",))
+    targets = config.targets or (found.targets if found else ("y",))
+    needed = (*inputs, *(targets if config.target == "label" else ()))
+    for name in needed:
+        if name not in features:
+            raise DataError(
+                f"no feature {name} is declared; there are {', '.join(features)}",
+                subject=path,
+                hint="declare it in data.features, or correct data.inputs and data.targets",
+            )
+    names = found.class_names if found else ()
+    return Manifest(features, inputs, targets, names, found.num_classes if found else None)

@@ -90,6 +90,13 @@ def test_check_early_imports_nothing_heavy() -> None:
     assert done.stdout == "set()\n"
 
 
+def test_check_early_refuses_records_of_which_nothing_is_known(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").touch()
+    config = DataConfig.model_validate({"source": "tfrecord", "path": str(tmp_path)})
+    with pytest.raises(DataError, match="the features of the records are not declared"):
+        check_early(config)
+
+
 def test_run_starts_no_worker_and_makes_no_folder_for_data_that_cannot_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

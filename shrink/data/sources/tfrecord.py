@@ -15,7 +15,7 @@ from shrink.data.dataset import PARTS, Dataset
 from shrink.data.examples import first_problem
 from shrink.data.fingerprint import shard_hashes
 from shrink.data.records import index_records, uncompressed
-from shrink.data.shards import ALL, Manifest, find_shards, read_manifest
+from shrink.data.shards import ALL, Manifest, described, find_shards
 from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import labels_of_file, scanned_labels
 from shrink.data.sources.op_errors import reason
@@ -184,35 +184,6 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         for part, index in parts.items()
     }
     return divided(path, parts, labels, parser, manifest, config, seed)
-
-
-def described(path: Path, config: DataConfig) -> Manifest:
-    """Return what the features are: as the recipe says, else as the manifest does.
-
-    Raises:
-        DataError: neither says, or an input or target is not among them.
-    """
-    found = read_manifest(path) if path.is_dir() else None
-    features = config.features or (found.features if found else None)
-    if features is None:
-        raise DataError(
-            "the features of the records are not declared",
-            subject=path,
-            hint="data.features: {x: {type: raw, dtype: uint8, shape: [32, 32, 3]}, "
-            "y: {type: int64}}",
-        )
-    inputs = config.inputs or (found.inputs if found else ("x",))
-    targets = config.targets or (found.targets if found else ("y",))
-    needed = (*inputs, *(targets if config.target == "label" else ()))
-    for name in needed:
-        if name not in features:
-            raise DataError(
-                f"no feature {name} is declared; there are {', '.join(features)}",
-                subject=path,
-                hint="declare it in data.features, or correct data.inputs and data.targets",
-            )
-    names = found.class_names if found else ()
-    return Manifest(features, inputs, targets, names, found.num_classes if found else None)
 
 
 def divided(
