@@ -45,7 +45,8 @@ class Network:
         inputs: the model's inputs, each with its input layer.
         outputs: the model's outputs.
         nested: the functional models inside, once for each of their calls.
-        names: a name for each layer, by `id`; unique, and the layer's own wherever that is free.
+        names: a name for each layer, by `id`; unique. That of the output which it makes, else the
+            layer's own wherever that is free.
     """
 
     model: keras.Model
@@ -75,7 +76,12 @@ class _Reader:
     def __init__(self, model: keras.Model) -> None:
         self.network = Network(model)
         self._count = 0
-        self._taken: set[str] = set()
+        # Outputs keep the names that losses, targets and artifacts know them by.
+        self._outputs = {
+            id(_leaf(tensor)): name
+            for tensor, name in reversed(list(zip(model.outputs, model.output_names, strict=True)))
+        }
+        self._taken: set[str] = set(self._outputs.values())
         refs = []
         for tensor in model.inputs:
             layer, ref = tensor._keras_history.layer, self._new(tensor)
@@ -90,6 +96,9 @@ class _Reader:
 
     def _name(self, layer: keras.layers.Layer, owner: keras.Model) -> None:
         if id(layer) in self.network.names:
+            return
+        if (output := self._outputs.get(id(layer))) is not None:
+            self.network.names[id(layer)] = output
             return
         name = layer.name if layer.name not in self._taken else f"{owner.name}_{layer.name}"
         number, base = 1, name
@@ -120,6 +129,12 @@ class _Reader:
             refs = [self._new(t) for t in outputs]
             self.network.calls.append(Call(node.layer, arguments, inputs, tuple(refs)))
         known.update({id(t): ref for t, ref in zip(outputs, refs, strict=True)})
+
+
+def _leaf(tensor: Any) -> keras.layers.Layer:
+    """Return the layer that makes a tensor, inside of nested models."""
+    layer, _, place = tensor._keras_history
+    return _leaf(layer.outputs[place]) if getattr(layer, "_is_graph_network", False) else layer
 
 
 def map_tensors(change: Callable[[Any], Any], structure: Any) -> Any:

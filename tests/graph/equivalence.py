@@ -32,6 +32,7 @@ def check(
     weights = weights_of(graph)
     full = rebuild(graph, graph.keep(np.array([], np.int64)), weights)
     assert difference(outputs(full, x), outputs(model, x)) <= 1e-6
+    assert full.output_names == model.output_names
     assert graph.parameters(graph.keep(np.array([], np.int64))) == model.count_params()
     for ratio in ratios:
         removed = choose(graph, ratio)

@@ -86,6 +86,19 @@ def test_nested_model_called_twice() -> None:
     check(keras.Model(i, head(inner(inner(i)))), {"a": 8})
 
 
+def test_outputs_that_nested_models_make() -> None:
+    def ending(name: str, *units: int) -> keras.Model:
+        inner_in = L.Input((8,))
+        ends = [L.Dense(n, name=f"last{n}")(L.Dense(6, name=f"a{n}")(inner_in)) for n in units]
+        return keras.Model(inner_in, ends, name=name)
+
+    i = L.Input((4,))
+    x = L.Dense(8, name="last3")(i)
+    kind, both = ending("kind", 3), ending("both", 2, 5)
+    check(keras.Model(i, [*both(x), keras.Sequential([kind], name="row")(x)]))
+    check(keras.Model(i, [kind(x), kind(L.ReLU()(x))]))
+
+
 def test_nested_models_with_the_same_layer_names() -> None:
     def branch(name: str) -> keras.Model:
         inner_in = L.Input((8, 8, 3))
