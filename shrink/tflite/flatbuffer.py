@@ -34,6 +34,16 @@ _INTEGERS = {"INT2", "INT4", "INT8", "UINT8", "INT16"}
 _BIASES = {"INT32", "INT64"}
 _MOST_DENSE_BYTES = 1 << 28
 _DENSIFY = "DENSIFY"
+_STATES = {
+    "LSTM": (18, 19),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
+    "BIDIRECTIONAL_SEQUENCE_LSTM": (35, 36, 37, 38),
+    "RNN": (4,),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": (4,),
+    "BIDIRECTIONAL_SEQUENCE_RNN": (4, 8),
+    "SVDF": (4,),
+}
+"""Inputs of fused loops that hold a state, in the order of TensorFlow Lite's kernels."""
 _BORDERS = {"QUANTIZE", "DEQUANTIZE", _DENSIFY}
 _NUMPY = {
     "FLOAT32": "<f4",
@@ -126,7 +136,7 @@ def _begins(
     if operator.name == "DEQUANTIZE":
         return operator.outputs[0] in starts
     if operator.name != "WHILE" or not operator.subgraphs:
-        return False
+        return position in _STATES.get(operator.name, ())
     body = graphs[operator.subgraphs[1]]
     inside = list(zip(body.inputs, body.outputs, strict=False))
     return position < len(inside) and inside[position][0] != inside[position][1]
