@@ -18,7 +18,8 @@ def stage_delta(
 ) -> dict[str, Any]:
     """Return the difference of every figure, `stage` minus `base`; both as in the report.
 
-    Sizes, memory and latency have `value` and `ratio`, metrics `value`, `low` and `high` at 95 %.
+    Sizes, memory and latency have `value` and `ratio`, metrics `value`, `low` and `high` at 95 %,
+    and a `note` where these are wide or may be too narrow.
     A figure that is null on either side has a null difference.
 
     Args:
@@ -79,8 +80,5 @@ def score_interval(
 
 
 def _metric_delta(value: float, base: float, interval: Interval | None) -> dict[str, Any]:
-    return {
-        "value": exact_difference(value, base),
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-    }
+    limits = interval or Interval(value, None, None)
+    return {"value": exact_difference(value, base), **limits.to_dict()}

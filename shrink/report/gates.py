@@ -196,7 +196,9 @@ class _Checker:
             return _Finding(found.value, found.stage, reason)
         low, high = sorted((sign * interval.low, sign * interval.high))
         beyond = low > self.gate.limit
-        return _Finding(found.value, found.stage, None, beyond, (low, high))
+        excused = found.value is not None and low <= self.gate.limit < found.value
+        note = f"the interval is {interval.note}" if excused and interval.note else None
+        return _Finding(found.value, found.stage, note, beyond, (low, high))
 
     def _largest(self) -> _Finding:
         figure = self.target.figure.name

@@ -10,7 +10,7 @@ from typing import Any
 from shrink.report.chain import Chain
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
-from shrink.report.figures import FIGURES, explains, figures_of, metric_figure
+from shrink.report.figures import FIGURES, LOSS, explains, figures_of, metric_figure
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.intervals import mean_interval
 from shrink.report.outcome import StageOutcome
@@ -72,6 +72,7 @@ def build_report(
     for stage, outcome in zip(stages, outcomes, strict=True):
         for key, other in (("delta", baseline), ("delta_previous", outcome.previous)):
             stage[key] = _delta(stage, outcome, by_name.get(other or ""), scores)
+        stage["notes"] += _interval_notes(stage)
         if chain is not None and outcome.complete:
             stage["delta_origin"] = chain.delta(stage, outcome.scores)
     results = check_gates(
@@ -156,7 +157,14 @@ def _intervals(outcome: StageOutcome) -> dict[str, Any]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
     usable = {n: s for n, s in outcome.scores.items() if s and all(map(math.isfinite, s))}
     found = {n: mean_interval(s, bounds=metric_figure(n).bounds) for n, s in usable.items()}
-    return {name: {"low": i.low, "high": i.high} for name, i in found.items()}
+    return {name: interval.to_dict() for name, interval in found.items()}
+
+
+def _interval_notes(stage: Mapping[str, Any]) -> list[str]:
+    """Return what the interval of the first metric's difference says of itself."""
+    metric = next((name for name in stage["metrics"] or {} if name != LOSS), LOSS)
+    note = (stage["delta"].get(metric) or {}).get("note")
+    return [f"{metric}: the 95 % interval of the difference is {note}"] if note else []
 
 
 def _groups(result: Mapping[str, Any]) -> dict[str, Any]:

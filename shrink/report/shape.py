@@ -127,4 +127,5 @@ def _is_delta(delta: Any) -> bool:
     if not isinstance(delta, dict):
         return delta is None
     known = isinstance(delta.get("value"), int | float)
-    return known and all(isinstance(value, _NUMBER) for value in delta.values())
+    numbers = all(isinstance(delta[key], _NUMBER) for key in delta if key != "note")
+    return known and numbers and isinstance(delta.get("note", ""), str)

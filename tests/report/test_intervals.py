@@ -225,3 +225,25 @@ def test_paired_interval_of_losses_has_no_width_when_no_loss_changed() -> None:
     nearly = paired_interval(losses, [x + 1e-8 * (i % 3 - 1) for i, x in enumerate(losses)])
     assert nearly.high is not None
     assert 0 < nearly.high < 1e-8
+
+
+def test_intervals_say_where_few_examples_make_them_up() -> None:
+    assert "wide" in (paired_interval(*pairs(340, 2, 1, 17)).note or "")
+    assert paired_interval(*pairs(300, 20, 10, 30)).note is None
+    assert "wide" in (mean_interval([1.0] * 97 + [0.0] * 3).note or "")
+    assert mean_interval([1.0] * 80 + [0.0] * 20).note is None
+    generator = random.Random(2)
+    before = [generator.gauss(5, 1) for _ in range(120)]
+    after = [x + generator.gauss(0, 0.2) for x in before]
+    assert paired_interval(before, after).note is None
+    assert "wide" in (paired_interval(before, [*after[:-1], after[-1] + 20]).note or "")
+
+
+def test_intervals_say_where_changes_that_were_not_seen_would_lie_outside() -> None:
+    # Of a thousand examples with eight outputs 22 lose one: one that loses all is worth 8 of them.
+    before = [1.0] * 900 + [0.0] * 100
+    after = [0.875] * 22 + before[22:]
+    assert "narrow" in (paired_interval(before, after, bounds=(0, 1)).note or "")
+    assert "narrow" in (paired_interval([0.1, 0.7, 3.0] * 30, [0.1, 0.7, 3.0] * 30).note or "")
+    halves = [0.5] * 60 + before[60:]
+    assert paired_interval(before, halves, bounds=(0, 1)).note is None
