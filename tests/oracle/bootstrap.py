@@ -11,11 +11,10 @@ from tests.oracle.metrics import Metric
 DRAWS = 1000
 ENOUGH = 100
 """Examples below which percentiles of a bootstrap are too narrow to judge a width by."""
-DISCORDANT = 15
-"""Examples that have to speak for either side before a proportion's width is comparable."""
-
-RELATIVE = 0.01
-"""A difference below this fraction of the scores' deviation is not one that speaks."""
+SPEAKING = 15
+"""Examples that have to make up a variance before a width is comparable: the effective number."""
+ROUNDING = 1e-4
+"""Deviations below this, relative to the scores' own, may be those of float32 kernels."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +67,14 @@ def _studentized_width(metric: Metric, base: Metric | None, rows: np.ndarray, ta
 
 
 def _spread_enough(metric: Metric, base: Metric | None) -> bool:
-    """Tell whether enough examples lie on either side, so that percentiles mean something.
+    """Tell whether enough examples make up the variance, so that percentiles mean something.
 
-    Differences far below the scores' own spread, the rounding of a conversion, say little about
-    the rare example that a wider interval allows for.
+    The effective number is that of Kish: of equal deviations their number, of one that is larger
+    than all others 1.
     """
-    for place, part in enumerate(metric.parts):
-        each = part.sums / np.maximum(part.counts, 1)
-        least = 1e-9
-        if base is not None and len(base.parts[place].sums) == len(each):
-            least = max(least, RELATIVE * float(each.std()))
-            other = base.parts[place]
-            each = each - other.sums / np.maximum(other.counts, 1)
-        seldom = np.abs(each - np.median(each)) > least
-        if base is not None:
-            seldom &= np.abs(each) > least
-        if int(seldom.sum()) < DISCORDANT:
-            return False
-    return True
+    own = _influence(metric)
+    values = own if base is None else own - _influence(base)
+    if values.std() <= ROUNDING * own.std():
+        return False
+    squares = (values - values.mean()) ** 2
+    return bool(squares.sum() ** 2 / (squares**2).sum() >= SPEAKING)

@@ -38,6 +38,7 @@ class Tensor:
         shape: dimensions; -1 where the signature leaves one open.
         values: of a constant, dense and unpacked, as stored (not dequantized); None otherwise.
         zero_point: the stored number that stands for 0.
+        buffer: where the file holds the values; equal constants may share one.
     """
 
     index: int
@@ -47,6 +48,7 @@ class Tensor:
     values: np.ndarray | None
     variable: bool
     zero_point: int = 0
+    buffer: int = 0
 
     @property
     def size(self) -> int:
@@ -143,7 +145,7 @@ def _tensor(model: Any, index: int, tensor: Any, content: bytes) -> Tensor:
     name, variable = _text(tensor.name), bool(tensor.isVariable)
     points = _indices(tensor.quantization.zeroPoint) if tensor.quantization else []
     point = points[0] if len(points) == 1 else 0  # of each channel it is 0
-    return Tensor(index, name, shape, dtype, values, variable, point)
+    return Tensor(index, name, shape, dtype, values, variable, point, tensor.buffer)
 
 
 def _data(buffer: Any, content: bytes) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.oracle.records import Ledger
 HIGHER_IS_BETTER = ("accuracy", "binary_accuracy", "top5_accuracy")
 EVERYWHERE = ("training_peak_bytes", "training_peak_predicted_bytes", "training_host_peak_bytes")
 """Figures whose gate looks at the largest of all stages."""
+UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 Metrics = Mapping[str, Mapping[str, Metric]]
 
@@ -35,7 +37,8 @@ def check_gates(
     ledger.same("gates (looked at)", given, [e for e in expected if e[0] not in EVERYWHERE])
     for gate in report["gates"]:
         wanted = asked.get(gate["name"])
-        if isinstance(wanted, Mapping) and "against" not in wanted:
+        wanted = wanted if isinstance(wanted, Mapping) else {"limit": wanted}
+        if "limit" in wanted and "against" not in wanted:
             _check(gate, wanted, stages, report["baseline"], found, ledger)
     failed = [g for g in report["gates"] if not g["passed"] and g.get("level", "fail") == "fail"]
     broken = any(entry["status"] == "failed" for entry in report["stages"])
@@ -63,7 +66,7 @@ def _check(
     found: Metrics,
     ledger: Ledger,
 ) -> None:
-    name, at, limit = gate["name"], gate["stage"], wanted["limit"]
+    name, at, limit = gate["name"], gate["stage"], _number(wanted["limit"])
     figure = f"gates.{name}"
     ledger.same(f"{figure}.limit", gate["limit"], limit, at=at)
     value = _value(name, at, stages, baseline)
@@ -78,6 +81,15 @@ def _check(
     bound = _surely_lost(name, at, baseline, found, wanted["confidence"])
     if bound is not None and abs(bound - limit) > 0.005:
         ledger.same(f"{figure}.passed", gate["passed"], bound <= limit, at=at, note="bootstrap")
+
+
+def _number(limit: float | str) -> float:
+    """Return a limit that may bear a unit."""
+    if not isinstance(limit, str):
+        return limit
+    found = re.fullmatch(r"\s*([\d.]+)\s*([a-zA-Z]+)\s*", limit)
+    assert found, limit
+    return float(found[1]) * UNITS[found[2]]
 
 
 def _value(name: str, at: str, stages: Mapping[str, Any], baseline: str) -> float | None:

@@ -17,6 +17,12 @@ KERNEL_INPUT = {
     "FULLY_CONNECTED": 1,
 }
 """Operators with one kernel, and which input that is."""
+BIASES = {
+    **{name: (kernel + 1,) for name, kernel in KERNEL_INPUT.items()},
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (12, 13, 14, 15),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": (3,),
+}
+"""Inputs that hold biases, which integer kernels take as int32 or int64."""
 STATES = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19), "UNIDIRECTIONAL_SEQUENCE_RNN": (4,)}
 """Inputs that hold a state: what was given out last, and the cell."""
 SHAPES = {
@@ -58,24 +64,24 @@ def file_figures(path: Path) -> dict[str, int | str]:
     }
 
 
-def constants(file: File) -> Iterator[tuple[int, Operator, int, Tensor]]:
+def constants(file: File) -> Iterator[Tensor]:
     """Yield the operators' constant inputs that hold parameters: weights and biases.
 
     A scalar is none: it is a setting, such as the factor of a `Rescaling`.
     """
-    for at, graph in enumerate(file.graphs):
+    for graph in file.graphs:
         for op in graph.operators:
             for place, tensor in enumerate(op.inputs):
                 if tensor is not None and _learned(file, op, place, tensor):
-                    yield at, op, place, tensor
+                    yield tensor
 
 
 def _learned(file: File, op: Operator, place: int, tensor: Tensor) -> bool:
     if tensor.values is None or not tensor.shape or place in SHAPES.get(op.name, ()):
         return False
     if tensor.dtype in ("int32", "int64", "bool"):
-        # An index, a limit, a mask's 0; but biases of integer kernels follow their kernel.
-        return KERNEL_INPUT.get(op.name, -1) == place - 1
+        # Else an index, a limit, a mask's 0.
+        return place in BIASES.get(op.name, ())
     return not _starts_a_state(file, op, place)
 
 
@@ -102,10 +108,10 @@ def _starts_a_state(file: File, op: Operator, place: int) -> bool:
 def count_parameters(path: Path) -> tuple[int, int]:
     """Return the elements of all weights and biases of a file, and how many are not zero.
 
-    A tensor that several operators share counts once. Shapes, axes and paddings do not count.
+    What the file holds once counts once, whoever shares it: zero biases of an LSTM's gates do.
+    Shapes, axes and paddings do not count.
     """
-    seen: dict[tuple[int, ...], tuple[int, int]] = {}
-    file = read(path)
-    for at, _, _, tensor in constants(file):
-        seen[at, tensor.index] = (tensor.size, tensor.size - tensor.zeros)
+    seen: dict[int, tuple[int, int]] = {}
+    for tensor in constants(read(path)):
+        seen[tensor.buffer] = (tensor.size, tensor.size - tensor.zeros)
     return sum(s for s, _ in seen.values()), sum(n for _, n in seen.values())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.oracle import zoo
 from tests.oracle.audit import audit
-from tests.oracle.drive import Fork, run_cli
+from tests.oracle.drive import Done, Fork, run_cli
 from tests.oracle.records import summary
+from tests.oracle.truth import Truth
 
 ROWS = zoo.rows()
 SAMPLE = zoo.sample()
@@ -31,10 +33,7 @@ def test_rows_are_as_many_as_they_should_be_and_the_sample_has_every_level() -> 
 @pytest.mark.parametrize("row", SAMPLE, ids=zoo.name_of)
 def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path) -> None:
     made = zoo.make(row, tmp_path)
-    done = fork.run(made.arguments, tmp_path)
-    assert done.code == 0, done.printed
-    records = audit(tmp_path / "out", made.truth)
-    assert not [r for r in records if not r.agrees], summary(records)
+    _assert_right(fork.run(made.arguments, tmp_path), tmp_path / "out", made.truth)
 
 
 @pytest.mark.slow
@@ -42,6 +41,13 @@ def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path)
 def test_report_of_the_command_line_agrees_with_the_oracle(row: zoo.Row, tmp_path: Path) -> None:
     made = zoo.make(row, tmp_path)
     done = run_cli(made.arguments, tmp_path, tmp_path / "store")
-    assert done.code == 0, done.printed
-    records = audit(tmp_path / "out", made.truth)
+    _assert_right(done, tmp_path / "out", made.truth)
+
+
+def _assert_right(done: Done, folder: Path, truth: Truth) -> None:
+    """Compare every figure, and the exit code with the gates: one epoch may well miss one."""
+    assert done.code in (0, 1), done.printed
+    records = audit(folder, truth)
     assert not [r for r in records if not r.agrees], summary(records)
+    passed = json.loads((folder / "report.json").read_text(encoding="utf-8"))["passed"]
+    assert done.code == int(not passed), done.printed
