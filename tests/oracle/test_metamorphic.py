@@ -254,6 +254,10 @@ def _shuffled(folder: Path) -> None:
     rng = np.random.default_rng(3)
     arrays: Arrays = {"x": rng.normal(size=(SHUFFLED, 16)).astype(np.float32)}
     np.savez(folder / "random.npz", **arrays, y=rng.integers(0, CLASSES, SHUFFLED))
+    stages = [{"train": {"epochs": 1}}, {"prune": {"sparsity": 0.3, "epochs": 1}}, {"quantize": {}}]
+    data = {"source": "npz", "path": "random.npz"}
+    again = {"name": "again", "model": "a", "data": data, "training": {"seed": 8}, "stages": stages}
+    _write(folder / "again.yaml", again)
 
 
 TRAIN = "train model.keras --data random.npz --epochs 25 --seed 7 --output a"
@@ -261,12 +265,24 @@ CHAINS = {
     "evaluate": ["evaluate a"],
     "evaluate --data": ["evaluate a --data random.npz"],
     "train --seed": ["train a --seed 3 --epochs 1"],
+    "run": ["run again.yaml"],
     "prune": ["prune a --data random.npz --sparsity 0.3 --epochs 1"],
+    "prune channels": ["prune a --data random.npz --method channels --ratio 0.2 --seed 2"],
+    "cluster": ["cluster a --data random.npz --clusters 64 --epochs 1 --seed 4"],
     "distill": ["distill --teacher a --student model.keras --data random.npz --epochs 5"],
+    "distill from itself": ["distill --teacher a --student a --data random.npz --seed 1"],
     "quantize": ["quantize a --data random.npz"],
+    "quantize aware": ["quantize a --data random.npz --aware true --epochs 2 --seed 6"],
+    "quantize the file": ["quantize a/artifacts/01-train.keras --data random.npz --seed 9"],
     "prune, quantize": [
         "prune a --data random.npz --sparsity 0.3 --epochs 1 --output p",
         "quantize p --data random.npz --seed 5",
+    ],
+    "distill, cluster, quantize": [
+        "distill --teacher a --student a --data random.npz --epochs 1 --seed 1 --output d",
+        "cluster d --data random.npz --clusters 64 --epochs 1 --seed 2 --output c",
+        "quantize c/artifacts/01-cluster.keras --data random.npz --seed 3 --output q",
+        "evaluate q --data random.npz --seed 4",
     ],
 }
 
