@@ -128,6 +128,14 @@ def test_intervals_of_two_outputs_cover_where_students_t_did_in_half_of_the_case
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n", [100, 360, 1000, 5000])
+@pytest.mark.parametrize("accuracy", [0.5, 0.8, 0.97, 0.99, 0.999])
+def test_intervals_cover_accuracies(n: int, accuracy: float) -> None:
+    for found in coverage(outputs(n, 1, accuracy, 0.01, 0.0005), FRACTION, 2000):
+        found.check()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [100, 360, 1000])
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize(
