@@ -12,7 +12,11 @@ from tests.engine._run import run_in_fresh_process
 from tests.engine._settings import FACTORS
 from tests.pairwise import pairwise_cases
 
-EXACT = {"precision": ["float32"], "batch_norm": ["frozen"], "micro_batch_size": [3]}
+EXACT: dict[str, list[Any]] = {
+    "precision": ["float32"],
+    "batch_norm": ["frozen"],
+    "micro_batch_size": [3],
+}
 CASES = [*pairwise_cases(FACTORS), *pairwise_cases({**FACTORS, **EXACT})]
 AT_ONCE = 8
 

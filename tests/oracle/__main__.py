@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.oracle import zoo
 from tests.oracle.audit import audit
-from tests.oracle.drive import forking
+from tests.oracle.drive import Fork
 from tests.oracle.records import Record, summary
 from tests.oracle.truth import Truth
 
@@ -30,20 +30,20 @@ def _zoo(folder: Path, names: list[str]) -> list[Record]:
     records: list[Record] = []
     store = folder / "store"
     store.mkdir(parents=True)
-    with forking(store) as fork:
-        for row in [*zoo.sample(), *zoo.rows()]:
-            name = zoo.name_of(row)
-            if names and not any(part in name for part in names):
-                continue
-            made = zoo.make(row, folder / name)
-            done = fork.run(made.arguments, folder / name)
-            if done.code in (0, 1):
-                found = audit(folder / name / "out", made.truth, name)
-            else:
-                found = [Record(name, "exit code", done.code, (0, 1), False, done.printed)]
-            sys.stdout.write(f"{name}: {summary(found)}\n")
-            sys.stdout.flush()
-            records += found
+    fork = Fork(store)
+    for row in [*zoo.sample(), *zoo.rows()]:
+        name = zoo.name_of(row)
+        if names and not any(part in name for part in names):
+            continue
+        made = zoo.make(row, folder / name)
+        done = fork.run(made.arguments, folder / name)
+        if done.code in (0, 1):
+            found = audit(folder / name / "out", made.truth, name)
+        else:
+            found = [Record(name, "exit code", done.code, (0, 1), False, done.printed)]
+        sys.stdout.write(f"{name}: {summary(found)}\n")
+        sys.stdout.flush()
+        records += found
     return records
 
 

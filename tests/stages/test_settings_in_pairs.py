@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from shrink.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from tests.oracle import keras_models
 from tests.oracle.audit import audit
-from tests.oracle.drive import Done, Fork, forking
+from tests.oracle.drive import Done, Fork
 from tests.stages import _checks, _networks, _settings
 from tests.stages._settings import Row
 
@@ -43,10 +42,10 @@ REFUSED = {
 
 
 class Bench:
-    """A process to run rows in, and the networks that they are about.
+    """What runs rows, and the networks that they are about.
 
     Args:
-        fork: the process.
+        fork: runs the commands.
         folder: for networks and runs.
     """
 
@@ -73,9 +72,8 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with forking(tmp_path_factory.mktemp("store")) as fork:
-        yield Bench(fork, tmp_path_factory.mktemp("bench"))
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(Fork(tmp_path_factory.mktemp("store")), tmp_path_factory.mktemp("bench"))
 
 
 @pytest.mark.slow
