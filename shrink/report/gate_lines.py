@@ -104,7 +104,8 @@ def _comparison(gate: Mapping[str, Any]) -> str:
     if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
         return f"{value_text} {_sign(gate, target)} {limit_text}"
     # The interval decided, so a sign between value and limit could read as a false statement.
-    verb = "reaches" if gate["passed"] else "lies beyond"
+    kept = "lies within" if gate["high"] <= limit else "reaches"
+    verb = kept if gate["passed"] else "lies beyond"
     scale = 100 if unit == "points" else 1
     interval = f"[{scale * gate['low']:.3g}, {scale * gate['high']:.3g}]"
     return f"{value_text}, {100 * gate['confidence']:g} % {interval} {verb} {limit_text}"

@@ -90,6 +90,8 @@ def test_render_report_prints_whole_numbers_when_rounded_ones_are_equal() -> Non
 def test_render_report_says_that_the_interval_decided() -> None:
     text = shown(report(gates=GATES), 200)
     assert "2.00 points, 95 % [-2.28, 7.24] reaches 1 point" in text
+    lax = {"accuracy_drop": {"limit": 0.09, "confidence": 0.95}}
+    assert "2.00 points, 95 % [-2.28, 7.24] lies within 9 points" in shown(report(gates=lax), 200)
 
 
 def test_render_report_says_in_the_first_line_how_the_run_ended() -> None:
