@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from shrink.errors import ResourceError
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.recipe.reference import report_of
 from shrink.run import files
@@ -30,7 +32,8 @@ def keep_measurement(
     key = measurement_key(plan, artifact.stem, data_fingerprint, splits)
     if not store.contains(key):
         kept = {role: stored.files[role] for role in _FILES}
-        store.add(key, _as_baseline(stored.result, told), kept)
+        with contextlib.suppress(OSError, ResourceError):  # then it is measured again
+            store.add(key, _as_baseline(stored.result, told), kept)
 
 
 def measured_before(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from shrink.errors import (
     ConversionError,
     InternalError,
     Interrupted,
+    ResourceError,
     ShrinkError,
     Terminated,
 )
@@ -357,7 +359,8 @@ class Runner:
         keys = step_keys(plan, state.data_fingerprint, state.splits)
         for name, stored in state.stored.items():
             if not self.store.contains(keys[name]):
-                self.store.add(keys[name], stored.result, stored.files)
+                with contextlib.suppress(OSError, ResourceError):  # then it computes them again
+                    self.store.add(keys[name], stored.result, stored.files)
 
     def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
