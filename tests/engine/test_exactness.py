@@ -115,6 +115,7 @@ def as_picture(layer: Any) -> Callable[[Any], Any]:
 
 layers = keras.layers
 LAYERS: dict[str, Callable[[], Any]] = {
+    "simple_rnn": lambda: layers.SimpleRNN(3, return_sequences=True),
     "lstm": lambda: layers.LSTM(3, return_sequences=True),
     "sum": PenalisedSum,
     "dropped_lstm": lambda: layers.LSTM(3, dropout=0.5, return_sequences=True),
@@ -160,7 +161,7 @@ LAYERS: dict[str, Callable[[], Any]] = {
         )
     ),
 }
-DEFAULT = ("lstm", "sum", "normal", "branch", "batch_mean", "flip")
+DEFAULT = ("simple_rnn", "sum", "normal", "branch", "batch_mean", "flip")
 
 
 @pytest.mark.parametrize(
