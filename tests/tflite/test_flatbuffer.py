@@ -146,7 +146,7 @@ def test_read_refuses_what_is_no_model(content: bytes) -> None:
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize(
     "layer",
-    [L.GRU(12), L.SimpleRNN(12, return_sequences=True), L.LSTM(12), L.LSTM(12, unroll=True)],
+    [L.GRU(12), L.SimpleRNN(12, return_sequences=True), L.LSTM(12)],
 )
 def test_parameters_are_keras_own_without_what_a_loop_begins_with(
     layer: keras.layers.Layer, precision: convert.Precision
