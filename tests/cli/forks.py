@@ -51,7 +51,9 @@ def run(
         job = {"arguments": [*map(str, arguments)], "cwd": str(cwd), "env": dict(env)}
         server.stdin.write(json.dumps({**job, "prepare": prepare, "printed": folder}) + "\n")
         server.stdin.flush()
-        code = int(server.stdout.readline())
+        answer = server.stdout.readline()
+        assert answer, "the process that forks has ended: run `python -m tests.cli.forks`"
+        code = int(answer)
         out, err = (Path(folder, name).read_text("utf-8") for name in ("out", "err"))
     return subprocess.CompletedProcess(arguments, code, out, err)
 
