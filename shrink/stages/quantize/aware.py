@@ -45,7 +45,7 @@ def train_aware(
 
     Raises:
         ModelError: there is no Keras model with layers to train.
-        StageError: TFLite Micro could not run what it would become.
+        StageError: a type would change indices, or TFLite Micro could not run the artifact.
     """
     path = context.input_path()
     if path.suffix == ".tflite" or context.input_graph_only():
@@ -56,8 +56,8 @@ def train_aware(
         )
     given = context.load()
     task = context.task(given)
-    if config.target == "tflm" and not context.planning:
-        _try_in_micro(given, config, context)
+    if not context.planning:
+        _refuse_early(given, config, context)
     context.phase("calibrating")
     with context.devices.scope():
         # A mean is trained as the mean that the artifact will have.
@@ -67,17 +67,15 @@ def train_aware(
     return AwareTraining(FloatModel(model.trained()), record, model.skipped, list(notes))
 
 
-def _try_in_micro(model: keras.Model, config: QuantizeConfig, context: StageContext) -> None:
-    """Run the untrained artifact in TFLite Micro, as its operators are those of the trained one.
-
-    Raises:
-        StageError: it cannot be run there.
-    """
-    context.phase("trying TFLite Micro")
-    source = FloatModel(model)
-    settings, _ = with_exact_inputs(config, source)
-    few = CalibrationExamples(
-        context.dataset.train, _TRIED_ON, context.training.seed, context.dataset.input_names
-    )
-    artifact = static_int8(source, few, settings)
-    predict_in_micro(artifact.content, next(iter(few.batches())))
+def _refuse_early(model: keras.Model, config: QuantizeConfig, context: StageContext) -> None:
+    """Raise `StageError` for what would fail after the training, whatever the weights are then."""
+    source, on_micro = FloatModel(model), config.target == "tflm"
+    if config.input_type is not None or on_micro:
+        config, _ = with_exact_inputs(config, source)
+    if on_micro:
+        context.phase("trying TFLite Micro")
+        few = CalibrationExamples(
+            context.dataset.train, _TRIED_ON, context.training.seed, context.dataset.input_names
+        )
+        artifact = static_int8(source, few, config)
+        predict_in_micro(artifact.content, next(iter(few.batches())))

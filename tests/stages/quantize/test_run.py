@@ -227,15 +227,22 @@ def test_run_aware_trains_for_the_artifact_and_keeps_zeros_and_clusters(
     assert accuracy(result.tflite or b"", trained) > float_accuracy - 0.03
 
 
-def test_run_aware_tries_the_target_before_it_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("layer", "keys", "words"),
+    [
+        (L.Activation("gelu"), {"target": "tflm"}, "TFLite Micro cannot run .*GELU"),
+        (L.Embedding(17, 2), {"input_type": "int8"}, "would change the whole numbers"),
+    ],
+)
+def test_run_aware_refuses_before_it_trains(
+    layer: Any, keys: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = L.Input((8, 8, 1))
-    x = L.Flatten()(L.Conv2D(4, 3, activation="gelu")(inputs))  # no kernel of TFLite Micro's
+    x = L.Flatten()(layer(inputs))
     keras.Model(inputs, L.Dense(10)(x)).save(tmp_path / "model.keras")
     monkeypatch.setattr(StageContext, "train", lambda *_, **__: pytest.fail("it was trained"))
-    with pytest.raises(StageError, match=r"TFLite Micro cannot run .*GELU"):
-        quantized(tmp_path, tmp_path, aware=True, epochs=1, target="tflm")
+    with pytest.raises(StageError, match=words):
+        quantized(tmp_path, tmp_path, aware=True, epochs=1, **keys)
 
 
 def test_run_aware_refuses_a_tflite_file(trained: Path, tmp_path: Path) -> None:
