@@ -99,19 +99,19 @@ def mixes_examples(forward: Callable[[Any], Any], x: Any, precision: str) -> boo
         x: structure of arrays (n, ...), the inputs of some examples.
         precision: a policy of Keras, such as mixed_bfloat16.
     """
-    half = len(tf.nest.flatten(x)[0]) // 2
-    if not half:
-        return False
-    # Products of another size may be added up in another order, which is no dependence.
-    rounding = 1e-2 if tf.as_dtype(precision.removeprefix("mixed_")).size > 2 else 1e-1
-    batches = (tf.nest.map_structure(lambda part: part[:half], x), x)
-    alone, together = (
+    count = len(tf.nest.flatten(x)[0])
+    half = count // 2
+    # As many as before: a model may take batches of one size only, and sums stay in their order.
+    others = np.r_[:half, : count - half]
+    batches = (x, tf.nest.map_structure(lambda part: part[others], x))
+    one, two = (
         [np.asarray(output[:half], np.float64) for output in tf.nest.flatten(forward(batch))]
         for batch in batches
     )
+    rounding = 1e-2 if tf.as_dtype(precision.removeprefix("mixed_")).size > 2 else 1e-1
     return any(
-        bool(np.abs(one - other).max(initial=0) > rounding * np.abs(one).max(initial=0))
-        for one, other in zip(alone, together, strict=True)
+        bool(np.abs(a - b).max(initial=0) > rounding * np.abs(a).max(initial=0))
+        for a, b in zip(one, two, strict=True)
     )
 
 

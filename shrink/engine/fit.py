@@ -297,11 +297,18 @@ def _inexact_because(
     )
     if known or replicas * accumulation_steps == 1:
         return known
-    x, _ = dataset.train.arrays(np.arange(min(_LOOKED_AT, len(dataset.train))))
+    count = _batch_size_of(model) or _LOOKED_AT
+    x, _ = dataset.train.arrays(np.arange(count) % len(dataset.train))
     with frozen_statistics(model):
         mixed = mixes_examples(lambda part: trainer(part, training=True), x, config.precision)
     why = "the outputs of an example depend on the others of its batch"
     return (f"{model.name}: {why}",) if mixed else ()
+
+
+def _batch_size_of(model: Any) -> int | None:
+    """Return the only batch size that a model takes, None where it takes any."""
+    inputs = getattr(model, "inputs", None)
+    return inputs[0].shape[0] if inputs else None
 
 
 def _check(
