@@ -166,7 +166,7 @@ def masked_model() -> Any:
     layers = keras.layers
     inputs = layers.Input((7,), dtype="int32")
     hidden = layers.Embedding(9, 4, mask_zero=True)(inputs)
-    hidden = layers.SimpleRNN(6, return_sequences=True)(hidden)
+    hidden = layers.SimpleRNN(6, return_sequences=True, unroll=True)(hidden)
     decay = keras.regularizers.L2(1e-2)
     return keras.Model(inputs, layers.Dense(5, kernel_regularizer=decay)(hidden))
 
