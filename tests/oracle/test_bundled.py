@@ -111,6 +111,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 @pytest.mark.parametrize("name", SHORT)
 def test_report_of_a_recipe_for_pictures_agrees_with_the_oracle(
     name: str, pictures: tuple[Path, Truth], tmp_path: Path
