@@ -142,9 +142,12 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         SEQUENCES.astype(np.float32),
         (BITS,),
         lambda x: model_of(
-            x, lambda i: dense(1)(keras.layers.Flatten()(keras.layers.Embedding(3, 2)(i)))
+            x,
+            lambda i: dense(1)(
+                keras.layers.Flatten()(keras.layers.Embedding(3, 2, name="tokens")(i))
+            ),
         ),
-        "embedding looks whole numbers up",
+        "tokens looks whole numbers up",
     ),
 }
 
