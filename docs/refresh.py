@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.bundle import bundled_recipes
-from shrink.report.figures import format_value
+from shrink.base.figures import format_value
+from shrink.recipe.bundle import bundled_recipes
 
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"

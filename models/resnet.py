@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 
 layers = keras.layers
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml as pyyaml
 
 # Before any import of TensorFlow: tf-keras is the training substrate, and banners say nothing.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -51,3 +52,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+
+
+@pytest.fixture(params=["libyaml", "python"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test once with each of PyYAML's parsers."""
+    if request.param == "python":
+        monkeypatch.delattr(pyyaml, "CSafeLoader", raising=False)
+    elif not pyyaml.__with_libyaml__:
+        pytest.skip("PyYAML was built without libyaml")
+    return str(request.param)

@@ -17,10 +17,10 @@ import pytest
 import typer
 import yaml
 
+from shrink.base.files import sha256
 from shrink.cli import bench, data, init, reports, tools, validate, verbs
 from shrink.cli import run as shrink_run
 from shrink.cli.examples import EXAMPLES
-from shrink.run.files import sha256
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.bundle import bundled_recipes
+from shrink.recipe.bundle import bundled_recipes
 from tests.cli.shell import read_report, shrink
 
 ROOT = Path(__file__).parent.parent

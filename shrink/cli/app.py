@@ -14,6 +14,16 @@ from typing import Annotated, Any
 import typer
 
 from shrink import __version__
+from shrink.base.console import Console
+from shrink.base.errors import (
+    InternalError,
+    Interrupted,
+    RecipeError,
+    ResourceError,
+    ShrinkError,
+    Terminated,
+)
+from shrink.base.streams import prepare_streams
 from shrink.cli import (
     bench,
     data,
@@ -27,16 +37,6 @@ from shrink.cli import (
     verbs,
 )
 from shrink.cli.words import meant, without_values
-from shrink.console import Console
-from shrink.errors import (
-    InternalError,
-    Interrupted,
-    RecipeError,
-    ResourceError,
-    ShrinkError,
-    Terminated,
-)
-from shrink.streams import prepare_streams
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {

@@ -33,9 +33,9 @@ def bench(
     quiet: QuietFlag = False,
 ) -> None:
     """Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1."""
-    from shrink.console import Console
-    from shrink.errors import ModelError
-    from shrink.recipe.reference import parse_model_reference
+    from shrink.base.console import Console
+    from shrink.base.errors import ModelError
+    from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
 
     console = Console(as_json=json_, quiet=quiet)
@@ -56,7 +56,7 @@ def bench(
 
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Return what a measurement says, for people."""
-    from shrink.report.figures import format_value
+    from shrink.base.figures import format_value
 
     threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
     p50, p90 = (format_value(result[name], "ms") for name in ("p50_ms", "p90_ms"))

@@ -33,11 +33,11 @@ def check(
     quiet: QuietFlag = False,
 ) -> None:
     """Read every example once: counts by class and split, shapes, values, corrupt files."""
-    from shrink.console import Console
+    from shrink.base.console import Console
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
     from shrink.data.fingerprint import fingerprint
-    from shrink.data.reference import parse_data_reference
+    from shrink.recipe.data_reference import parse_data_reference
     from shrink.recipe.load import validate_section
     from shrink.report.sanity import data_warnings
     from shrink.run.tool import run_action
@@ -87,8 +87,8 @@ def pack(
     quiet: QuietFlag = False,
 ) -> None:
     """Write any data as sharded TFRecord files with a manifest; continues where it was killed."""
-    from shrink.errors import RecipeError
-    from shrink.recipe.fields import parse_bytes
+    from shrink.base.errors import RecipeError
+    from shrink.base.fields import parse_bytes
 
     if encoding not in ("raw", "png"):
         raise RecipeError(f"{encoding!r} is no encoding", subject="--encoding", hint="raw or png")
@@ -121,10 +121,10 @@ def _convert(
     json_: bool,
     quiet: bool,
 ) -> None:
-    from shrink.console import Console
+    from shrink.base.console import Console
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
-    from shrink.data.reference import parse_data_reference
+    from shrink.recipe.data_reference import parse_data_reference
     from shrink.recipe.load import validate_section
     from shrink.run.tool import run_action
 

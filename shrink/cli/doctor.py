@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Check the installation; the output belongs in a bug report. Exit code 5 on a problem."""
-    from shrink.console import Console
+    from shrink.base.console import Console
     from shrink.run.doctor import examine, lines_of
 
     console = Console(as_json=json_, quiet=quiet)

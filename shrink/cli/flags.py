@@ -13,8 +13,8 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shrink.recipe.fields import parse_bytes
-from shrink.recipe.yaml import parse_scalar
+from shrink.base.fields import parse_bytes
+from shrink.base.yaml.reader import parse_scalar
 
 _HIDDEN_KEYS = {"name", "from_", "training"}
 _SWITCH = "true|false"

@@ -36,14 +36,14 @@ def init(
     quiet: QuietFlag = False,
 ) -> None:
     """Look at a model and its data, and write a first recipe with gates."""
-    from shrink.console import Console
+    from shrink.base import files
+    from shrink.base.console import Console
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
-    from shrink.run import files
 
     console = Console(as_json=json_, quiet=quiet)
     if output.exists() and not force:
-        from shrink.errors import RecipeError
+        from shrink.base.errors import RecipeError
 
         raise RecipeError("it is there already", subject=output, hint="overwrite it with --force")
     text, found = _written(model, data, output, console)
@@ -61,10 +61,10 @@ def init(
 def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
-    from shrink.data.reference import parse_named_data
+    from shrink.model.reference import parse_model_reference
+    from shrink.recipe.data_reference import parse_named_data
     from shrink.recipe.first import first_recipe
     from shrink.recipe.load import validate_section
-    from shrink.recipe.reference import parse_model_reference
     from shrink.recipe.single import recipe_name
     from shrink.run.tool import run_tool
 

@@ -21,8 +21,8 @@ def register(app: typer.Typer) -> None:
 
 def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the bundled recipes, each runnable by its name."""
-    from shrink.bundle import bundled_recipes
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.recipe.bundle import bundled_recipes
 
     console = Console(as_json=json_, quiet=quiet)
     found = bundled_recipes()

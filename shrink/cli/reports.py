@@ -29,12 +29,12 @@ def report(
     quiet: QuietFlag = False,
 ) -> None:
     """Show a run's report again, and write its files anew, from report.json alone."""
-    from shrink.console import Console
+    from shrink.base import files
+    from shrink.base.console import Console
+    from shrink.base.report_warning import warnings_of
     from shrink.report.read import read_report
     from shrink.report.rendered import render
     from shrink.report.terminal import render_report
-    from shrink.report_warning import warnings_of
-    from shrink.run import files
     from shrink.run.trackers import Trackers
 
     console = Console(as_json=json_, quiet=quiet)
@@ -63,12 +63,14 @@ def diff(
     quiet: QuietFlag = False,
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.recipe.recipe_diff import recipe_changes
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
     from shrink.report.read import read_report
 
     console = Console(as_json=json_, quiet=quiet)
-    found = diff_reports(read_report(before), read_report(after))
+    first, second = read_report(before), read_report(after)
+    found = diff_reports(first, second, recipe_changes(first, second))
     if json_:
         console.document(found)
     elif markdown:

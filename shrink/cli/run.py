@@ -62,8 +62,8 @@ def run(
     quiet: QuietFlag = False,
 ) -> None:
     """Run a recipe: every stage, its report, its gates."""
-    from shrink.bundle import find_recipe
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.recipe.bundle import find_recipe
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
     from shrink.run.runner import RunOptions

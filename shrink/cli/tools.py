@@ -40,9 +40,9 @@ def profile(
     quiet: QuietFlag = False,
 ) -> None:
     """Measure the memory of a training step, on random inputs with Adam."""
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.model.reference import parse_model_reference
     from shrink.model.trust import Trust
-    from shrink.recipe.reference import parse_model_reference
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_profile
 
@@ -71,9 +71,9 @@ def inspect(
     quiet: QuietFlag = False,
 ) -> None:
     """Show layers or operators with their dtypes, shapes and sparsity."""
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.model.reference import parse_model_reference
     from shrink.model.trust import Trust
-    from shrink.recipe.reference import parse_model_reference
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_inspection
 
@@ -107,9 +107,9 @@ def export(
     quiet: QuietFlag = False,
 ) -> None:
     """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.model.reference import parse_model_reference
     from shrink.model.trust import Trust
-    from shrink.recipe.reference import parse_model_reference
     from shrink.run.export import export_model
 
     console = Console(as_json=json_, quiet=quiet)
@@ -128,8 +128,8 @@ def _resolved(path: Path | None) -> Path | None:
 
 
 def _bytes(text: str | None) -> int | None:
-    from shrink.errors import RecipeError
-    from shrink.recipe.fields import parse_bytes
+    from shrink.base.errors import RecipeError
+    from shrink.base.fields import parse_bytes
 
     if text is None:
         return None

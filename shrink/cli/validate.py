@@ -11,7 +11,7 @@ from shrink.cli.examples import epilog
 from shrink.cli.options import AlwaysJsonFlag, JsonFlag, QuietFlag, RecipesArgument, SetOption
 
 if TYPE_CHECKING:
-    from shrink.errors import RecipeError
+    from shrink.base.errors import RecipeError
 
 
 def register(app: typer.Typer) -> None:
@@ -44,8 +44,8 @@ def validate(
     quiet: QuietFlag = False,
 ) -> None:
     """Check recipes without running them; every one is looked at, whatever the others hold."""
-    from shrink.console import Console
-    from shrink.errors import RecipeError, together
+    from shrink.base.console import Console
+    from shrink.base.errors import RecipeError, together
 
     console = Console(as_json=json_, quiet=quiet)
     checked: list[_Valid] = []
@@ -76,8 +76,8 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     Raises:
         RecipeError: the recipe is wrong; where its model or data is missing is only a warning.
     """
-    from shrink.bundle import find_recipe
-    from shrink.errors import InputError
+    from shrink.base.errors import InputError
+    from shrink.recipe.bundle import find_recipe
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
 
@@ -93,7 +93,7 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
 
 def schema(json_: AlwaysJsonFlag = True, quiet: QuietFlag = False) -> None:
     """Print the JSON Schema of a recipe, for editors."""
-    from shrink.bundle import bundled_schema
-    from shrink.console import Console
+    from shrink.base.console import Console
+    from shrink.recipe.bundle import bundled_schema
 
     Console(as_json=json_, quiet=quiet).document(bundled_schema())

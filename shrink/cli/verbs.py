@@ -177,8 +177,8 @@ def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]
     from shrink.data.config import DataConfig
     from shrink.engine.config import TrainingConfig
     from shrink.recipe.describe import describe_fields
-    from shrink.recipe.task import TaskConfig
     from shrink.stages import STAGES
+    from shrink.task.config import TaskConfig
 
     describe_fields()
     skip = ("teacher", "student") if kind == "distill" else ()
@@ -227,8 +227,8 @@ def _run(
     sections: Sections,
     common: _Common,
 ) -> None:
-    from shrink.console import Console
-    from shrink.errors import RecipeError
+    from shrink.base.console import Console
+    from shrink.base.errors import RecipeError
     from shrink.recipe.load import recipe_from_mapping
     from shrink.recipe.plan import build_plan
     from shrink.recipe.resolved import recipe_text

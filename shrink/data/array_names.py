@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from shrink.errors import DataError
-from shrink.recipe.suggest import did_you_mean
+from shrink.base.errors import DataError
+from shrink.base.suggest import did_you_mean
 
 _PARTS = ("train", "validation", "test")
 _MOST_LISTED = 12

@@ -13,15 +13,15 @@ from dataclasses import astuple
 import numpy as np
 import tensorflow as tf
 
+from shrink.base import files
+from shrink.base.errors import DataError, ResourceError
+from shrink.base.paths import cache_root
+from shrink.base.versions import versions
 from shrink.data.config import DataConfig
+from shrink.data.decoding import PictureDecoder
 from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import shown
 from shrink.data.names import Names
-from shrink.data.sources.decoding import PictureDecoder
-from shrink.errors import DataError, ResourceError
-from shrink.run import files
-from shrink.run.paths import cache_root
-from shrink.run.versions import versions
 
 _CHUNK = 64
 _CHUNK_OF_LARGE = 4

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
+from shrink.base.versions import versions
+from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.examples import Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
+from shrink.data.npz_members import available_memory_bytes
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
-from shrink.data.sources.arrays import ArrayExamples
-from shrink.data.sources.npz_members import available_memory_bytes
 from shrink.data.spool import ALL, Example, spooled
-from shrink.errors import DataError
-from shrink.run.versions import versions
 
 _AUTO_BYTES = 200 * 1000**2
 _MOST_OF_MEMORY = 0.5

@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from shrink.data.augment.config import AugmentConfig
-from shrink.data.features import FeatureConfig
-from shrink.recipe.fields import (
+from shrink.base.fields import (
     Config,
     Count,
     Fraction,
@@ -17,6 +15,8 @@ from shrink.recipe.fields import (
     Positive,
     parse_quotient,
 )
+from shrink.data.augment.config import AugmentConfig
+from shrink.data.features import FeatureConfig
 
 SourceName = Literal[
     "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "csv", "python", "none"

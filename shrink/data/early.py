@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shrink.base.errors import DataError
 from shrink.data.array_names import layout, wanted_targets
 from shrink.data.config import DataConfig
 from shrink.data.npz_headers import array_names, row_counts
 from shrink.data.shards import described
 from shrink.data.table import feature_columns, read_header, read_table
-from shrink.errors import DataError
 
 _MOST_BYTES_OF_A_TABLE = 4_000_000
 """A table up to this size is read as a whole, which takes a fraction of a second."""

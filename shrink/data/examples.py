@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import tensorflow as tf
 
-from shrink.errors import DataError
+from shrink.base.errors import DataError
 
 PARTS = ("train", "validation", "test")
 """The parts of every data set."""

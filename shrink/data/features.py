@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from shrink.recipe.fields import Config, NonNegative
+from shrink.base.fields import Config, NonNegative
 
 StoredDtype = Literal[
     "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64"

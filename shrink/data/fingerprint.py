@@ -17,6 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from shrink.base import files
+from shrink.base.errors import DataError, ResourceError
+from shrink.base.paths import cache_root
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.folders import find_pictures, shown
 from shrink.data.known_hashes import DIGEST_BYTES, KnownHashes, read_known_hashes
@@ -25,9 +28,6 @@ from shrink.data.names import Names
 from shrink.data.prepared import prepared_folder
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
 from shrink.data.shards import MANIFEST, find_shards
-from shrink.errors import DataError, ResourceError
-from shrink.run import files
-from shrink.run.paths import cache_root
 
 _CHUNK = 500
 _READ_BYTES = 1 << 20

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shrink.base.errors import DataError
 from shrink.data.names import Names
-from shrink.errors import DataError
 
 PICTURE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _PART_OF_FOLDER = {

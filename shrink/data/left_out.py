@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.examples import PARTS, Examples, PreparedExamples
 from shrink.data.membership import Membership
-from shrink.errors import DataError
 
 
 @dataclass(frozen=True)

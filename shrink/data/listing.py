@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from shrink.base.errors import DataError
 from shrink.data.names import Names
-from shrink.errors import DataError
 
 _PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _HINT = "the first line is: path,label (and may have a column split)"

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.dataset import Dataset
 from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
-from shrink.errors import DataError
 
 Aliases = tuple[str, ...]
 

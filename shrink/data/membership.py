@@ -18,13 +18,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import tensorflow as tf
 
+from shrink.base import files
+from shrink.base.errors import DataError, ResourceError
+from shrink.base.paths import cache_root
+from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
-from shrink.errors import DataError, ResourceError
-from shrink.run import files
-from shrink.run.paths import cache_root
-from shrink.run.versions import versions
 
 _VERSION = 1
 _BYTES = 8

@@ -1,6 +1,6 @@
 """What an .npz file holds, by its archive and the headers of its arrays; light.
 
-The worker checks every header strictly (`shrink.data.sources.npz_members`); here a header that is
+The worker checks every header strictly (`shrink.data.npz_members`); here a header that is
 not understood has no shape.
 """
 
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from shrink.errors import DataError
+from shrink.base.errors import DataError
 
 UNREADABLE = (
     zipfile.BadZipFile,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from shrink.base.errors import DataError
 from shrink.data.folders import shown
-from shrink.errors import DataError
 
 INFO = "dataset_info.json"
 _FEATURES = "features.json"

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ResourceError
+from shrink.base import files
+from shrink.base.errors import ResourceError
+from shrink.base.paths import cache_root
 from shrink.model.user_modules import code_digest, is_users
-from shrink.run import files
-from shrink.run.paths import cache_root
 
 _WRITING = os.O_WRONLY | os.O_RDWR
 _OF_THE_SYSTEM = ("/proc/", "/dev/", "/sys/")

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.base import files
+from shrink.base.errors import DataError
+from shrink.base.paths import cache_root
 from shrink.data.folders import shown
-from shrink.errors import DataError
-from shrink.run import files
-from shrink.run.paths import cache_root
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _BLOCK_BYTES = 1 << 20

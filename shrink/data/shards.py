@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.features import FeatureConfig
-from shrink.errors import DataError
 
 MANIFEST = "shrink-data.json"
 ALL = "all"

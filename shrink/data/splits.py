@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.errors import DataError
 
 
 @dataclass(frozen=True)

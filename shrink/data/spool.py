@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from shrink.errors import DataError, ResourceError
-from shrink.run import files
-from shrink.run.paths import cache_root
+from shrink.base import files
+from shrink.base.errors import DataError, ResourceError
+from shrink.base.paths import cache_root
 
 ALL = "all"
 """The part of examples that are not divided."""

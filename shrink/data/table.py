@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shrink.base.errors import DataError
+from shrink.base.suggest import hint_for
 from shrink.data.config import DataConfig
 from shrink.data.listing import numbered_rows
-from shrink.errors import DataError
-from shrink.recipe.suggest import hint_for
 
 SPLIT = "split"
 """The column that tells train, validation and test apart."""

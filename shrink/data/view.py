@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.augment.apply import Augmentation
 from shrink.data.config import NormalizeConfig
 from shrink.data.examples import Examples, PreparedExamples
-from shrink.errors import DataError
 
 
 class View:

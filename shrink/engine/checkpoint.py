@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from shrink.run import files
-from shrink.run.points import reached
+from shrink.base import files
+from shrink.base.faults import reached
 
 _VERSION = 1
 _MANIFEST = "checkpoint.json"

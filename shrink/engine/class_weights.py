@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError, RecipeError
+from shrink.base.suggest import hint_for
 from shrink.data.dataset import Dataset
 from shrink.engine.config import ClassWeights
-from shrink.errors import DataError, RecipeError
-from shrink.recipe.suggest import hint_for
 
 _KEY = "training.class_weights"
 

@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import RecipeError
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_gpus
-from shrink.errors import RecipeError
 
 Resolvers = tf.distribute.cluster_resolver
 

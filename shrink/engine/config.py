@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from shrink.recipe.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
+from shrink.base.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
 
 BatchNormMode = Literal["per_micro_batch", "frozen", "synchronized"]
 ClassWeights = Literal["balanced"] | dict[str, Positive]

@@ -13,9 +13,9 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import RecipeError, ResourceError
+from shrink.base.host import host_free_bytes
 from shrink.engine.config import TrainingConfig
-from shrink.errors import RecipeError, ResourceError
-from shrink.measure.host import host_free_bytes
 
 MEBIBYTE = 2**20
 _FLOAT64 = 8

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError, RecipeError
+from shrink.base.metrics import METRICS
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
     evaluation_batches,
@@ -36,9 +38,7 @@ from shrink.engine.resume import Cadence, Checkpointing, Recovery
 from shrink.engine.sharding import distribute_batches
 from shrink.engine.timeline import MemoryTimeline
 from shrink.engine.trainer import build_trainer
-from shrink.errors import DataError, RecipeError
 from shrink.measure.memory import AllocatorPeak
-from shrink.recipe.metrics import METRICS
 
 _LOOKED_AT = 4
 _TOO_SMALL = "training used less memory than the allocator counts (tensors under 256 KiB)"

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import DataError
+from shrink.base.metrics import measured_outputs
 from shrink.engine.masking import masked
-from shrink.errors import DataError
-from shrink.recipe.metrics import measured_outputs
 
 LossFunction = Callable[[Any, Any, bool], Any]
 """(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
@@ -145,7 +145,7 @@ def _top5_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
 def _among_best(y: Any, outputs: Any, places: int) -> Any:
     """Return the chance that the own class is among the best, ties broken at random.
 
-    As the report's metrics do (`shrink.measure.accuracy`): outputs that all became equal, or NaN,
+    As the report's metrics do (`shrink.task.accuracy`): outputs that all became equal, or NaN,
     are no hits.
     """
     own = tf.gather(

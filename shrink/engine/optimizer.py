@@ -8,9 +8,9 @@ from typing import Any
 
 import tf_keras as keras
 
+from shrink.base.errors import RecipeError
 from shrink.engine.config import OptimizerConfig
 from shrink.engine.schedules import WarmupDecay
-from shrink.errors import RecipeError
 
 OPTIMIZERS: Mapping[str, type[Any]] = {
     "adam": keras.optimizers.Adam,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from shrink.base.errors import ResourceError
 from shrink.data.dataset import Dataset
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.batch_plan import plan_batches
@@ -27,7 +28,6 @@ from shrink.engine.planner import (
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, WholeBatchProbe, counted_bytes
 from shrink.engine.recompute import recomputed
 from shrink.engine.validation import plan_validation
-from shrink.errors import ResourceError
 
 
 def plan_training(

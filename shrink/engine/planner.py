@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shrink.errors import ResourceError
+from shrink.base.errors import ResourceError
 
 MARGIN = 0.05
 """Part of the limit that stays free where peaks differ between runs, with the order of operations,

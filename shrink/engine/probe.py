@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from shrink.data.dataset import Examples
+from shrink.base.errors import ResourceError
+from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, evaluation_batches, training_batches
 from shrink.engine.accumulate import Batch
 from shrink.engine.batch_plan import BatchPlan, plan_batches
@@ -20,7 +21,6 @@ from shrink.engine.objective import Objective
 from shrink.engine.planner import DOUBT, MARGIN, Floor
 from shrink.engine.sharding import distribute_batches
 from shrink.engine.trainer import build_trainer
-from shrink.errors import ResourceError
 from shrink.measure.memory import AllocatorPeak
 
 _STEPS = 3

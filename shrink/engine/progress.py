@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
 
 OnProgress = Callable[[dict[str, Any]], None]
 REPORT_INTERVAL_S = 0.2

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from shrink.errors import ResourceError
+from shrink.base.errors import ResourceError
 
 _OUT_OF_MEMORY = (
     "OOM when allocating tensor",

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.dataset import Examples
+from shrink.base.errors import DataError
+from shrink.data.examples import Examples
 from shrink.data.host_memory import load_arrays
-from shrink.errors import DataError
 
 
 class ZeroExamples:

@@ -9,7 +9,7 @@ from typing import Any
 
 import tf_keras as keras
 
-from shrink.measure.host import host_resident_bytes
+from shrink.base.host import host_resident_bytes
 from shrink.measure.memory import AllocatorPeak
 
 MOST_POINTS = 120

@@ -6,10 +6,10 @@ import math
 
 import tensorflow as tf
 
-from shrink.data.dataset import Examples
+from shrink.base.errors import ResourceError
+from shrink.data.examples import Examples
 from shrink.engine.planner import Floor, Plan, search
 from shrink.engine.probe import TrainingStep
-from shrink.errors import ResourceError
 
 _MICRO_BATCHES = 16
 """Larger batches would hardly be faster, and each probe takes time."""

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.graph.groups import ChannelGraph, LayerChannels
 from shrink.graph.network import Network, Ref, map_tensors
 

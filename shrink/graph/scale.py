@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import tf_keras as keras
 
-from shrink.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, RecipeError
 from shrink.graph.blocks import Block, find_blocks, stages
 from shrink.graph.groups import ChannelGraph, Group, find_groups
 from shrink.graph.layers import COPY_RULES

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from shrink.measure.child import run_child
+from shrink.base.child import run_child
 from shrink.measure.inference_child import PREFIX
 
 _TIMEOUT_S = 120.0

@@ -6,11 +6,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from shrink.base.files import write_bytes
+from shrink.base.host import host_peak_bytes
 from shrink.measure.allocator import AllocatorPeak
-from shrink.measure.host import host_peak_bytes
 from shrink.measure.inference import run_inference
 from shrink.measure.one_op import one_op_model
-from shrink.run.files import write_bytes
 
 __all__ = ["AllocatorPeak", "host_peak_bytes", "inference_peak_bytes"]
 

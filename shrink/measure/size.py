@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.files import size_bytes
 from shrink.graph.macs import macs_figure
-from shrink.run.files import size_bytes
 from shrink.tflite.flatbuffer import nonzero_parameters, parameters, weights
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0

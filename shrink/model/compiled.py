@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shrink.errors import ShrinkError
-from shrink.model.protobuf import messages, text
+from shrink.base.errors import ShrinkError
+from shrink.base.protobuf import messages, text
+from shrink.model.reference import report_of
 from shrink.model.saved import KERAS_METADATA
 from shrink.model.scan_archive import check_archive
 from shrink.model.scan_hdf5 import read_attribute
-from shrink.recipe.reference import report_of
 
 _LOSSES = {
     **dict.fromkeys(("sparsecategoricalcrossentropy",), "sparse_categorical_crossentropy"),

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ModelError, ShrinkError
+from shrink.base.errors import ModelError, ShrinkError
 from shrink.model.scan import check_model_file
 from shrink.model.trust import NO_TRUST, Trust
 

@@ -10,7 +10,7 @@ import keras as keras3
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.graph.network import Call, Network, Ref, map_tensors, read_network
 from shrink.model.keras3_check import CLOSE, largest_difference, random_inputs
 

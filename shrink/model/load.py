@@ -9,9 +9,9 @@ from typing import Any
 
 import tf_keras as keras
 
-from shrink.errors import ModelError, ShrinkError
+from shrink.base.errors import ModelError, ShrinkError
 from shrink.graph.scale import scaled
-from shrink.model.keras3 import import_keras3
+from shrink.model.keras3_convert import import_keras3
 from shrink.model.limits import bounded_loading
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.saved import holds_layers

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.graph.losses import with_losses
 from shrink.graph.network import Call, Network, Ref, read_network
 from shrink.model.endings.kinds import kind_of

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.tflite.names import natural_order
 from shrink.tflite.serving import load_signature
 

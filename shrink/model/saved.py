@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shrink.model.protobuf import messages, text
+from shrink.base.protobuf import messages, text
 
 KERAS_METADATA = "keras_metadata.pb"
 _NODES, _NODE_PATH, _IDENTIFIER = 1, 3, 4

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ModelError
-from shrink.model.refusal import refused, unreadable
+from shrink.base.errors import ModelError
+from shrink.base.refusal import refused, unreadable
 from shrink.model.scan_archive import check_archive, open_weights
 from shrink.model.scan_config import DeclaredSize, check_config
 from shrink.model.scan_graph import check_saved_model

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from shrink.model.refusal import refused, unreadable
+from shrink.base.refusal import refused, unreadable
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _CONFIG_CAP_BYTES = 64 << 20

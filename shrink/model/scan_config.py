@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
+from shrink.base.refusal import OR_TRUST, refused
 from shrink.model.allowed_functions import KERAS_OPS, TENSOR_FUNCTIONS
 from shrink.model.allowlist import (
     ACTIVATIONS,
@@ -24,7 +25,6 @@ from shrink.model.allowlist import (
     TENSOR_FUNCTION_MODULES,
     VALUES,
 )
-from shrink.model.refusal import OR_TRUST, refused
 from shrink.model.scan_nodes import check_nodes
 from shrink.model.trust import NO_TRUST, Trust
 

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
+from shrink.base.protobuf import fields, messages, text
+from shrink.base.refusal import OR_TRUST, refused, unreadable
 from shrink.model.allowed_operators import OPERATORS, SAVER_OPERATORS
-from shrink.model.protobuf import fields, messages, text
-from shrink.model.refusal import OR_TRUST, refused, unreadable
 from shrink.model.saved import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import check_config
 from shrink.model.trust import NO_TRUST, Trust

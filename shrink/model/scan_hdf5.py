@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from shrink.errors import ModelError
-from shrink.model.refusal import refused, unreadable
+from shrink.base.errors import ModelError
+from shrink.base.refusal import refused, unreadable
 
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
 """gzip, shuffle, fletcher32, szip, nbit, scale-offset and lzf; others are plug-ins to load."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from shrink.base.refusal import refused
 from shrink.model.allowlist import MODELS
-from shrink.model.refusal import refused
 
 _REFERENCE_LENGTHS = (3, 4)
 Reference = tuple[str, Any]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 
 _REGISTER = "register_keras_serializable"
 _DEFAULT_PACKAGE = "Custom"

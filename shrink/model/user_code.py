@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.trust import declared_objects
 from shrink.model.user_modules import import_hint, remembering_imports
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 
 import shrink
-from shrink.errors import ModelError, ResourceError
-from shrink.run import files
-from shrink.run.paths import cache_root
+from shrink.base import files
+from shrink.base.errors import ModelError, ResourceError
+from shrink.base.paths import cache_root
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MISSING = "missing"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from shrink.recipe.fields import Config
+from shrink.base.fields import Config
 
 
 def describe_fields() -> None:

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
+from shrink.base.errors import RecipeError
 from shrink.data.config import NO_DATA, WHY_NO_METRICS
-from shrink.errors import RecipeError
+from shrink.recipe.load import LoadedRecipe
 from shrink.report.targets import TARGETS
 from shrink.stages import STAGES
+from shrink.stages.base import StageConfig
 from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig
-
-if TYPE_CHECKING:
-    from shrink.recipe.load import LoadedRecipe
-    from shrink.recipe.plan import Plan
 
 _NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
 
 
-def check_examples(plan: Plan, loaded: LoadedRecipe) -> None:
-    """Raise `RecipeError` where a recipe without data trains, calibrates or measures a metric."""
-    if plan.recipe.data.source != NO_DATA:
+def check_examples(
+    source: str,
+    stages: Mapping[str, StageConfig],
+    gates: Iterable[str],
+    loaded: LoadedRecipe,
+) -> None:
+    """Raise `RecipeError` where a recipe without data trains, calibrates or measures a metric.
+
+    Args:
+        source: `data.source`.
+        stages: the configuration of every stage, by name.
+        gates: names of the gates.
+        loaded: the recipe's file, for the place of what is wrong.
+    """
+    if source != NO_DATA:
         return
     where = loaded.position("data", "source")
-    if not plan.recipe.stages:
+    if not stages:
         raise RecipeError(f"nothing to evaluate on: {WHY_NO_METRICS}", position=where, hint=_hint())
-    for step in plan.steps:
-        if step.config is not None and (why := step.config.needs_examples) is not None:
-            hint = _hint(step.kind)
-            told = f"{WHY_NO_METRICS}, and {step.name} needs examples: it {why}"
-            raise RecipeError(told, position=where, hint=hint)
-    for name in plan.recipe.gates:
+    for name, config in stages.items():
+        if (why := config.needs_examples) is not None:
+            told = f"{WHY_NO_METRICS}, and {name} needs examples: it {why}"
+            raise RecipeError(told, position=where, hint=_hint(config.kind))
+    for name in gates:
         if TARGETS[name].figure.group == "metrics":
             raise RecipeError(
                 f"gate {name}: no metric is measured, as {WHY_NO_METRICS}",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.data.reference import NamedData
-from shrink.recipe.metrics import METRICS
-from shrink.recipe.reference import ModelReference, near_path
+from shrink.base.metrics import METRICS
+from shrink.model.reference import ModelReference, near_path
+from shrink.recipe.data_reference import NamedData
 from shrink.recipe.resolved import recipe_text
 
 _MEMORY_LIMIT = "2GB"

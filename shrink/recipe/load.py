@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shrink.errors import Position, RecipeError, together
-from shrink.recipe import yaml
+from shrink.base.errors import Position, RecipeError, together
+from shrink.base.suggest import hint_for
+from shrink.base.yaml import reader as yaml
+from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
-from shrink.recipe.reference import exists, expand_user
 from shrink.recipe.schema import Recipe
-from shrink.recipe.suggest import hint_for
 from shrink.recipe.validation import errors_of
 from shrink.report.config import parse_gates
 from shrink.stages import STAGES

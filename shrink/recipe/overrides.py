@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shrink.errors import Position, RecipeError
+from shrink.base.errors import Position, RecipeError
+from shrink.base.suggest import hint_for
+from shrink.base.yaml.reader import parse_scalar
 from shrink.recipe.schema import Recipe
-from shrink.recipe.suggest import hint_for
-from shrink.recipe.yaml import parse_scalar
 
 SECTIONS = tuple(Recipe.model_fields)
 

@@ -9,25 +9,26 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from shrink.base.errors import InputError, ModelError, Position, RecipeError
+from shrink.base.suggest import hint_for
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
-from shrink.errors import InputError, ModelError, Position, RecipeError
-from shrink.recipe.examples import check_examples
-from shrink.recipe.load import LoadedRecipe
-from shrink.recipe.overrides import SECTIONS, numbered
-from shrink.recipe.reference import (
+from shrink.model.reference import (
     REPORT_NAME,
+    Form,
     ModelReference,
     exists,
     expand_user,
     looks_like_model,
     parse_model_reference,
 )
+from shrink.recipe.examples import check_examples
+from shrink.recipe.load import LoadedRecipe
+from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
-from shrink.recipe.suggest import hint_for
 from shrink.recipe.validation import errors_of
 from shrink.report.config import Gate
-from shrink.stages.base import Form, StageConfig
+from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
 
 BASELINE = "baseline"
@@ -121,7 +122,8 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         _saved_reports(recipe),
     )
     _check_gates(plan, loaded)
-    check_examples(plan, loaded)
+    configs = {step.name: step.config for step in steps if step.config is not None}
+    check_examples(recipe.data.source, configs, recipe.gates, loaded)
     return plan
 
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny
 
+from shrink.base.fields import Config
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.recipe.describe import describe_fields
-from shrink.recipe.fields import Config
-from shrink.recipe.task import TaskConfig
 from shrink.report.config import Gate, gates_json_schema
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
+from shrink.task.config import TaskConfig
 
 RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shrink.base.errors import RecipeError
+from shrink.base.yaml import reader as yaml
+from shrink.base.yaml.reader import parse_scalar
 from shrink.data.config import NO_DATA
-from shrink.data.reference import NamedData, parse_named_data
-from shrink.errors import RecipeError
-from shrink.recipe import yaml
-from shrink.recipe.examples import data_of_none
-from shrink.recipe.reference import (
+from shrink.model.reference import (
     looks_like_model,
     near_path,
     parse_model_reference,
     report_of,
 )
+from shrink.recipe.data_reference import NamedData, parse_named_data
+from shrink.recipe.examples import data_of_none
 from shrink.recipe.resolved import MODEL_KEYS
 from shrink.recipe.taken import stated_task
-from shrink.recipe.yaml import parse_scalar
 
 RESOLVED_NAME = "recipe.resolved.yaml"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")

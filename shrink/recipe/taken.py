@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from shrink.recipe.plan import Plan
-from shrink.recipe.task import TaskConfig
+from shrink.task.config import TaskConfig
 
 Told = Mapping[str, Any]
 """The task of a stage, as `details.task` of the report has it."""

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from shrink.errors import Position, RecipeError
-from shrink.recipe.suggest import did_you_mean, hint_for
+from shrink.base.errors import Position, RecipeError
+from shrink.base.suggest import did_you_mean, hint_for
 
 Locate = Callable[[tuple[str | int, ...]], Position]
 

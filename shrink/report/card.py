@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from shrink.base.figures import FIGURES, figure_of, metric_figure
+from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, warnings_of
 from shrink.report.content import Report, Stage, cached_lines
-from shrink.report.figures import FIGURES, figure_of, metric_figure
 from shrink.report.markdown import escape
 from shrink.report.metadata import interface_of
 from shrink.report.recipe_text import recipe_of
 from shrink.report.verdict import verdict
-from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON, warnings_of
 
 _MOST_LABELS = 50
 _MEANINGS = {

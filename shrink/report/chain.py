@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shrink.base.figures import FIGURES
 from shrink.report.deltas import stage_delta
-from shrink.report.figures import FIGURES
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from shrink.errors import RecipeError, ShrinkError
+from shrink.base.errors import RecipeError, ShrinkError
+from shrink.base.report_warning import warnings_of
 from shrink.report.content import Report, artifact_paths
 from shrink.report.gate_lines import gate_lines
 from shrink.report.markdown import render_markdown
 from shrink.report.verdict import ending
-from shrink.report_warning import warnings_of
 
 SUMMARY_BYTES = 1024 * 1024
 """GitHub refuses the whole summary of a step that is larger."""

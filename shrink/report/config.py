@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from shrink.recipe.fields import UNIT_BYTES, Config, parse_bytes
-from shrink.recipe.suggest import hint_for
+from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
+from shrink.base.suggest import hint_for
 from shrink.report.targets import TARGETS, Target
 
 

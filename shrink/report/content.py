@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.report.figures import (
+from shrink.base.figures import (
     FIGURES,
     LOSS,
     figure_of,

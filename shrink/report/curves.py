@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from shrink.base.numbers import is_number
 from shrink.report import svg
 from shrink.report.content import Report, Stage
-from shrink.report.numbers import is_number
 
 _HEIGHT = 150
 _CURVES = {"loss": "training", "val_loss": "validation"}

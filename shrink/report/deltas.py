@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shrink.report.figures import FIGURES, metric_figure
-from shrink.report.intervals import Bounds, Interval, paired_interval
+from shrink.base.figures import FIGURES, metric_figure
+from shrink.base.intervals import Bounds, Interval, paired_interval
 
 Scores = Mapping[str, Sequence[float]]
 _DECIMALS = 12

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shrink.base.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
 from shrink.report.content import NULL, Report, Stage
 from shrink.report.deltas import figure_delta
-from shrink.report.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
 from shrink.report.flat import stage_figures
 from shrink.report.gate_lines import gate_line
 from shrink.report.markdown import escape, table
-from shrink.report.recipe_diff import change_lines, recipe_changes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,19 +18,27 @@ if TYPE_CHECKING:
 _RESULT_FIGURES = ("tflite_bytes", "parameters", "macs", "arena_bytes", "p50_ms")
 _NO_METRICS = (LOSS, "duration_s")
 _OUTCOMES = {"PASS": "passed", "FAIL": "missed", "WARN": "missed", "SKIP": "not checked"}
+_MISSING = "-"
 _HEADS = ("stage", "figure", "A", "B", "change", "ratio")
 
 
-def diff_reports(a: Report, b: Report) -> dict[str, Any]:
+def diff_reports(
+    a: Report, b: Report, recipe_changes: Sequence[Mapping[str, str]] = ()
+) -> dict[str, Any]:
     """Return what changed from report `a` to report `b`.
 
     Two runs share no per-example scores, so no difference of metrics has an interval: `low` and
     `high` are always null. A figure that is null in one run has a null `value` and `ratio`.
 
+    Args:
+        a: the report compared with.
+        b: the other one.
+        recipe_changes: what `shrink.recipe.recipe_diff` finds between their recipes.
+
     Returns:
         `recipes` and `passed` of both; `results`, stage and figures of every final stage of both;
         `result`, the difference of the only ones, where these have different names, else None;
-        `recipe_changes`, see `recipe_diff`; `stages` in both that
+        `recipe_changes` as given; `stages` in both that
         changed, each with `figures` of name, a, b, value, ratio, low and high; `only_a` and
         `only_b`, the names of stages in one run only; `gates` that changed, each with the results
         a and b (null: not there).
@@ -44,13 +51,26 @@ def diff_reports(a: Report, b: Report) -> dict[str, Any]:
         "recipes": {"a": a["recipe"], "b": b["recipe"]},
         "results": results,
         "result": _only_result(a, b),
-        "recipe_changes": recipe_changes(a, b),
+        "recipe_changes": list(recipe_changes),
         "passed": {"a": a["passed"], "b": b["passed"]},
         "stages": [stage for stage in changed if stage["figures"] or _status_changed(stage)],
         "only_a": [name for name in stages_a if name not in stages_b],
         "only_b": [name for name in stages_b if name not in stages_a],
         "gates": _gate_diffs(a, b),
     }
+
+
+def change_lines(changes: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the changes for people: a line each, and one for all that only one recipe has."""
+    lines: dict[str, list[str]] = {}
+    for one in changes:
+        section, _, name = one["key"].rpartition(".")
+        if section and (one["a"] == _MISSING or one["b"] == _MISSING):
+            where, value = ("B", one["b"]) if one["a"] == _MISSING else ("A", one["a"])
+            lines.setdefault(f"{section}, only in {where}: ", []).append(f"{name} {value}")
+        else:
+            lines[f"{one['key']}: {one['a']} in A, {one['b']} in B"] = []
+    return [f"{start}{', '.join(items)}" for start, items in lines.items()]
 
 
 def render_diff_terminal(diff: Mapping[str, Any], console: Console) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shrink.base.figures import FIGURES, Unit, exact_value, format_ratio, format_value
 from shrink.report.content import NULL, Report
-from shrink.report.figures import FIGURES, Unit, exact_value, format_ratio, format_value
 from shrink.report.targets import TARGETS, Target
 
 Mark = Literal["FAIL", "WARN", "SKIP", "PASS"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from shrink.base.figures import explains
 from shrink.report.against import Comparison, Value, compare
 from shrink.report.config import Gate
 from shrink.report.deltas import Scores, exact_difference, score_interval
-from shrink.report.figures import explains
 from shrink.report.targets import TARGETS, Kind, Target
 
 _LARGEST_OF_ALL = (

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shrink.report.content import Report, Stage, main_metric
-from shrink.report.figures import (
+from shrink.base.figures import (
     Figure,
     figure_of,
     format_change,
@@ -15,6 +14,7 @@ from shrink.report.figures import (
     format_value,
     metric_figure,
 )
+from shrink.report.content import Report, Stage, main_metric
 from shrink.report.gate_lines import subject
 
 _MOST_RESULTS = 4

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shrink.base.report_warning import warnings_of
 from shrink.report.content import (
     Column,
     Report,
@@ -39,7 +40,6 @@ from shrink.report.sensitivity import sensitivity_plots
 from shrink.report.timeline import timeline_plots
 from shrink.report.tradeoff import other_tradeoffs, tradeoff_plot
 from shrink.report.verdict import ending, tone, verdict
-from shrink.report_warning import warnings_of
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from shrink.base.report_warning import warnings_of
 from shrink.report.content import Report, errors_of
 from shrink.report.gate_lines import GateLine, gate_lines
 from shrink.report.verdict import verdict
-from shrink.report_warning import warnings_of
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even as an entity (Char, production 2)."""

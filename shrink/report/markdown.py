@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from shrink.base.figures import metric_figure
+from shrink.base.report_warning import warnings_of
 from shrink.report.content import (
     NULL,
     Column,
@@ -24,11 +26,9 @@ from shrink.report.content import (
     routine_notes,
     telling_notes,
 )
-from shrink.report.figures import metric_figure
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import headlines, more_results
 from shrink.report.verdict import verdict
-from shrink.report_warning import warnings_of
 
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
 _LIST_MARK = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")

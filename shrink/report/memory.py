@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shrink.base.figures import format_value
 from shrink.report.content import Report, Stage
-from shrink.report.figures import format_value
 
 
 @dataclass(frozen=True)

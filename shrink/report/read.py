@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import InputError
+from shrink.base.errors import InputError
 from shrink.report.shape import SCHEMA_VERSION, shape_problem
 
 

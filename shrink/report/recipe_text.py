@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shrink.errors import RecipeError
-from shrink.recipe import yaml
+from shrink.base.errors import RecipeError
+from shrink.base.yaml import reader as yaml
 from shrink.report.content import Report
 
 _BYTE_OF_A_NAME = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")

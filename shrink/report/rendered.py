@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from shrink.base import files
 from shrink.report.card import render_card
 from shrink.report.flat import flat_metrics
 from shrink.report.junit import render_junit
 from shrink.report.markdown import render_markdown
 from shrink.report.metadata import metadata
-from shrink.run import files
 
 ARTIFACTS = "artifacts"
 MARKDOWN_NAME = "report.md"

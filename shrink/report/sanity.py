@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shrink.report.figures import LOSS, Figure, format_value, metric_figure
-from shrink.report_warning import ReportWarning
+from shrink.base.figures import LOSS, Figure, format_value, metric_figure
+from shrink.base.report_warning import ReportWarning
 
 Stage = Mapping[str, Any]
 _WIDE = 0.1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from shrink.base.numbers import is_number
 from shrink.report import svg
 from shrink.report.content import Report
-from shrink.report.numbers import is_number
 
 _HEIGHT = 120
 _MOST_PLOTS = 24

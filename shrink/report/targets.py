@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shrink.report.figures import FIGURES, Figure, metric_figure, metric_names
+from shrink.base.figures import FIGURES, Figure, metric_figure, metric_names
 
 DURATION = "duration_s"
 Kind = Literal["figure", "drop", "rise", "duration"]

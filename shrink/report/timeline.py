@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shrink.base.figures import format_value
+from shrink.base.numbers import is_number
 from shrink.report import svg
 from shrink.report.content import Report, Stage
-from shrink.report.figures import format_value
-from shrink.report.numbers import is_number
 
 _HEIGHT = 150
 _CURVES = {"device_bytes": "device", "host_bytes": "process"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from shrink.base.figures import Figure, figure_of, metric_figure
 from shrink.report import svg
 from shrink.report.content import Report, main_metric
-from shrink.report.figures import Figure, figure_of, metric_figure
 from shrink.report.marks import Mark, names, side_by_side
 
 _SIZE = "tflite_bytes"

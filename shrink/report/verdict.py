@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from shrink.base.report_warning import warnings_of
 from shrink.report.content import Report, was_stopped
 from shrink.report.gate_lines import missed_gates, was_judged
-from shrink.report_warning import warnings_of
 
 Ending = Literal["passed", "failed", "finished", "interrupted"]
 Tone = Literal["good", "bad", "careful", "neutral"]

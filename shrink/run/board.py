@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shrink.run import files
+from shrink.base import files
 
 BEAT_S = 1.0
 _STATE, _BEAT = "state.json", "beat"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shrink.errors import ResourceError
+from shrink.base.errors import ResourceError
 
 VARIABLES = ("TF_CONFIG", "SLURM_STEP_NUM_TASKS")
 

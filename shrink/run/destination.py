@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import RecipeError, ShrinkError
-from shrink.recipe import yaml
+from shrink.base.errors import RecipeError, ShrinkError
+from shrink.base.yaml import reader as yaml
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import resolved_recipe
 from shrink.run.folder import RESOLVED_NAME

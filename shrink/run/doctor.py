@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import shrink
-from shrink.console import Console
-from shrink.distribution import requirements
-from shrink.errors import ShrinkError
-from shrink.measure.host import machine
+from shrink.base.console import Console
+from shrink.base.distribution import requirements
+from shrink.base.errors import ShrinkError
+from shrink.base.host import machine
+from shrink.base.paths import cache_root
+from shrink.base.versions import versions
 from shrink.run.host_memory import HostMemory
-from shrink.run.paths import cache_root
 from shrink.run.tool import run_action
-from shrink.run.versions import versions
 
 _VARIABLES = re.compile(
     r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"

@@ -15,27 +15,28 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
+from shrink.base import files
+from shrink.base.errors import DataError, InternalError, StageError
+from shrink.base.faults import reached
+from shrink.base.figures import LOSS
+from shrink.base.host import machine
 from shrink.data.config import WHY_NO_METRICS
-from shrink.data.dataset import PARTS, Dataset
-from shrink.errors import DataError, InternalError, StageError
-from shrink.measure.artifact import evaluate_artifact, sample_inputs, ties_note
-from shrink.measure.guessing import describe_guess
-from shrink.measure.host import machine
-from shrink.measure.interface import describe_interface
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS
 from shrink.measure.latency import EXAMPLES, latency
 from shrink.measure.layers import layer_table, operator_table
-from shrink.measure.masks import masks_of, unmasked_notes
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
 from shrink.measure.nvml import nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
 from shrink.recipe.plan import BASELINE
-from shrink.report.figures import LOSS
-from shrink.run import files
-from shrink.run.points import reached
 from shrink.stages import STAGES
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
-from shrink.stages.task import Task, artifact_interface, check_values
+from shrink.task.artifact import evaluate_artifact, sample_inputs, ties_note
+from shrink.task.artifact_interface import describe_interface
+from shrink.task.guessing import describe_guess
+from shrink.task.masks import masks_of, unmasked_notes
+from shrink.task.task import Task, artifact_interface, check_values
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import read, read_file

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shrink.console import Console
-from shrink.errors import ModelError, RecipeError, ResourceError
+from shrink.base import files
+from shrink.base.console import Console
+from shrink.base.errors import ModelError, RecipeError, ResourceError
+from shrink.base.paths import cache_root
+from shrink.model.reference import ModelReference, report_of
 from shrink.model.trust import NO_TRUST, Trust
-from shrink.recipe.reference import ModelReference, report_of
 from shrink.report.rendered import METADATA_NAME
-from shrink.run import files
 from shrink.run.lineage import carry_over
-from shrink.run.paths import cache_root
 from shrink.run.store import Store
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import Firmware, FirmwareTensor, array_paths, cc_array

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from shrink.errors import ShrinkError
-from shrink.run import files
+from shrink.base import files
+from shrink.base.errors import ShrinkError
 from shrink.run.process import LOG_NAME
 
 _MOST_KEPT = 20

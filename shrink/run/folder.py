@@ -12,23 +12,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import RecipeError
-from shrink.measure.host import machine
+from shrink.base import files
+from shrink.base.errors import RecipeError
+from shrink.base.faults import reached
+from shrink.base.host import machine
+from shrink.base.report_warning import ReportWarning
+from shrink.base.versions import versions
+from shrink.model.reference import REPORT_NAME
 from shrink.recipe.plan import Plan, Step
-from shrink.recipe.reference import REPORT_NAME
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.recipe.taken import with_taken_task
 from shrink.report.chain import Chain
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
-from shrink.report_warning import ReportWarning
-from shrink.run import files
 from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage
-from shrink.run.points import reached
 from shrink.run.preview import PLAN_NAME
 from shrink.run.provenance import commit_of
-from shrink.run.versions import versions
 
 RESOLVED_NAME = "recipe.resolved.yaml"
 

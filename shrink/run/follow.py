@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shrink.console import Console
-from shrink.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
+from shrink.base.console import Console
+from shrink.base.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
 from shrink.run.board import ChiefsBoard, FollowersBoard, Order
 from shrink.run.cluster import Membership
 from shrink.run.process import Event, WorkerDied, attempt

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shrink.model.guard import guard_model_file
+from shrink.model.reference import ModelReference
 from shrink.model.scan import SCANNED
 from shrink.model.trust import Trust
-from shrink.recipe.reference import ModelReference
 from shrink.tflite.guard import guard_artifact
 
 

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shrink.base import files
+from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
-from shrink.recipe.task import TaskConfig
-from shrink.run import files
 from shrink.run.lineage import Splits
-from shrink.run.versions import versions
+from shrink.task.config import TaskConfig
 
 _NOT_IN_KEYS = {"name", "from_", "training", "teacher", "student"}
 _ONLY_FOR_TRAINING = ("augment", "cache")

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shrink.base import files
+from shrink.base.errors import ResourceError
+from shrink.base.paths import cache_root
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
-from shrink.errors import ResourceError
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.chain import Chain
-from shrink.run import files
-from shrink.run.paths import cache_root
 from shrink.run.store import Store, StoredStep
 
 LINEAGE_NAME = "lineage.json"

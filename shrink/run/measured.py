@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from shrink.errors import ResourceError
+from shrink.base import files
+from shrink.base.errors import ResourceError
+from shrink.model.reference import report_of
 from shrink.recipe.plan import BASELINE, Plan, Step
-from shrink.recipe.reference import report_of
-from shrink.run import files
 from shrink.run.keys import measurement_key
 from shrink.run.lineage import Splits
 from shrink.run.store import Store, StoredStep

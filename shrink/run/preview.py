@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shrink.base import files
 from shrink.recipe.plan import Plan, Step
-from shrink.run import files
 from shrink.run.keys import describe_step
 from shrink.run.lineage import Splits
 

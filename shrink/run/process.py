@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shrink.base import files
+from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
+from shrink.base.faults import reached
 from shrink.engine.heartbeat import Beat, Heartbeat
-from shrink.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
-from shrink.run import files
 from shrink.run.host_memory import HostMemory
-from shrink.run.points import reached
 
 LOG_NAME = "worker.log"
 _LOG_TAIL_LINES = 15

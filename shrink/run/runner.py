@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shrink.console import Console
-from shrink.data.early import check_early
-from shrink.data.fingerprint import fingerprint
-from shrink.errors import (
+from shrink.base.console import Console
+from shrink.base.errors import (
     ConversionError,
     InternalError,
     Interrupted,
@@ -23,11 +21,14 @@ from shrink.errors import (
     ShrinkError,
     Terminated,
 )
+from shrink.base.faults import reached
+from shrink.base.report_warning import ReportWarning
+from shrink.data.early import check_early
+from shrink.data.fingerprint import fingerprint
 from shrink.model.trust import Trust
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.taken import with_taken_task
 from shrink.report.outcome import StageOutcome, Status
-from shrink.report_warning import ReportWarning
 from shrink.run.failure_log import with_kept_log, with_names_of_the_user
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import runs_code, settings_of, step_keys
@@ -42,7 +43,6 @@ from shrink.run.lineage import (
 )
 from shrink.run.measured import keep_measurement, measured_before
 from shrink.run.planning import with_plan
-from shrink.run.points import reached
 from shrink.run.preview import describe_plan, preview
 from shrink.run.process import Event, attempt
 from shrink.run.provenance import describe_data

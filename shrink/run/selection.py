@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shrink.errors import RecipeError
+from shrink.base.errors import RecipeError
+from shrink.base.suggest import hint_for
 from shrink.recipe.plan import Plan, Step
-from shrink.recipe.suggest import hint_for
 
 
 def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:

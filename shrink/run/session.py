@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shrink.console import Console
-from shrink.errors import ShrinkError
+from shrink.base import files
+from shrink.base.console import Console
+from shrink.base.errors import ShrinkError
+from shrink.base.paths import cache_root
+from shrink.base.report_warning import warnings_of
 from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan, Step
-from shrink.report_warning import warnings_of
-from shrink.run import files
 from shrink.run.cluster import membership
 from shrink.run.destination import names_artifact, only_artifact
 from shrink.run.follow import follow, leading
 from shrink.run.guards import guard_reference
-from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
 from shrink.run.trackers import Trackers

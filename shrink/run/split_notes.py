@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
+from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
 from shrink.run.lineage import Splits
 
 LEFT_OUT = "trained-examples-left-out"

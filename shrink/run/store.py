@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ResourceError
-from shrink.run import files
-from shrink.run.points import reached
+from shrink.base import files
+from shrink.base.errors import ResourceError
+from shrink.base.faults import reached
 
 _MANIFEST_VERSION = 1
 _CHECKPOINTS_KEPT_S = 7 * 24 * 3600

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ResourceError, ShrinkError, StageError
+from shrink.base.errors import ResourceError, ShrinkError, StageError
 from shrink.run.process import Event, WorkerDied, attempt
 
 MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shrink.console import Console
-from shrink.errors import ShrinkError
+from shrink.base.console import Console
+from shrink.base.errors import ShrinkError
+from shrink.base.paths import cache_root
+from shrink.model.reference import ModelReference
 from shrink.model.trust import NO_TRUST, Trust
-from shrink.recipe.reference import ModelReference
 from shrink.run.guards import guard_reference
-from shrink.run.paths import cache_root
 from shrink.run.process import run_worker
 from shrink.run.store import Store
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.console import Console
-from shrink.distribution import extra_hint
-from shrink.errors import ResourceError
+from shrink.base.console import Console
+from shrink.base.distribution import extra_hint
+from shrink.base.errors import ResourceError
 from shrink.run.tool import run_action
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import tf_keras as keras
 
-from shrink.errors import StageError
-from shrink.stages.cluster.sharing import MOST_VALUES
+from shrink.base.errors import StageError
+from shrink.pruning.masks import Zeros, count_zeros, prunable_kernels
+from shrink.pruning.sharing import MOST_VALUES
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.masks import Zeros, count_zeros, prunable_kernels
 from shrink.tflite.flatbuffer import nonzero_parameters, parameters, values, weights
 
 _CHANNELS = {5: 4}

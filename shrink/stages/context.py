@@ -11,10 +11,12 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.report_warning import ReportWarning
 from shrink.data.config import NO_DATA, DataConfig
-from shrink.data.dataset import Dataset, open_dataset_for
+from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.matching import ModelNames, in_model_order, needs_names
+from shrink.data.opening import open_dataset_for
 from shrink.data.sources.none import no_examples
 from shrink.engine.cluster import open_cluster
 from shrink.engine.config import TrainingConfig
@@ -30,19 +32,18 @@ from shrink.engine.resume import Recovery
 from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.image_input import image_input
 from shrink.model.load import import_note, load_source
+from shrink.model.reference import ModelReference
 from shrink.model.scan import check_model_file
 from shrink.model.trust import Trust
 from shrink.model.user_modules import code_digest
-from shrink.recipe.reference import ModelReference
-from shrink.recipe.task import TaskConfig
-from shrink.report_warning import ReportWarning
-from shrink.stages.cluster.sharing import keep_shared
-from shrink.stages.interface import Interface, keras_interface
-from shrink.stages.match import check_mixup
+from shrink.pruning.masks import frozen_masks
+from shrink.pruning.sharing import keep_shared
 from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
-from shrink.stages.prune.masks import frozen_masks
-from shrink.stages.task import Task, resolve_task
 from shrink.stages.watch import ParentWatcher
+from shrink.task.config import TaskConfig
+from shrink.task.interface import Interface, keras_interface
+from shrink.task.match import check_mixup
+from shrink.task.task import Task, resolve_task
 
 
 @dataclass(frozen=True)

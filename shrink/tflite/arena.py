@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.errors import ModelError
-from shrink.measure.child import ChildRun, run_child
+from shrink.base.child import ChildRun, run_child
+from shrink.base.errors import ModelError
 from shrink.tflite.arena_child import ALLOCATED, RUNS, SMALLEST
 from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import Subgraph, read_file

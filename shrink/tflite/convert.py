@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from shrink.errors import DataError, ModelError, StageError
+from shrink.base.errors import DataError, ModelError, StageError
 from shrink.tflite import converter_errors
 from shrink.tflite.calibrator import forgetting_states
 from shrink.tflite.edit import with_ordered_borders

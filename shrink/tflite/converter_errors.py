@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shrink.errors import ConversionError, StageError
+from shrink.base.errors import ConversionError, StageError
 
 _HINT = "try scheme float32 first: it tells whether the model or the quantization is refused"
 _FLOAT_HINT = (

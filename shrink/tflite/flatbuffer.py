@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_file
 
 __all__ = [

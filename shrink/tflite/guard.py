@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shrink.errors import ModelError, ShrinkError
-from shrink.measure.child import run_child
+from shrink.base.child import run_child
+from shrink.base.errors import ModelError, ShrinkError
 
 _CHILD = "shrink.tflite.guard_child"
 _TIMEOUT_S = 120.0

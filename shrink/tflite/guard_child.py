@@ -8,8 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
-from shrink.errors import ModelError
-from shrink.run.lifetime import die_with_parent
+from shrink.base.errors import ModelError
+from shrink.base.lifetime import die_with_parent
 
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""

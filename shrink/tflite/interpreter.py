@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.errors import DataError, ModelError
+from shrink.base.errors import DataError, ModelError
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.session import Arrays, Session, TensorDetail
 

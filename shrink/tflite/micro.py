@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shrink.errors import StageError
-from shrink.measure.child import run_child
-from shrink.run import files
+from shrink.base import files
+from shrink.base.child import run_child
+from shrink.base.errors import StageError
 from shrink.tflite.arena import failure_of, roomy_arena_bytes
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import Named, ordered

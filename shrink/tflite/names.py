@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.errors import DataError
+from shrink.base.errors import DataError
 
 Named = Mapping[str, np.ndarray[Any, Any]]
 """Arrays (n, ...) by the name of the model's input, as `signature_names` has it."""

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.tflite.names import natural_order, output_names, signature_names
 
 SIGNATURE = "serving_default"

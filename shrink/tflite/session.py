@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 
 Arrays = list[np.ndarray[Any, Any]]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.errors import ModelError
-from shrink.model.refusal import other_format
+from shrink.base.errors import ModelError
+from shrink.base.refusal import other_format
 
 _IDENTIFIER = b"TFL3"
 _AGAIN = "copy the file again, or convert the model again"

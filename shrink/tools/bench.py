@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ModelError
-from shrink.measure.host import machine
+from shrink.base.errors import ModelError
+from shrink.base.host import machine
 from shrink.measure.latency import latency
 from shrink.measure.memory import inference_peak_bytes
 

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.bad_examples import remembered_bad_files
 from shrink.data.config import DataConfig
-from shrink.data.dataset import PARTS, Dataset, Examples, open_dataset
-from shrink.data.examples import reading_batch
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS, Examples, reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
 from shrink.data.leaks import duplicates
+from shrink.data.opening import open_dataset
+from shrink.data.picture_bytes import read_header
 from shrink.data.sources.images import open_pictures
-from shrink.data.sources.picture_bytes import read_header
-from shrink.errors import DataError
-from shrink.stages.targets import targets_of
+from shrink.task.targets import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64

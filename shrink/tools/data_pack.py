@@ -11,14 +11,15 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from shrink.base import files
+from shrink.base.errors import DataError, RecipeError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import PARTS, Dataset, Examples, open_dataset
-from shrink.data.examples import example_bytes, reading_batch
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 from shrink.data.shards import MANIFEST
-from shrink.errors import DataError, RecipeError
-from shrink.run import files
 
 _STATE = "shrink-pack.json"
 _FORMAT = 1

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from shrink.base import files
+from shrink.base.host import host_peak_bytes
 from shrink.measure.allocator import AllocatorPeak
-from shrink.measure.host import host_peak_bytes
 from shrink.measure.latency import latency
 from shrink.measure.one_op import one_op_model
-from shrink.run import files
 from shrink.tflite.arena import arena_bytes
 
 

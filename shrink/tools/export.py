@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from shrink.base import files
 from shrink.model.keras3_export import to_keras3
 from shrink.model.load import load_source
-from shrink.run import files
 
 
 def export(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:

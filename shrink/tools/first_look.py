@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shrink.base import files
+from shrink.base.errors import ModelError, StageError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset_for
+from shrink.data.dataset import Dataset
 from shrink.data.matching import ModelNames, in_model_order, needs_names
-from shrink.errors import ModelError, StageError
+from shrink.data.opening import open_dataset_for
 from shrink.graph.groups import find_groups
 from shrink.model.compiled import read_compiled
 from shrink.model.image_input import image_input
 from shrink.model.load import load_source
-from shrink.recipe.task import TaskConfig
-from shrink.run import files
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
 from shrink.stages.model_names import artifact_names, keras_names
-from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.source import FloatModel
-from shrink.stages.task import Task, artifact_interface, keras_interface, resolve_task
+from shrink.task.config import TaskConfig
+from shrink.task.task import Task, artifact_interface, keras_interface, resolve_task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.flatbuffer import parameters, quantized_operators
 

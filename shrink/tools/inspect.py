@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError, StageError
+from shrink.base.errors import ModelError, StageError
 from shrink.graph.groups import find_groups
 from shrink.graph.macs import macs_figure
 from shrink.measure.layers import operator_table
 from shrink.model.load import load_source
-from shrink.stages.quantize.audit import (
+from shrink.quantization.audit import (
     check_runs,
     findings,
     float_islands,

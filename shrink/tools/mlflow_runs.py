@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.errors import ResourceError
+from shrink.base.errors import ResourceError
 from shrink.report.flat import stage_figures
 from shrink.report.read import read_report
 from shrink.report.recipe_text import recipe_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shrink.report.figures import format_value
+from shrink.base.figures import format_value
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from shrink.base import files
 from shrink.engine.probe import TrainingStep
-from shrink.run import files
 
 _STEPS = 4
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.load import load_model
 
 _STATUS = Path("/proc/self/status")

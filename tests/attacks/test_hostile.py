@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.scan import check_model_file
 from tests.attacks.hostile import ATTACKS
 from tests.attacks.parts import CANARY, archive, dense, sequential
@@ -17,7 +17,7 @@ from tests.attacks.parts import CANARY, archive, dense, sequential
 _SCAN_ALL = """
 import json, sys
 from pathlib import Path
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.scan import check_model_file
 from tests.attacks.hostile import ATTACKS
 said = {}

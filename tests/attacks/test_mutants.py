@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.guard import guard_model_file
 from shrink.model.scan import check_model_file
 from tests.attacks.hostile import field as pb_field

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
-from shrink.errors import DataError
+from shrink.data.opening import open_dataset
 from tests.attacks.test_mutants import mutate
 
 

@@ -16,7 +16,7 @@ import keras as keras3
 import pytest
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.scan import check_model_file
 
 _VALUES: tuple[Any, ...] = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import values, weights
 from shrink.tflite.guard import guard_artifact

@@ -20,12 +20,12 @@ _QUANTIZE = """
 import json, sys, time
 from pathlib import Path
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
+from shrink.data.opening import open_dataset
 from shrink.measure.memory import host_peak_bytes
-from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.quantization.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.source import FloatModel
+from shrink.quantization.source import FloatModel
 import tf_keras as keras
 model_path, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 train = open_dataset(DataConfig(source="images", path=folder), 0).train

@@ -22,15 +22,15 @@ from typing import Any
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
-from shrink.measure.artifact import evaluate_artifact
-from shrink.run.paths import cache_root
+from shrink.base.paths import cache_root
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run as prune
-from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.source import FloatModel
+from shrink.task.artifact import evaluate_artifact
 from shrink.tflite.convert import convert
 
 # The groups of MLPerf Tiny's ResNet8, by one layer of each; widths 16, 16, 32, 32, 64, 64.

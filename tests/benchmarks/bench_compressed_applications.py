@@ -76,10 +76,10 @@ def _write(path: Path, name: str) -> np.ndarray:
 
 def quantized(model: Any, pictures: np.ndarray) -> tuple[float, float, float]:
     """Return the int8 file's bytes over the float32 one's, its error, and a small change's."""
-    from shrink.stages.quantize.calibration import CalibrationExamples
+    from shrink.quantization.calibration import CalibrationExamples
+    from shrink.quantization.source import FloatModel
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.schemes import SCHEMES
-    from shrink.stages.quantize.source import FloatModel
     from shrink.tflite.interpreter import load
     from tests.unlabelled import UnlabelledExamples
 
@@ -102,8 +102,8 @@ def pruned(model: Any, ratio: float, x: np.ndarray) -> tuple[float, int, float]:
     """Return the parameters that are left, the groups, and how far rebuilt is from masked."""
     from shrink.graph.groups import find_groups
     from shrink.graph.rebuild import masked, rebuild, weights_of
-    from shrink.stages.prune.importance import Evidence, l2, least_important
-    from shrink.stages.prune.verify import check_same
+    from shrink.pruning.importance import Evidence, l2, least_important
+    from shrink.pruning.verify import check_same
     from tests.graph.equivalence import load
 
     graph = find_groups(model)

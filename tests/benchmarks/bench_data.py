@@ -158,7 +158,7 @@ def _stream(
     import tensorflow as tf
 
     from shrink.data.config import DataConfig
-    from shrink.data.dataset import open_dataset
+    from shrink.data.opening import open_dataset
     from shrink.data.pipeline import training_batches
 
     list(tf.data.Dataset.range(3).map(lambda i: tf.image.resize(tf.ones((8, 8, 3)), (4, 4))))

@@ -27,7 +27,7 @@ import numpy as np
 import tf_keras as keras
 from PIL import Image
 
-from shrink.report.intervals import mean_interval
+from shrink.base.intervals import mean_interval
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run as distill

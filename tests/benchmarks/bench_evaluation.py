@@ -28,7 +28,7 @@ def main() -> None:
     import numpy as np
 
     from shrink.data.config import DataConfig
-    from shrink.data.dataset import open_dataset
+    from shrink.data.opening import open_dataset
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--artifact", required=True, type=Path)

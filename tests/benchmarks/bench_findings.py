@@ -35,10 +35,10 @@ import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
 from shrink.measure.latency import EXAMPLES, latency
-from shrink.stages.quantize.aware_model import aware_model
+from shrink.quantization.aware_model import aware_model
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.arena import arena_bytes
 from tests.benchmarks.bench_tiny_sizes import examples
 

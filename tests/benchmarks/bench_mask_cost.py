@@ -26,8 +26,8 @@ _BATCH, _UPDATES = 128, 10
 
 def main() -> None:
     """Measure and print."""
-    from shrink.stages.prune.masks import Masks, prunable_kernels
-    from shrink.stages.prune.schedule import constant, polynomial
+    from shrink.pruning.masks import Masks, prunable_kernels
+    from shrink.pruning.schedule import constant, polynomial
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)

@@ -125,10 +125,10 @@ def prune(model: Path, ratio: float, data: Path, folder: Path) -> Path:
 
 def measure(model: Path, scheme: dict[str, Any], data: Path, folder: Path) -> Point:
     """Quantize a model and return the artifact's sizes and test accuracy."""
-    from shrink.measure.artifact import evaluate_artifact
     from shrink.measure.size import gzip_bytes
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.run import run
+    from shrink.task.artifact import evaluate_artifact
 
     context = _context("quantize", model, data, folder)
     result = run(QuantizeConfig.model_validate(scheme), context)

@@ -69,9 +69,9 @@ def prune(
     """Save the model and the smaller one, and convert both."""
     from shrink.graph.groups import find_groups
     from shrink.graph.rebuild import masked, rebuild, weights_of
-    from shrink.stages.prune.allocation import by_budget, uniform
-    from shrink.stages.prune.importance import Evidence, l2, least_important
-    from shrink.stages.prune.verify import check_same
+    from shrink.pruning.allocation import by_budget, uniform
+    from shrink.pruning.importance import Evidence, l2, least_important
+    from shrink.pruning.verify import check_same
     from tests.graph.equivalence import load, randomise
 
     original = importlib.import_module(f"models.{name}").build()

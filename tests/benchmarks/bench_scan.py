@@ -23,7 +23,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.guard import guard_model_file
 from shrink.model.scan import check_model_file
 from tests.attacks.parts import archive, dense, h5, sequential

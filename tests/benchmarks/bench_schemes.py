@@ -62,10 +62,10 @@ def measured(
     config: dict[str, Any], options: argparse.Namespace, folder: Path
 ) -> tuple[float, int, float]:
     """Return accuracy, bytes and seconds of one scheme."""
-    from shrink.measure.artifact import evaluate_artifact
     from shrink.stages.context import StageContext
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.run import run
+    from shrink.task.artifact import evaluate_artifact
 
     kind = options.model.suffix.removeprefix(".")
     source = {"kind": kind, "path": str(options.model), "function": None, "arguments": {}}

@@ -24,9 +24,10 @@ import numpy as np
 import tf_keras as keras
 
 from models.digits_cnn import build
+from shrink.base.intervals import paired_interval
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
-from shrink.report.intervals import paired_interval
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run as distill

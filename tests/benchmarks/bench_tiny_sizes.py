@@ -44,9 +44,9 @@ def artifact(module: str) -> bytes:
     """Return the `static_wi8_ai8` artifact of a reference architecture."""
     import numpy as np
 
+    from shrink.quantization.source import FloatModel
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.schemes import SCHEMES
-    from shrink.stages.quantize.source import FloatModel
 
     random = np.random.default_rng(0)
     model = random_model(module, random)
@@ -68,7 +68,7 @@ def random_model(module: str, random: Any) -> Any:
 
 def examples(x: Any) -> Any:
     """Return random examples as a calibration sample."""
-    from shrink.stages.quantize.calibration import CalibrationExamples
+    from shrink.quantization.calibration import CalibrationExamples
     from tests.unlabelled import UnlabelledExamples
 
     rows: Any = UnlabelledExamples(x)

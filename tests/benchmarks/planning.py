@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import ResourceError
 from shrink.data.pipeline import training_batches
 from shrink.engine.batch_plan import BatchPlan
 from shrink.engine.config import OptimizerConfig, TrainingConfig
@@ -20,7 +21,6 @@ from shrink.engine.planner import predict, search
 from shrink.engine.probe import MicroBatchProbe, TrainingStep
 from shrink.engine.synthetic import ZeroExamples
 from shrink.engine.trainer import build_trainer
-from shrink.errors import ResourceError
 from shrink.measure.allocator import AllocatorPeak
 from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.bundle import bundled_root
+from shrink.recipe.bundle import bundled_root
 from tests.cli.shell import shrink
 from tests.sharing import made_once
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shrink.base.errors import ShrinkError
 from shrink.data.fingerprint import fingerprint
-from shrink.errors import ShrinkError
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from tests.cli.shell import shrink

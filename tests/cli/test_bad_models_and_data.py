@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.load import load_model
 from tests.cli.shell import read_report, shrink
 from tests.cli.toy import RECIPE, write_toy

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shrink.run.files import TEMPORARY_PREFIX
+from shrink.base.files import TEMPORARY_PREFIX
 from tests.cli.conftest import FinishedRun
 from tests.cli.shell import read_report, shrink, stage
 

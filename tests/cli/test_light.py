@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shrink.bundle import bundled_root
-from shrink.run.files import write_json
+from shrink.base.files import write_json
+from shrink.recipe.bundle import bundled_root
 from tests.report.toys import report
 
 HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_litert", "sklearn", "numpy", "tflite_micro")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shrink.bundle import bundled_recipes
 from shrink.cli.bench import lines_of
 from shrink.cli.flags import flags_of
+from shrink.recipe.bundle import bundled_recipes
 from shrink.stages import STAGES
 from shrink.tools.show import show_inspection, show_profile
 

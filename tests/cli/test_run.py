@@ -15,7 +15,7 @@ import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
+from shrink.data.opening import open_dataset
 from shrink.recipe.load import load_recipe
 from tests.cli.conftest import FinishedRun
 from tests.cli.shell import read_report, shrink, stage

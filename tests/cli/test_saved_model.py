@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tf_keras as keras
 
-from shrink.recipe.reference import parse_model_reference
+from shrink.model.reference import parse_model_reference
 from tests.cli.shell import read_report, shrink, stage
 from tests.cli.toy import write_toy
 

@@ -9,7 +9,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
+from shrink.data.opening import open_dataset
 from tests.cli.shell import read_report, shrink, stage
 
 BUILDER = """

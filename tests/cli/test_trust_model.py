@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from tests.cli.shell import read_report, shrink, stage

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data import cached
 from shrink.data.cached import CachedExamples
 from shrink.data.config import DataConfig, SourceName
-from shrink.data.dataset import SOURCES, Dataset, open_dataset
+from shrink.data.dataset import Dataset
+from shrink.data.opening import SOURCES, open_dataset
 from shrink.data.pipeline import evaluation_batches
-from shrink.errors import DataError
 from tests.data.pictures import write_folders
 
 

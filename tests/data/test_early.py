@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.early import check_early
-from shrink.errors import DataError
 from tests.run.fake_worker import FakeWorker, run
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import DataError
+from shrink.data.arrays import ArrayExamples
 from shrink.data.examples import example_bytes, first_problem, reading_batch
-from shrink.data.sources.arrays import ArrayExamples
-from shrink.errors import DataError
 
 LABEL = tf.TensorSpec((), tf.int64)
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError
+from shrink.base.paths import cache_root
 from shrink.data import fingerprint as module
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.data.python_reads import remembering_reads
-from shrink.errors import DataError
-from shrink.run.paths import cache_root
 
 LONG_AGO_NS = 1_000_000_000_000_000_000
 
@@ -173,7 +173,7 @@ def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_fingerprint_and_reference_are_light() -> None:
     code = (
-        "import sys, shrink.data.fingerprint, shrink.data.reference;"
+        "import sys, shrink.data.fingerprint, shrink.recipe.data_reference;"
         "print({'numpy', 'tensorflow', 'sklearn', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.folders import find_pictures, shown
-from shrink.errors import DataError
 
 
 def _touch(root: Path, *names: str) -> Path:

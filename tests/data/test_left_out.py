@@ -11,13 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shrink.base.errors import DataError
+from shrink.base.paths import cache_root
+from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig, NormalizeConfig
-from shrink.data.dataset import PARTS, Dataset, open_dataset
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS
 from shrink.data.left_out import Subset, left_out
 from shrink.data.membership import Membership, read_membership
-from shrink.data.sources.arrays import ArrayExamples
-from shrink.errors import DataError
-from shrink.run.paths import cache_root
+from shrink.data.opening import open_dataset
 from tests.data.pictures import write_folders
 
 RANDOM = np.random.default_rng(0)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
 from shrink.data.matching import ModelNames, in_model_order, needs_names, places_by_name
-from shrink.errors import DataError
+from shrink.data.opening import open_dataset
 from tests.unlabelled import UnlabelledExamples
 
 MODEL = ModelNames((("a",), ("b", "key_b"), ("c",)), (("kind", "output_0"), ("side",)))

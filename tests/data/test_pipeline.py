@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data import pipeline
+from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Examples, open_dataset
+from shrink.data.examples import Examples
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import (
     PREFETCH_BYTES,
     batches_waiting,
@@ -17,8 +20,6 @@ from shrink.data.pipeline import (
     naming_bad_examples,
     training_batches,
 )
-from shrink.data.sources.arrays import ArrayExamples
-from shrink.errors import DataError
 
 Batches = list[tuple[np.ndarray, np.ndarray]]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.prepared import prepared_folder
-from shrink.data.reference import parse_data_reference
-from shrink.errors import DataError
+from shrink.recipe.data_reference import parse_data_reference
 
 
 def _prepare(folder: Path, feature: str = "tensorflow_datasets.core.features.Image") -> Path:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.splits import apportion, permutation, split_examples, stratified_sample
-from shrink.errors import DataError
 
 
 def _labels(*counts: int) -> np.ndarray:

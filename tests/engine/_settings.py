@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import ShrinkError
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.record import TrainingRecord
-from shrink.errors import ShrinkError
 from shrink.stages.context import Planned, PlanningContext, StageContext
 
 FACTORS: dict[str, list[Any]] = {

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.faults import VARIABLE
 from shrink.engine.checkpoint import CheckpointFolder
-from shrink.run.points import VARIABLE
 
 _KILLED_WHILE_REPLACING = """
 import os, sys

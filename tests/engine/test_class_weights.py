@@ -10,13 +10,13 @@ import tensorflow as tf
 import tf_keras as keras
 from sklearn.utils.class_weight import compute_class_weight
 
+from shrink.base.errors import DataError, RecipeError
 from shrink.data.dataset import Dataset
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
-from shrink.errors import DataError, RecipeError
 from tests.engine._scenarios import ArrayExamples
 
 RANDOM = np.random.default_rng(0)

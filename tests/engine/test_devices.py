@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import ResourceError
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
-from shrink.errors import ResourceError
 
 no_gpu = pytest.mark.skipif(
     bool(tf.config.list_physical_devices("GPU")), reason="is about CPU devices"

@@ -10,14 +10,15 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import epoch_order, training_batches
 from shrink.engine.class_weights import class_weights_of, with_class_weights
-from shrink.errors import DataError
-from shrink.recipe.task import TaskConfig
 from shrink.stages.context import StageContext
-from shrink.stages.task import keras_interface, resolve_task
+from shrink.task.config import TaskConfig
+from shrink.task.task import keras_interface, resolve_task
 
 COUNT, WEIGHTS = 40, {"0": 3.0, "1": 0.5}
 RANDOM = np.random.default_rng(0)

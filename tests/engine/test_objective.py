@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.engine.objective import SupervisedObjective
-from shrink.errors import DataError
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(size=(6, 7)).astype(np.float32)

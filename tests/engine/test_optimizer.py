@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import tf_keras as keras
 
+from shrink.base.errors import RecipeError
 from shrink.engine.config import OptimizerConfig
 from shrink.engine.optimizer import OPTIMIZERS, build_optimizer
 from shrink.engine.schedules import WarmupDecay
-from shrink.errors import RecipeError
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shrink.base.errors import ResourceError
 from shrink.engine.planner import (
     MARGIN,
     Floor,
@@ -15,7 +16,6 @@ from shrink.engine.planner import (
     search,
     usable,
 )
-from shrink.errors import ResourceError
 from tests.cli.shell import read_report, shrink
 from tests.engine._run import run_in_fresh_process
 

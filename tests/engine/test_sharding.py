@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import training_batches
 from shrink.engine.devices import Devices
 from shrink.engine.sharding import distribute_batches, smallest_batch

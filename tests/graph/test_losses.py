@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.graph.groups import find_groups
 from shrink.graph.losses import with_losses
 from shrink.graph.rebuild import rebuild, weights_of

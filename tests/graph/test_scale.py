@@ -9,7 +9,7 @@ import pytest
 import tf_keras as keras
 
 from models import autoencoder, ds_cnn, mobilenet_v1, resnet
-from shrink.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, RecipeError
 from shrink.graph.blocks import find_blocks, stages
 from shrink.graph.network import read_network
 from shrink.graph.scale import scaled

@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ResourceError
-from shrink.measure import child, memory
+from shrink.base import child
+from shrink.base.errors import ResourceError
+from shrink.measure import memory
 from shrink.measure.allocator import AllocatorPeak
 from shrink.measure.one_op import one_op_model
 from shrink.tflite import convert
@@ -89,7 +90,7 @@ def test_inference_child_imports_no_tensorflow() -> None:
 
 def test_host_peak_bytes_sees_memory_that_was_given_back() -> None:
     code = (
-        "from shrink.measure.host import host_peak_bytes as peak\n"
+        "from shrink.base.host import host_peak_bytes as peak\n"
         "before = peak()\n"
         "block = b'x' * 50_000_000; del block\n"
         "print(peak() - before)"

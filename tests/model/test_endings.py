@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.model.endings import output_ranges as in_file
 from shrink.model.endings.kinds import kind_of, kind_of_values
 from shrink.model.endings.traced import output_ranges
-from shrink.tflite import output_ranges as in_file
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import signature_names

@@ -10,17 +10,17 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
 from shrink.model.load import load_model
-from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, signature_names
 from tests.graph.equivalence import check, examples
 from tests.model.conftest import write_with_keras3
-from tests.model.test_keras3 import models_of
+from tests.model.test_keras3_convert import models_of
 from tests.unlabelled import UnlabelledExamples
 
 layers = keras.layers

@@ -11,7 +11,7 @@ import pytest
 import tf_keras as keras
 
 from models import ds_cnn, resnet
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.keras3_export import to_keras3
 
 layers = keras.layers

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.load import load_source
 from shrink.model.logits import logits_of
-from shrink.recipe.reference import parse_model_reference
+from shrink.model.reference import parse_model_reference
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.model.guard import guard_model_file
 from shrink.model.load import load_model, load_source
 from shrink.model.scan import check_model_file

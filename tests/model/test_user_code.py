@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shrink.base.errors import DataError, ModelError
 from shrink.data.config import DataConfig
 from shrink.data.sources.python import open_source
-from shrink.errors import DataError, ModelError
 from shrink.model.user_code import imported
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from models import resnet
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from tests.models import checks
 
 

@@ -42,7 +42,7 @@ def _truth(x: np.ndarray, y: np.ndarray, name: str, labels: list[str] | None = N
 
 def test_report_of_digits_agrees_with_the_oracle(finished: FinishedRun) -> None:
     from shrink.data.config import DataConfig
-    from shrink.data.dataset import open_dataset
+    from shrink.data.opening import open_dataset
 
     # shrink says which digits are tested; what they are, scikit-learn says.
     test = open_dataset(DataConfig(source="digits"), seed=0).test

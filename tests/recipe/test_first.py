@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from shrink.data.reference import NamedData
+from shrink.model.reference import ModelReference, parse_model_reference
+from shrink.recipe.data_reference import NamedData
 from shrink.recipe.first import first_recipe
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
-from shrink.recipe.reference import ModelReference, parse_model_reference
 
 DIGITS = NamedData({"source": "digits"}, {})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import RecipeError
+from shrink.base.errors import RecipeError
 from shrink.recipe.load import load_recipe
 
 TEXT = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shrink.bundle import bundled_recipes, bundled_root
-from shrink.errors import ShrinkError
+from shrink.base.errors import ShrinkError
+from shrink.recipe.bundle import bundled_recipes, bundled_root
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from tests.recipe.test_mutants import mutant

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shrink.errors import RecipeError
-from shrink.recipe.yaml import loads
+from shrink.base.errors import RecipeError
+from shrink.base.yaml.reader import loads
 from tests.recipe.text import RECIPE
 
 TOKENS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shrink.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shrink.bundle import bundled_recipes, bundled_root
-from shrink.errors import RecipeError
-from shrink.recipe import yaml
+from shrink.base.errors import RecipeError
+from shrink.base.yaml import reader as yaml
+from shrink.recipe.bundle import bundled_recipes, bundled_root
 from shrink.recipe.load import load_recipe, recipe_from_mapping
 from shrink.recipe.resolved import recipe_text
 from shrink.recipe.schema import dump_recipe, recipe_json_schema, recipe_json_schema_text

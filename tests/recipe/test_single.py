@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shrink.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, RecipeError
 from shrink.recipe.single import Sections, portable, single_recipe, student_value
 
 

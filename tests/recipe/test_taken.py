@@ -10,7 +10,7 @@ import pytest
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
 from shrink.recipe.taken import stated_task, with_taken_task
-from shrink.recipe.task import TaskConfig
+from shrink.task.config import TaskConfig
 
 
 def _output(name: str, loss: str, from_logits: bool | None, by: str = "compiled") -> dict[str, Any]:

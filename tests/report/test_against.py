@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shrink.errors import InputError, RecipeError
+from shrink.base.errors import InputError, RecipeError
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import ModelError, Position, RecipeError
+from shrink.base.errors import ModelError, Position, RecipeError
 from shrink.report.ci import (
     SUMMARY_BYTES,
     error_annotations,

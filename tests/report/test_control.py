@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from shrink.base.intervals import Interval
 from shrink.report.control import control_sentence, control_tables, verdict
 from shrink.report.html import render_html
-from shrink.report.intervals import Interval
 from tests.report.toys import outcomes, report, with_result
 
 CONTROL = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from shrink.report.intervals import Bounds, mean_interval, paired_interval
+from shrink.base.intervals import Bounds, mean_interval, paired_interval
 
 FRACTION = (0.0, 1.0)
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, float, float]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from shrink.base.report_warning import ReportWarning, warnings_of
 from shrink.report.html import render_html
 from shrink.report.markdown import render_markdown
 from shrink.report.model import build_report
 from shrink.report.outcome import StageOutcome
 from shrink.report.shape import shape_problem
-from shrink.report_warning import ReportWarning, warnings_of
 
 GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check data.normalize")
 

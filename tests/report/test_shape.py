@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shrink.errors import InputError
+from shrink.base.errors import InputError
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 from shrink.report.markdown import render_markdown
 from shrink.report.read import read_report

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shrink.report.intervals import wilson_limits
+from shrink.base.intervals import wilson_limits
 from shrink.report.terminal import fitting, printable, render_report
 from tests.report.toys import outcomes, report, with_result
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shrink.console import Console
+from shrink.base.console import Console
+from shrink.base.paths import cache_root
 from shrink.data.python_reads import remembering_reads
 from shrink.model import user_code
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
-from shrink.run.paths import cache_root
 from shrink.run.runner import Runner, RunOptions
 from shrink.run.store import Store
 from shrink.run.supervisor import Attempt

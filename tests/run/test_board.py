@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shrink.console import Console
-from shrink.errors import DataError, InternalError, ResourceError
+from shrink.base.console import Console
+from shrink.base.errors import DataError, InternalError, ResourceError
 from shrink.run import board as board_module
 from shrink.run import follow as follow_module
 from shrink.run.board import ChiefsBoard, FollowersBoard

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import ResourceError
+from shrink.base.errors import ResourceError
 from shrink.run.cluster import membership
 from tests.cli.shell import command, environment, read_report
 from tests.run.together import (

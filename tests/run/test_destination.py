@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.errors import RecipeError
+from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.resolved import resolved_recipe_text

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shrink.console import Console
-from shrink.errors import StageError
+from shrink.base.console import Console
+from shrink.base.errors import StageError
 from shrink.run import doctor
 
 WORKED = {

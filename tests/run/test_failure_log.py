@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shrink.errors import ConversionError, ModelError
+from shrink.base.errors import ConversionError, ModelError
 from shrink.run.failure_log import with_kept_log, with_names_of_the_user
 
 

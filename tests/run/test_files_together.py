@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.run import files
+from shrink.base import files
 
 
 def test_write_together_calls_before_while_the_old_files_stand(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_sweep_leaves_a_temporary_that_is_in_use(tmp_path: Path) -> None:
 
 def test_sweep_removes_the_folder_that_a_killed_process_left(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from shrink.run import files\n"
+        "import os, signal, sys; from pathlib import Path; from shrink.base import files\n"
         "with files.replacing(Path(sys.argv[1]) / 'target') as temporary:\n"
         "    temporary.touch(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.report.headline import headlines
 from shrink.report.terminal import render_report
-from shrink.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.run.lineage import Lineage, Link, Splits, carry_over, named_code
 from shrink.run.split_notes import LEFT_OUT, describe_splits
 from shrink.run.store import Store

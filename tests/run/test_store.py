@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.run import files
+from shrink.base import files
 from shrink.run.store import Store
 
 

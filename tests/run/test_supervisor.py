@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.engine.heartbeat import Beat, Heartbeat
-from shrink.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.run.host_memory import HostMemory
 from shrink.run.process import WorkerDied
 from shrink.run.supervisor import run_recovering

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shrink.console import Console
-from shrink.errors import ModelError
+from shrink.base.console import Console
+from shrink.base.errors import ModelError
 from shrink.run import tool
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import Event
 
-from shrink.errors import ResourceError
+from shrink.base.errors import ResourceError
 from shrink.run.trackers import Trackers
 from shrink.tools.mlflow_runs import log_to_mlflow
 from shrink.tools.tensorboard import write_tensorboard

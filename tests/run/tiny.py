@@ -16,11 +16,11 @@ import numpy as np
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
+from shrink.base.faults import VARIABLE
+from shrink.base.files import TEMPORARY_PREFIX
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
+from shrink.data.opening import open_dataset
 from shrink.report.rendered import RENDERED
-from shrink.run.files import TEMPORARY_PREFIX
-from shrink.run.points import VARIABLE
 from shrink.run.store import Store
 from tests.cli.shell import command, environment, read_report
 

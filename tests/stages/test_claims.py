@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.pruning.masks import prunable_kernels
+from shrink.pruning.sharing import cluster
 from shrink.stages.claims import Claims
-from shrink.stages.cluster.sharing import cluster
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.masks import prunable_kernels
 from shrink.tflite.convert import Precision, convert
 
 L = keras.layers

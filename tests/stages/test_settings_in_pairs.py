@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from shrink.errors import RecipeError
+from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from tests.oracle import keras_models
 from tests.oracle.audit import audit

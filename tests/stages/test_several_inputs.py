@@ -10,15 +10,16 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import DataError, RecipeError, StageError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
-from shrink.errors import DataError, RecipeError, StageError
-from shrink.measure.artifact import evaluate_artifact
-from shrink.recipe.task import TaskConfig
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
+from shrink.quantization.calibration import CalibrationExamples
 from shrink.stages.context import StageContext
 from shrink.stages.model_names import fed_like
-from shrink.stages.quantize.calibration import CalibrationExamples
-from shrink.stages.task import keras_interface, resolve_task
+from shrink.task.artifact import evaluate_artifact
+from shrink.task.config import TaskConfig
+from shrink.task.task import keras_interface, resolve_task
 from shrink.tflite.convert import convert
 
 layers = keras.layers

@@ -10,10 +10,10 @@ import tensorflow as tf
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.errors import ModelError, StageError
-from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.base.errors import ModelError, StageError
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.source import FloatModel
 from shrink.stages.quantize.static import static_int8
 from shrink.tflite import convert
 from shrink.tflite.interpreter import load

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shrink.errors import ConversionError, ShrinkError
+from shrink.base.errors import ConversionError, ShrinkError
 from shrink.tflite.converter_errors import explain
 
 MLIR = (

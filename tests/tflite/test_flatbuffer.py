@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.tflite import convert, flatbuffer
 from shrink.tflite.flatbuffer import Tensor
 from tests.tflite.toys import batch, samples, small_cnn

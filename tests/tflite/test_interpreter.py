@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import DataError, ModelError
+from shrink.base.errors import DataError, ModelError
 from shrink.tflite import convert
 from shrink.tflite.edit import with_ordered_borders
 from shrink.tflite.interpreter import load

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
 from shrink.tflite.interpreter import load
 from shrink.tflite.micro import predict_in_micro
 from tests.stages.quantize.toys import float_cnn, pictures

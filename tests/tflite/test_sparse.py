@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.stages.quantize import edge_quantizer
+from shrink.quantization import edge_quantizer
 from shrink.tflite.convert import Precision, convert
 from shrink.tflite.flatbuffer import (
     nonzero_parameters,

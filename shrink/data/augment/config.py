@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shrink.recipe.fields import Config, Count, Fraction, Positive
+from shrink.base.fields import Config, Count, Fraction, Positive
 
 
 class AugmentConfig(Config):

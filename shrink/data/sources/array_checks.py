@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shrink.data.sources.arrays import Rows, are_labels, row_bytes
-from shrink.errors import DataError
+from shrink.base.errors import DataError
+from shrink.data.arrays import Rows, are_labels, row_bytes
 
 _CHUNK_BYTES = 1 << 24
 _REAL_HINT = "store real targets as floating point numbers, labels as integers from 0"

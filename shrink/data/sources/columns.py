@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.errors import DataError
 from shrink.data.array_names import layout, wanted_targets
+from shrink.data.arrays import ArrayExamples, Rows, are_labels
 from shrink.data.config import DataConfig
-from shrink.data.dataset import PARTS, Dataset
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS
 from shrink.data.sources.array_checks import (
     check_inputs,
     check_not_constant,
@@ -20,10 +23,8 @@ from shrink.data.sources.array_checks import (
     fed_dtype,
     targets_of,
 )
-from shrink.data.sources.arrays import ArrayExamples, Rows, are_labels
 from shrink.data.sources.large import opened
 from shrink.data.splits import derived_parts
-from shrink.errors import DataError
 
 _MOST_NAMES = 10_000
 

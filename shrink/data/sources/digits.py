@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
+from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.sources.arrays import ArrayExamples
 from shrink.data.splits import split_examples
 
 

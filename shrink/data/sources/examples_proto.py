@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.data.features import FeatureConfig
+from shrink.data.picture_bytes import decodable
 from shrink.data.shards import Manifest
 from shrink.data.sources.named_features import NamedFeatures
-from shrink.data.sources.picture_bytes import decodable
 
 _PARALLEL_DECODES = 8
 

@@ -9,11 +9,11 @@ from typing import Any
 import h5py
 import numpy as np
 
+from shrink.base.errors import DataError
+from shrink.data.arrays import Rows
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.sources.arrays import Rows
 from shrink.data.sources.columns import open_columns
-from shrink.errors import DataError
 
 _CHUNK_CACHE_BYTES = 64 * 1000**2
 _HINT = "h5py.File(path, 'w').create_dataset('x', data=x) writes such files"

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.bad_examples import without_bad_files
 from shrink.data.class_order import class_order
 from shrink.data.config import DataConfig
-from shrink.data.dataset import PARTS, Dataset
-from shrink.data.examples import first_problem
+from shrink.data.dataset import Dataset
+from shrink.data.decoding import PictureDecoder, read_first_picture
+from shrink.data.examples import PARTS, first_problem
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
 from shrink.data.leaks import contents_of, leak_notes
 from shrink.data.membership import Membership
 from shrink.data.names import Names
-from shrink.data.sources.decoding import PictureDecoder, read_first_picture
 from shrink.data.sources.listed import ALL, Numbered, Pictures, listed_pictures
 from shrink.data.splits import derived_parts
-from shrink.errors import DataError
 
 _MOST_TRIED = 100
 

@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from shrink.base import files
+from shrink.base.errors import DataError, ResourceError
+from shrink.base.paths import cache_root
+from shrink.base.versions import versions
 from shrink.data.examples import reading_batch
+from shrink.data.op_errors import reason
 from shrink.data.sources.examples_proto import Parser
-from shrink.data.sources.op_errors import reason
-from shrink.errors import DataError, ResourceError
-from shrink.run import files
-from shrink.run.paths import cache_root
-from shrink.run.versions import versions
 
 _BUFFER_BYTES = 1 << 20
 _HINT = "correct data.features, or write the file again"

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.errors import DataError
+from shrink.data.arrays import Rows, row_bytes, row_numbers
 from shrink.data.sources.array_checks import check_finite
-from shrink.data.sources.arrays import Rows, row_bytes, row_numbers
-from shrink.errors import DataError
 
 LARGE_BYTES = 128 * 1000**2
 """Arrays up to this size are checked as a whole when they are opened, and may stay in memory."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.base.errors import DataError
 from shrink.data.class_order import class_order
 from shrink.data.config import DataConfig
 from shrink.data.listing import Listing, read_listing
 from shrink.data.names import Names
-from shrink.errors import DataError
 
 ALL = "all"
 """The part of pictures that are not divided."""

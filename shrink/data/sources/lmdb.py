@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.distribution import extra_hint
+from shrink.base.errors import DataError, ResourceError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.shards import ALL, described
 from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import labels_by_number, scanned_labels
 from shrink.data.sources.tfrecord import divided
-from shrink.distribution import extra_hint
-from shrink.errors import DataError, ResourceError
 
 _PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.errors import DataError
 from shrink.data.config import WHY_NO_METRICS, DataConfig
 from shrink.data.dataset import Dataset
-from shrink.errors import DataError
 
 
 class NoExamples:

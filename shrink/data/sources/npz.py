@@ -7,8 +7,8 @@ from pathlib import Path
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.npz_headers import array_names
+from shrink.data.npz_members import read_arrays
 from shrink.data.sources.columns import open_columns
-from shrink.data.sources.npz_members import read_arrays
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.distribution import extra_hint
+from shrink.base.errors import DataError, ResourceError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import PARTS, Dataset
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS
 from shrink.data.prepared import prepared_folder
 from shrink.data.shards import Manifest
 from shrink.data.sources.examples_proto import Parser
 from shrink.data.sources.label_scan import labels_by_number, scanned_labels
 from shrink.data.sources.tfds_features import FeatureParser
 from shrink.data.sources.tfrecord import TFRecords, divided
-from shrink.distribution import extra_hint
-from shrink.errors import DataError, ResourceError
 
 
 class ArrayRecords:

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from shrink.base.errors import DataError
+from shrink.base.suggest import did_you_mean
 from shrink.data.sources.named_features import NamedFeatures
-from shrink.errors import DataError
-from shrink.recipe.suggest import did_you_mean
 
 _PARALLEL_DECODES = 8
 

@@ -10,17 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import PARTS, Dataset
-from shrink.data.examples import first_problem
+from shrink.data.dataset import Dataset
+from shrink.data.examples import PARTS, first_problem
 from shrink.data.fingerprint import shard_hashes
+from shrink.data.op_errors import reason
 from shrink.data.records import index_records, uncompressed
 from shrink.data.shards import ALL, Manifest, described, find_shards
 from shrink.data.sources.examples_proto import ExampleParser, Parser
 from shrink.data.sources.label_scan import labels_of_file, scanned_labels
-from shrink.data.sources.op_errors import reason
 from shrink.data.splits import derived_parts
-from shrink.errors import DataError
 
 
 class Records(Protocol):

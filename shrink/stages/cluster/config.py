@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from shrink.recipe.fields import NonNegative
+from shrink.base.fields import NonNegative
 from shrink.stages.base import StageConfig
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.pruning.masks import prunable_kernels
+from shrink.pruning.sharing import Shared, SharedKernels, cluster
 from shrink.stages.cluster.config import ClusterConfig
-from shrink.stages.cluster.sharing import Shared, SharedKernels, cluster
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.masks import prunable_kernels
 
 
 def run(config: ClusterConfig, context: StageContext) -> StageResult:

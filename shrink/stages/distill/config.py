@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from shrink.recipe.fields import Config, Count, Fraction, Positive
+from shrink.base.fields import Config, Count, Fraction, Positive
 from shrink.stages.base import StageConfig
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
+from shrink.base import files
+from shrink.base.figures import metric_figure
+from shrink.base.intervals import paired_interval
 from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
-from shrink.measure.artifact import Evaluation, evaluate_artifact
-from shrink.measure.masks import masks_of
 from shrink.report.control import control_sentence, verdict
-from shrink.report.figures import metric_figure
-from shrink.report.intervals import paired_interval
-from shrink.run import files
 from shrink.stages.context import StageContext
 from shrink.stages.model_names import fed_like
-from shrink.stages.task import Task
+from shrink.task.artifact import Evaluation, evaluate_artifact
+from shrink.task.masks import masks_of
+from shrink.task.task import Task
 from shrink.tflite.convert import convert
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tf_keras as keras
 
-from shrink.errors import ModelError
+from shrink.base.errors import ModelError
 from shrink.graph.losses import with_losses
 from shrink.stages.distill.rows import Shape, shapes_of
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from shrink.distillation.feature_losses import FEATURE_LOSSES
+from shrink.distillation.losses import SOFT_LOSSES, Case
 from shrink.engine.masking import masked
 from shrink.engine.objective import (
     SupervisedObjective,
@@ -16,8 +18,6 @@ from shrink.engine.objective import (
     per_example,
 )
 from shrink.stages.distill.config import Ramp
-from shrink.stages.distill.feature_losses import FEATURE_LOSSES
-from shrink.stages.distill.losses import SOFT_LOSSES, Case
 from shrink.stages.distill.schedule import value_at
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.engine.record import TrainingRecord
-from shrink.errors import StageError
 from shrink.graph.losses import with_losses
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig

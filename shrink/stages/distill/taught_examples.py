@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.examples import AugmentedExamples, Examples
 from shrink.data.pipeline import epoch_order
-from shrink.errors import DataError
 from shrink.stages.distill.objective import Lesson
 from shrink.stages.distill.rows import Rows
 

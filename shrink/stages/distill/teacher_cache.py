@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base import files
+from shrink.base.errors import ResourceError
 from shrink.data.examples import Examples
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
-from shrink.errors import ResourceError
-from shrink.run import files
 from shrink.stages.distill.rows import Rows
 from shrink.stages.distill.teachers import Teach
 

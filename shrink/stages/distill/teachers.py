@@ -13,7 +13,7 @@ from shrink.engine.microbatch import cast_inputs
 from shrink.engine.objective import SupervisedObjective, at_least_float32
 from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.objective import Taught
-from shrink.stages.resolved_task import Task
+from shrink.task.resolved import Task
 
 Teach = Callable[[Any], Taught]
 """A batch of inputs as the data set stores them to what a teacher gives for it."""

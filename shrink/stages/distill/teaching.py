@@ -12,9 +12,9 @@ from typing import Any
 
 import tf_keras as keras
 
+from shrink.base.errors import ModelError, ResourceError, StageError
+from shrink.base.versions import versions
 from shrink.data.dataset import Dataset
-from shrink.errors import ModelError, ResourceError, StageError
-from shrink.run.versions import versions
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import Taught
@@ -37,9 +37,9 @@ from shrink.stages.distill.teachers import (
     open_outputs,
     taught_by,
 )
-from shrink.stages.interface import keras_interface
-from shrink.stages.match import check_shapes
 from shrink.stages.model_names import fed_like
+from shrink.task.interface import keras_interface
+from shrink.task.match import check_shapes
 
 _MOST_FLOAT32_OUTPUTS = 1024
 _AUTO_BYTES = 2 * 1000**3

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.engine.record import TrainingRecord, joined
-from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
-from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.allocation import (
+from shrink.pruning.allocation import (
     Allocate,
     Cost,
     Counts,
@@ -22,16 +21,17 @@ from shrink.stages.prune.allocation import (
     by_ratios,
     in_rounds,
 )
+from shrink.pruning.curves import Curve
+from shrink.pruning.frozen import FrozenMasks
+from shrink.pruning.matching import refuse_unmatched
+from shrink.pruning.ranking import by_ranking, comparable
+from shrink.pruning.verify import check_same
+from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.choice import choose, sample, scorer
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.curves import Curve
 from shrink.stages.prune.fine_tuning import fine_tuning
-from shrink.stages.prune.frozen import FrozenMasks
-from shrink.stages.prune.matching import refuse_unmatched
-from shrink.stages.prune.ranking import by_ranking, comparable
 from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
 from shrink.stages.prune.targets import Target, find_target, saved
-from shrink.stages.prune.verify import check_same
 
 _CHECKED = 8
 _LISTED = 40

@@ -11,13 +11,13 @@ import tensorflow as tf
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import Weights, weights_of
+from shrink.pruning.activations import activity
+from shrink.pruning.allocation import Counts
+from shrink.pruning.importance import IMPORTANCES, Evidence, least_important
+from shrink.pruning.reconstruct import least_squares
 from shrink.stages.context import StageContext
-from shrink.stages.prune.activations import activity
-from shrink.stages.prune.allocation import Counts
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.gradients import mean_gradients
-from shrink.stages.prune.importance import IMPORTANCES, Evidence, least_important
-from shrink.stages.prune.reconstruct import least_squares
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from shrink.recipe.fields import Bytes, Count, Fraction, NonNegative, OpenFraction, Positive
+from shrink.base.fields import Bytes, Count, Fraction, NonNegative, OpenFraction, Positive
 from shrink.stages.base import StageConfig
 
 _SCHEDULE = ("schedule", "ramp", "frequency")

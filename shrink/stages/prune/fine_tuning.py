@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.engine.objective import Objective
-from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.stages.context import StageContext

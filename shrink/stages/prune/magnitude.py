@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.pruning.masks import Masks, PrunableKernel, count_zeros, prunable_kernels
+from shrink.pruning.patterns import GROUP, PATTERNS, pruned_count
+from shrink.pruning.schedule import constant, polynomial, ramp_updates
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.masks import Masks, PrunableKernel, count_zeros, prunable_kernels
-from shrink.stages.prune.patterns import GROUP, PATTERNS, pruned_count
-from shrink.stages.prune.schedule import constant, polynomial, ramp_updates
 
 _UNIT = {"unstructured": "weights", "block": "blocks of 4", "2:4": "groups of 4"}
 _LISTED = 8

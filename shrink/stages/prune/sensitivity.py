@@ -15,16 +15,16 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.versions import versions
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import rebuild, weights_of
-from shrink.run.versions import versions
+from shrink.pruning.allocation import Allocate, Cost, removed_count, uniform
+from shrink.pruning.curves import Curve, remembered
 from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
-from shrink.stages.prune.allocation import Allocate, Cost, removed_count, uniform
 from shrink.stages.prune.choice import choose
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.curves import Curve, remembered
 
 _RATIOS = (0.25, 0.5, 0.75, 1.0)
 _EXAMPLES, _BATCH = 1000, 100

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.engine.planner import MARGIN, usable
-from shrink.errors import StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.macs import count_macs
 from shrink.graph.rebuild import Weights, rebuild, weights_of
-from shrink.stages.context import StageContext
-from shrink.stages.prune.allocation import (
+from shrink.pruning.allocation import (
     Allocate,
     Cost,
     Counts,
@@ -26,12 +25,13 @@ from shrink.stages.prune.allocation import (
     by_ratios,
     removed_count,
 )
-from shrink.stages.prune.budgets import by_figure
+from shrink.pruning.budgets import by_figure
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
+from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.training_peak import by_training_peak, outputs, step_peak
-from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.source import FloatModel
 from shrink.stages.quantize.static import static_int8
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.errors import RecipeError, StageError
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, WholeBatchProbe
 from shrink.engine.recompute import recomputed
-from shrink.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
+from shrink.pruning.allocation import Allocate, Counts, any_channels, by_budget
 from shrink.stages.context import StageContext
-from shrink.stages.prune.allocation import Allocate, Counts, any_channels, by_budget
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import tf_keras as keras
 
+from shrink.base.errors import ModelError
 from shrink.engine.record import TrainingRecord
-from shrink.errors import ModelError
+from shrink.quantization.aware_model import aware_model
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
-from shrink.stages.quantize.aware_model import aware_model
-from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.source import FloatModel
 from shrink.stages.quantize.static import static_int8
 from shrink.stages.quantize.whole_numbers import with_exact_inputs
 from shrink.tflite.micro import predict_in_micro

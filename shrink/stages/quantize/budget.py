@@ -7,27 +7,27 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shrink.errors import StageError
-from shrink.measure.artifact import evaluate_artifact
-from shrink.measure.masks import masks_of
-from shrink.run import files
-from shrink.stages.context import StageContext
-from shrink.stages.quantize import edge_quantizer
-from shrink.stages.quantize.calibration import Batches, CalibrationExamples
-from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.mixed import (
+from shrink.base import files
+from shrink.base.errors import StageError
+from shrink.quantization import edge_quantizer
+from shrink.quantization.calibration import Batches, CalibrationExamples
+from shrink.quantization.mixed import (
     Assignment,
     Build,
     least_error_within_bytes,
     smallest_within_drop,
 )
-from shrink.stages.quantize.operators import weighted_operators
-from shrink.stages.quantize.policy import Mode, int4_operators
-from shrink.stages.quantize.ranges import Ranges, extreme_ranges
-from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
-from shrink.stages.quantize.sensitivity import Sensitivity, measure_sensitivity
-from shrink.stages.quantize.source import FloatModel
-from shrink.stages.task import Task, artifact_interface
+from shrink.quantization.operators import weighted_operators
+from shrink.quantization.policy import Mode, int4_operators
+from shrink.quantization.ranges import Ranges, extreme_ranges
+from shrink.quantization.rounding import can_be_rounded, rounded_model
+from shrink.quantization.sensitivity import Sensitivity, measure_sensitivity
+from shrink.quantization.source import FloatModel
+from shrink.stages.context import StageContext
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.task.artifact import evaluate_artifact
+from shrink.task.masks import masks_of
+from shrink.task.task import Task, artifact_interface
 from shrink.tflite.convert import Conversion
 
 

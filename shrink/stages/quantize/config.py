@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from shrink.recipe.fields import Bytes, Count, Fraction, NonNegative
-from shrink.stages.base import Form, StageConfig
+from shrink.base.fields import Bytes, Count, Fraction, NonNegative
+from shrink.model.reference import Form
+from shrink.stages.base import StageConfig
 
 SchemeName = Literal[
     "float32",

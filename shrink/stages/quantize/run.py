@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from shrink.errors import StageError
-from shrink.measure.interface import describe_interface
+from shrink.base.errors import StageError
+from shrink.quantization.audit import audit, with_errors
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.lint import lint_calibration
+from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.audit import audit, with_errors
 from shrink.stages.quantize.aware import train_aware
 from shrink.stages.quantize.budget import mixed_artifact
-from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.lint import lint_calibration
 from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
-from shrink.stages.quantize.source import FloatModel, read_float_tflite
 from shrink.stages.quantize.whole_numbers import with_exact_inputs
+from shrink.task.artifact_interface import describe_interface
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.flatbuffer import quantized_operators, weights

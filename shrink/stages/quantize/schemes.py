@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shrink.errors import StageError
-from shrink.stages.quantize import edge_quantizer
-from shrink.stages.quantize.calibration import CalibrationExamples
+from shrink.base.errors import StageError
+from shrink.quantization import edge_quantizer
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.operators import weighted_operators
+from shrink.quantization.policy import INT4_OPERATORS, Mode
+from shrink.quantization.rounding import can_be_rounded, rounded_model
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig
-from shrink.stages.quantize.operators import weighted_operators
-from shrink.stages.quantize.policy import INT4_OPERATORS, Mode
-from shrink.stages.quantize.rounding import can_be_rounded, rounded_model
-from shrink.stages.quantize.source import FloatModel
 from shrink.stages.quantize.static import static_int8, static_int16
 from shrink.tflite.convert import Conversion, convert
 

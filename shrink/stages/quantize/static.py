@@ -6,13 +6,13 @@ from typing import Literal
 
 import numpy as np
 
-from shrink.errors import InternalError, ModelError, StageError
-from shrink.stages.quantize import edge_quantizer
-from shrink.stages.quantize.bias_correction import with_corrected_biases
-from shrink.stages.quantize.calibration import Batches, CalibrationExamples
+from shrink.base.errors import InternalError, ModelError, StageError
+from shrink.quantization import edge_quantizer
+from shrink.quantization.bias_correction import with_corrected_biases
+from shrink.quantization.calibration import Batches, CalibrationExamples
+from shrink.quantization.ranges import extreme_ranges, least_squares_ranges
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.ranges import extreme_ranges, least_squares_ranges
-from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import without_constant_names
 from shrink.tflite.flatbuffer import float_operators, read

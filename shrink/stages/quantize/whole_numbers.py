@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.structure import Subgraph, read
 
 _INTEGERS = frozenset({"INT8", "UINT8", "INT16", "INT32", "INT64"})

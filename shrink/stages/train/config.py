@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from shrink.recipe.fields import Count
+from shrink.base.fields import Count
 from shrink.stages.base import StageConfig
 
 

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from scipy import ndimage, stats
 
+from shrink.base.errors import DataError
 from shrink.data.augment import colour, geometry, mix
 from shrink.data.augment.apply import Augmentation
 from shrink.data.augment.config import AugmentConfig
 from shrink.data.augment.draws import uniforms
-from shrink.errors import DataError
 
 _RNG = np.random.default_rng(0)
 _PICTURES = _RNG.integers(0, 256, (40, 9, 8, 3), np.uint8)

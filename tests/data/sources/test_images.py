@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from shrink.base.errors import DataError
+from shrink.data import decoding
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
-from shrink.data.sources import decoding
-from shrink.errors import DataError
 from tests.data.pictures import write_folders, write_picture
 
 
@@ -348,7 +349,7 @@ def test_open_dataset_leaves_devices_to_be_configured(tmp_path: Path) -> None:
     code = f"""
 import tensorflow as tf
 from shrink.data.config import DataConfig
-from shrink.data.dataset import open_dataset
+from shrink.data.opening import open_dataset
 dataset = open_dataset(DataConfig(source="images", path={str(tmp_path)!r}), 0)
 dataset.train.input_spec
 cpu = tf.config.list_physical_devices("CPU")[0]

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
-from shrink.errors import DataError
+from shrink.data.opening import open_dataset
 
 X = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
 Y = np.arange(30) % 3

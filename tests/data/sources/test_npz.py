@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base.errors import DataError
+from shrink.data import npz_members
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
-from shrink.data.sources import npz_members
-from shrink.errors import DataError
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
 
 
 def _open(path: Path, **settings: Any) -> Dataset:

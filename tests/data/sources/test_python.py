@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
-from shrink.errors import DataError
+from shrink.data.opening import open_dataset
 
 _PRELUDE = "import numpy as np\nimport tensorflow as tf\nfrom pathlib import Path\n"
 _NUMBERS = "((np.full(3, i, np.float32), i % 4) for i in range(40))"

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shrink.base.errors import DataError
 from shrink.data.class_order import named_classes
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset, open_dataset_for
-from shrink.data.reference import parse_data_reference
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset, open_dataset_for
 from shrink.engine.class_weights import class_weights_of
-from shrink.errors import DataError
+from shrink.recipe.data_reference import parse_data_reference
 
 ROWS = 40
 

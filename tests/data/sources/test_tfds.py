@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.base.errors import DataError, ResourceError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import training_batches
-from shrink.errors import DataError, ResourceError
 
 IS_HERE = importlib.util.find_spec("tensorflow_datasets") is not None
 # Its writer, which only these tests use, imports a package that it does not require.

@@ -12,10 +12,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from shrink.base.errors import DataError, RecipeError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
-from shrink.errors import DataError, RecipeError
 from shrink.tools.data_pack import data_pack, data_unpack
 
 X = np.random.default_rng(0).integers(0, 256, (30, 4, 3, 1), np.uint8)

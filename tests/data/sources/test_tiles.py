@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tifffile
 
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, open_dataset
-from shrink.errors import DataError
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
 
 SLIDE = np.random.default_rng(0).integers(0, 256, (200, 150, 3), np.uint8)
 CORNERS = [(x, y) for x in (0, 3, 70, 118) for y in (0, 61, 100, 168)]  # (x, y), last ones fit

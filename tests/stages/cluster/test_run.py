@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import RecipeError, StageError
+from shrink.base.errors import RecipeError, StageError
+from shrink.pruning.masks import prunable_kernels
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.cluster.run import run
 from shrink.stages.context import StageContext
-from shrink.stages.prune.masks import prunable_kernels
 
 L = keras.layers
 

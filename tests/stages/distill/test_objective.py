@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from shrink.distillation.losses import softened_kl
 from shrink.engine.objective import SupervisedObjective
 from shrink.stages.distill.config import Ramp
-from shrink.stages.distill.losses import softened_kl
 from shrink.stages.distill.objective import DistillationObjective, Guidance, Lesson, Taught
 
 RANDOM = np.random.default_rng(0)

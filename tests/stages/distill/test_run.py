@@ -15,13 +15,13 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.errors import ModelError, StageError
+from shrink.base.errors import ModelError, StageError
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import DistillationObjective, Guidance
 from shrink.stages.distill.run import guidance_of
 from shrink.stages.distill.teachers import ensemble, hard_loss, open_outputs, taught_by
-from shrink.stages.task import Task
+from shrink.task.task import Task
 from tests.stages.distill.toy import CLASSES, distilled, mlp, write_toys
 
 L = keras.layers

@@ -12,13 +12,13 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base import files
+from shrink.base.errors import ResourceError
+from shrink.data.arrays import ArrayExamples
 from shrink.data.augment.apply import Augmentation
 from shrink.data.augment.config import AugmentConfig
 from shrink.data.pipeline import training_batches
-from shrink.data.sources.arrays import ArrayExamples
 from shrink.data.view import AugmentedView
-from shrink.errors import ResourceError
-from shrink.run import files
 from shrink.stages.distill import teacher_cache
 from shrink.stages.distill.objective import Taught
 from shrink.stages.distill.rows import Rows

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import RecipeError, StageError
+from shrink.base.errors import RecipeError, StageError
 from shrink.graph.groups import find_groups
 from shrink.graph.rebuild import weights_of
+from shrink.pruning.importance import Evidence, lamp
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.importance import Evidence, lamp
 from shrink.stages.prune.run import run
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import run as quantize

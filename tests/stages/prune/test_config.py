@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shrink.errors import RecipeError
+from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.schema import dump_recipe
 from shrink.stages.prune.config import PruneConfig

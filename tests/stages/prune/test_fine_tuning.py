@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.distillation.losses import softened_bernoulli_kl
 from shrink.graph.groups import find_groups
 from shrink.stages.context import StageContext
-from shrink.stages.distill.losses import softened_bernoulli_kl
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
 from tests.graph.equivalence import randomise

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.pruning.masks import prunable_kernels
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.masks import prunable_kernels
 from shrink.stages.prune.run import run
 
 L = keras.layers

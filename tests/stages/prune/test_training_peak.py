@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import RecipeError, StageError
+from shrink.base.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph, find_groups
+from shrink.pruning.allocation import any_channels, uniform
 from shrink.stages.context import StageContext
-from shrink.stages.prune.allocation import any_channels, uniform
 from shrink.stages.prune.channels import _hold_to_peak
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shrink.errors import RecipeError
+from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.stages.quantize.config import QuantizeConfig
 

@@ -15,10 +15,10 @@ import pytest
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.measure.artifact import evaluate_artifact
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import run
+from shrink.task.artifact import evaluate_artifact
 from shrink.tflite import convert
 
 L = keras.layers

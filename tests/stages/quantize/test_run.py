@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import ModelError, StageError
+from shrink.base.errors import ModelError, StageError
+from shrink.pruning.sharing import cluster
 from shrink.stages.claims import Claims
-from shrink.stages.cluster.sharing import cluster
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig, SchemeName
 from shrink.stages.quantize.run import METADATA_ENTRY, run

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.quantization.aware_model import aware_model
+from shrink.quantization.calibration import Batches, CalibrationExamples
+from shrink.quantization.ranges import Ranges, extreme_ranges
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize import static
-from shrink.stages.quantize.aware_model import aware_model
-from shrink.stages.quantize.calibration import Batches, CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.ranges import Ranges, extreme_ranges
-from shrink.stages.quantize.source import FloatModel
 from shrink.tflite.interpreter import load
-from tests.stages.quantize.test_aware_model import residual
+from tests.quantization.test_aware_model import residual
 from tests.stages.quantize.toys import pictures
 from tests.unlabelled import UnlabelledExamples
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.errors import StageError
+from shrink.base.errors import StageError
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.budget import mixed_artifact
-from shrink.stages.quantize.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.source import FloatModel
 from shrink.stages.quantize.whole_numbers import truncated_inputs, with_exact_inputs
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read

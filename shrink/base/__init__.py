@@ -1,0 +1,1 @@
+"""The ground floor: errors, files, figures, children; imports no room."""

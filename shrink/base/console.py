@@ -1,0 +1,156 @@
+"""The one output sink: results on stdout, everything that happens meanwhile on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from shrink.base.errors import RecipeError, ShrinkError
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+    from rich.live import Live
+
+    from shrink.base.progress import ProgressLine
+
+
+class Console:
+    """Where shrink writes.
+
+    Args:
+        as_json: stdout carries exactly one JSON document.
+        quiet: nothing but errors and the result's last line.
+    """
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self._live: Live | None = None
+        self._line: ProgressLine | None = None
+        self._label = ""
+
+    def rich(self, stream: TextIO | None = None) -> RichConsole:
+        """Return a rich console on stdout, or on another stream, for the result."""
+        self.end_progress()
+        return self._rich_on(stream or sys.stdout)
+
+    @staticmethod
+    def _rich_on(stream: TextIO) -> RichConsole:
+        from rich.console import Console as RichConsole
+
+        # Colours follow the terminal alone; a CI variable must not put codes into a log.
+        return RichConsole(file=stream, force_terminal=stream.isatty(), highlight=False)
+
+    def say(self, text: str) -> None:
+        """Print a line of what happens, on stderr."""
+        if self.quiet:
+            return
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            self._write(sys.stderr, text)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, on stderr."""
+        self.say(f"warning: {text}")
+
+    def error(self, error: ShrinkError) -> None:
+        """Print an error with its hint, on stderr; with `--json` as the document on stdout."""
+        self.end_progress()
+        others = error.others if isinstance(error, RecipeError) else ()
+        for problem in (error, *others):
+            self._write(sys.stderr, f"error: {problem}")
+        if self.as_json:
+            problems = [problem.to_dict() for problem in (error, *others)]
+            self.document({"error": problems[0], "errors": problems})
+
+    def document(self, value: Any) -> None:
+        """Print the one JSON document on stdout."""
+        self.end_progress()
+        self._write(sys.stdout, json.dumps(value, indent=2, allow_nan=False))
+
+    def print(self, text: str) -> None:
+        """Print plain text, the command's result, on stdout."""
+        self.end_progress()
+        self._write(sys.stdout, text)
+
+    def stage_started(self, name: str, index: int, count: int) -> None:
+        """Announce a stage; `index` counts from 1."""
+        self._label = f"[{index}/{count}] {name}"
+        if not self._on_terminal():
+            self.say(self._label)
+            return
+        self._start_progress()
+
+    def stage_ended(self, name: str, index: int, count: int, how: str) -> None:
+        """Say how a stage ended."""
+        self.end_progress()
+        self.say(f"[{index}/{count}] {name}: {how}")
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Show a worker's event: a steady line on a terminal, a line per epoch elsewhere."""
+        kind = event["event"]
+        if kind == "progress" and self._line is None and event.get("epoch_end"):
+            self.say(f"  {self._label}: {describe_progress(event)}")
+        if kind in ("phase", "share") and self._line is None and self._on_terminal():
+            self._start_progress()
+        if self._line is None:
+            return
+        if kind == "phase":
+            self._line.phase(str(event["name"]))
+        elif kind == "share":
+            self._line.share(str(event["name"]), event["done"], event["total"])
+        elif kind == "progress":
+            self._line.training(event)
+
+    def end_progress(self) -> None:
+        """Take the progress line away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = self._line = None
+
+    def _on_terminal(self) -> bool:
+        return sys.stderr.isatty() and not self.quiet and os.environ.get("TERM") != "dumb"
+
+    def _start_progress(self) -> None:
+        from rich.live import Live
+
+        from shrink.base.progress import ProgressLine
+
+        self.end_progress()
+        self._line = ProgressLine(self._label)
+        self._live = Live(
+            self._line, console=self._rich_on(sys.stderr), refresh_per_second=5, transient=True
+        )
+        self._live.start()
+
+    @staticmethod
+    def _write(stream: TextIO, text: str) -> None:
+        """Write a line; `shrink.base.streams` has seen to readers that go away and to encodings."""
+        stream.write(f"{text}\n")
+        stream.flush()
+
+
+def describe_progress(event: Mapping[str, Any]) -> str:
+    """Return one line for a progress event: epoch, metrics, examples per second."""
+    parts = [f"epoch {event['epoch']}/{event['epochs']}"]
+    metrics = event.get("metrics", {})
+    shown = [name for name in metrics if event.get("epoch_end") or not name.startswith("val_")]
+    parts += [f"{n} {metrics[n]:.4g}" for n in shown if not _is_the_loss_again(n, metrics)]
+    if event.get("examples_per_s"):
+        parts.append(f"{event['examples_per_s']:,.0f} examples/s")
+    return "  ".join(parts)
+
+
+def _is_the_loss_again(name: str, metrics: Mapping[str, float]) -> bool:
+    """Whether a metric is what is minimised, under its own name and with the loss' value."""
+    from shrink.base.figures import metric_figure
+
+    prefix = "val_" if name.startswith("val_") else ""
+    loss, own = f"{prefix}loss", name.removeprefix(prefix)
+    if name == loss or loss not in metrics or metric_figure(own).larger_is_better:
+        return False
+    return f"{metrics[name]:.4g}" == f"{metrics[loss]:.4g}"

@@ -1,0 +1,192 @@
+"""Every figure that a report holds: its group, its unit, which way is better, how to print it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from shrink.base.metrics import METRICS
+
+Group = Literal["size", "memory", "latency", "metrics"]
+Unit = Literal["bytes", "count", "ms", "s", "fraction", "points", "none"]
+
+LOSS = "loss"
+_PREFIXES = ("", "K", "M", "G", "T", "P")
+_SECONDS_PER_MINUTE = 60
+_SHOWN_AS_MICROSECONDS = 0.0995
+"""Milliseconds below which two decimals hold fewer than two digits."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a stage.
+
+    Args:
+        name: the key in the report.
+        group: the report's section that holds it.
+        unit: bytes, count, ms, s, fraction (0 to 1), or none; points, which are percentage points,
+            is the unit of differences of fractions.
+        larger_is_better: true for accuracies.
+    """
+
+    name: str
+    group: Group
+    unit: Unit
+    larger_is_better: bool = False
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """What it cannot leave: a fraction lies in 0 to 1."""
+        return (0.0, 1.0) if self.unit == "fraction" else None
+
+    def text(self, value: float | None) -> str:
+        """Return the value for people: `1.20 KB`, `12.5 M`, `98.33 %`; `-` for null."""
+        return "-" if value is None else format_value(value, self.unit)
+
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        Figure("file_bytes", "size", "bytes"),
+        Figure("gzip_bytes", "size", "bytes"),
+        Figure("tflite_bytes", "size", "bytes"),
+        Figure("parameters", "size", "count"),
+        Figure("nonzero_parameters", "size", "count"),
+        Figure("macs", "size", "count"),
+        Figure("training_peak_bytes", "memory", "bytes"),
+        Figure("training_peak_predicted_bytes", "memory", "bytes"),
+        Figure("training_host_peak_bytes", "memory", "bytes"),
+        Figure("inference_peak_bytes", "memory", "bytes"),
+        Figure("arena_bytes", "memory", "bytes"),
+        Figure("arena_estimate_bytes", "memory", "bytes"),
+        Figure("p50_ms", "latency", "ms"),
+        Figure("p90_ms", "latency", "ms"),
+    )
+}
+"""The figures that every report has, whatever the task; metrics come on top."""
+
+
+def figures_of(group: Group) -> tuple[str, ...]:
+    """Return the names of a group's figures, in the report's order; not for metrics."""
+    return tuple(name for name, figure in FIGURES.items() if figure.group == group)
+
+
+def metric_names() -> tuple[str, ...]:
+    """Return the names of all metrics that a report may hold; `loss` is always one."""
+    return tuple(dict.fromkeys((*METRICS, LOSS)))
+
+
+def metric_figure(name: str) -> Figure:
+    """Return the figure of a metric.
+
+    A report of another version may hold a metric that is not known here, and is still shown;
+    of such, only a name that ends in `accuracy` counts as larger is better.
+    """
+    info = METRICS.get(name)
+    larger = info.higher_is_better if info is not None else name.endswith("accuracy")
+    return Figure(name, "metrics", "fraction" if name.endswith("accuracy") else "none", larger)
+
+
+def figure_of(name: str) -> Figure:
+    """Return the figure of this name; what is not in `FIGURES` is a metric."""
+    return FIGURES.get(name) or metric_figure(name)
+
+
+def explains(note: str, figure: str) -> bool:
+    """Whether a note is about a figure, such as `arena_bytes: the model has no tflite form`.
+
+    A name that is also an English word counts only before the note's colon.
+    """
+    text = note if "_" in figure else note.partition(":")[0] if ":" in note else ""
+    return re.search(rf"(?<!\w){re.escape(figure)}(?!\w)", text) is not None
+
+
+def format_value(value: float, unit: Unit) -> str:
+    """Return a number for people, with its unit; KB and MB are powers of 1000."""
+    if unit == "bytes":
+        return _scaled(value, "B")
+    if unit == "count":
+        return _scaled(value, "").strip()
+    if unit == "ms":
+        return _milliseconds(value)
+    if unit == "s":
+        return _duration(value)
+    if unit == "fraction":
+        return f"{100 * value:.2f} %"
+    if unit == "points":
+        return _points(f"{100 * value:.{_decimals(100 * value)}f}")
+    return f"{value:.4g}"
+
+
+def exact_value(value: float, unit: Unit) -> str:
+    """Return a number for people with every digit that counts, to tell it from another one."""
+    if unit in ("bytes", "count"):
+        return f"{value:,} B" if unit == "bytes" else f"{value:,}"
+    if unit == "fraction":
+        return f"{100 * value:.10g} %"
+    if unit == "points":
+        return _points(f"{100 * value:.10g}")
+    return f"{value:.10g}" if unit == "none" else f"{value:.10g} {unit}"
+
+
+def format_change(value: float, unit: Unit) -> str:
+    """Return a signed difference for people; of fractions in percentage points, without unit.
+
+    What is not 0 is not printed as 0: a difference has as many decimals as it needs.
+    """
+    if unit == "fraction":
+        points = 100 * value + 0.0
+        return f"{points:+.{_decimals(points)}f}"
+    sign = "-" if value < 0 else "+"
+    return sign + format_value(abs(value), unit)
+
+
+def _points(number: str) -> str:
+    return f"{number} point" if number == "1" else f"{number} points"
+
+
+def _decimals(value: float) -> int:
+    """Return two decimals, or as many more as the first digit of a small number needs."""
+    size = abs(value)
+    return 2 if size >= 0.005 or size < 1e-9 else -math.floor(math.log10(size))
+
+
+def _milliseconds(value: float) -> str:
+    """Return a time in ms, or in µs where ms would have no digits left."""
+    if value == 0 or abs(value) >= _SHOWN_AS_MICROSECONDS:
+        return f"{_three_digits(value)} ms"
+    return f"{_three_digits(1000 * value)} µs"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """Return a ratio for people, as a multiple: `0.26x`; `-` for null."""
+    return "-" if ratio is None else f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
+
+
+def _scaled(value: float, symbol: str) -> str:
+    power = 0
+    size = abs(value)
+    # 999.5 would print as 1000: the next prefix begins there, not at 1000.
+    while size >= 999.5 and power < len(_PREFIXES) - 1:
+        size /= 1000
+        power += 1
+    number = f"{value:.0f}" if power == 0 else _three_digits(value / 1000**power)
+    return f"{number} {_PREFIXES[power]}{symbol}"
+
+
+def _three_digits(value: float) -> str:
+    size = abs(value)
+    if 0 < size < 0.005:
+        return f"{value:.1g}"
+    decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{value:.{decimals}f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _SECONDS_PER_MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _SECONDS_PER_MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -1,0 +1,253 @@
+"""The only module that opens files for writing: whole files or none, whatever kills the process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from shrink.base.errors import ResourceError
+from shrink.base.faults import reached
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where there is no room for more."""
+TEMPORARY_PREFIX = ".shrink-tmp-"
+_CHUNK_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; on success it is synced and renamed over it.
+
+    Args:
+        target: the file or folder to (re)place. Its parent is created.
+
+    Raises:
+        ResourceError: the disk is full, a size limit is reached, or the place is not writable.
+    """
+    with _typed_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with _staging(target.parent) as folder, _typed_errors(target):
+        temporary = folder / target.name
+        yield temporary
+        sync(temporary)
+        if target.is_dir() and not target.is_symlink():
+            # A folder cannot be renamed over another; this one's content goes with `folder`.
+            target.rename(folder / f"before-{target.name}")
+        temporary.replace(target)
+        _sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def appending(target: Path, keep_bytes: int) -> Iterator[BinaryIO]:
+    """Yield a stream that writes after the first `keep_bytes` of a file; the rest of it is cut.
+
+    What is written is synced at the end. Killed before, the file holds some of it: for files
+    whose good length is kept elsewhere.
+
+    Raises:
+        ResourceError: the disk is full, or the place is not writable.
+    """
+    with _typed_errors(target):
+        target.touch()
+        with target.open("r+b") as stream:
+            stream.truncate(keep_bytes)
+            stream.seek(keep_bytes)
+            yield stream
+        sync(target)
+
+
+@contextlib.contextmanager
+def exclusive(lock: Path) -> Iterator[None]:
+    """Hold a lock file alone; other processes wait."""
+    with _typed_errors(lock):
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write `content` to `target`, atomically."""
+    with replacing(target) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(target: Path, content: str) -> None:
+    """Write `content` to `target` as UTF-8, atomically."""
+    write_bytes(target, encoded(content))
+
+
+def encoded(text: str) -> bytes:
+    """Return text as UTF-8; names of files keep the bytes that the locale could not read."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write `value` as strict JSON (a NaN is an error), atomically."""
+    write_text(target, json_text(value))
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping that a JSON file holds; empty where there is none to be had."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def json_text(value: Any) -> str:
+    """Return `value` as strict JSON (a NaN is an error) that ends in a line break."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def write_together(
+    folder: Path, contents: Mapping[str, str], before: Callable[[], None] | None = None
+) -> None:
+    """Write UTF-8 files that speak of each other, so that a full disk changes none of them.
+
+    Args:
+        folder: where they go.
+        contents: texts by file name, at most one folder deep. All are on the disk before the first
+            takes its place; they then do so in this order.
+        before: called when nothing but the renaming is left.
+    """
+    with _staging(folder) as staged, _typed_errors(folder):
+        for name, content in contents.items():
+            (staged / name).parent.mkdir(exist_ok=True)
+            (staged / name).write_bytes(encoded(content))
+        sync(staged)
+        if before is not None:
+            before()
+        for name in contents:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (staged / name).replace(folder / name)
+            reached(f"{name}-written")
+        _sync_folder(folder)
+
+
+def copy(source: Path, target: Path, before: Callable[[], None] | None = None) -> None:
+    """Copy a file or a folder, atomically; `before` is called when it only remains to rename."""
+    with replacing(target) as temporary:
+        if source.is_dir():
+            shutil.copytree(source, temporary)
+        else:
+            shutil.copyfile(source, temporary)
+        if before is not None:
+            before()
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents, and check that it can be written to."""
+    with _typed_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(prefix=TEMPORARY_PREFIX, dir=path).close()
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or every file of a folder, to the disk."""
+    files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporaries that a killed run left in `folder` itself; those in use stay."""
+    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            continue
+        with contextlib.suppress(OSError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, or of a folder's relative names and contents, in hex."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{file.relative_to(path)}\0{sha256(file)}\n".encode())
+        return digest.hexdigest()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def size_bytes(path: Path) -> int:
+    """Return the size in bytes of a file, or the sum over a folder's files."""
+    if path.is_dir():
+        return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    return path.stat().st_size
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:  # some file systems refuse to sync a folder; the rename still stands
+        pass
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _staging(parent: Path) -> Iterator[Path]:
+    """Yield a new folder in `parent`, locked for as long as it is in use, then remove it."""
+    with contextlib.ExitStack() as held:
+        folder = None
+        while folder is None or not folder.is_dir():  # a sweep came before the lock
+            with _typed_errors(parent):
+                folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
+            with contextlib.suppress(FileNotFoundError):
+                held.enter_context(_locked(folder, fcntl.LOCK_EX))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a folder, which the kernel lets go when the process dies."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _typed_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # a library's own, such as h5py's: not the system's word
+            raise
+        if error.errno in FULL:
+            raise ResourceError(
+                f"cannot write: {error.strerror}",
+                subject=target,
+                hint="free some space, or choose another place with --output or SHRINK_CACHE_DIR",
+            ) from error
+        raise ResourceError(
+            f"cannot write here: {error.strerror}",
+            subject=target,
+            hint="choose a folder that you may write to with --output",
+        ) from error

@@ -1,0 +1,151 @@
+"""The one line of progress on a terminal: steady columns at any width, and a clock that runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shrink.base.figures import LOSS
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+_LEAST_BAR, _LONGEST_BAR = 10, 30
+_LEAST_LABEL = 12
+_LEAST_METRIC = 10
+_VALUE_WIDTH = 6
+_VALIDATION = "val_"
+_PULSE = 3
+_PULSES_PER_S = 2
+
+
+class ProgressLine:
+    """What is going on, as one line: stage, bar, epoch, main metric, and the time.
+
+    The time is what is left while a share of the work is known to be done, and otherwise how long
+    this part has taken so far.
+
+    Args:
+        label: the stage with its number, such as `[1/4] train`.
+        clock: seconds that only rise.
+    """
+
+    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label = label
+        self._clock = clock
+        self._metrics: dict[str, float] = {}
+        self._begin("starting", len("starting"))
+
+    def _begin(self, activity: str, width: int) -> None:
+        """Begin another part of the work, whose activity takes `width` columns at most."""
+        self._activity, self._width = activity, width
+        self._since = self._clock()
+        self._first: tuple[float, float] | None = None
+        self._share: float | None = None
+
+    def phase(self, name: str) -> None:
+        """Show a part of which no share is known."""
+        self._metrics = {}
+        self._begin(name, len(name))
+
+    def share(self, name: str, done: int, total: int) -> None:
+        """Show how much of something counted is done."""
+        width = len(f"{name} {total:,}/{total:,}")
+        self._advance(f"{name} {done:,}/{total:,}", width, done / max(total, 1))
+
+    def training(self, event: Mapping[str, Any]) -> None:
+        """Show a training's epoch and metrics."""
+        epochs, steps = event["epochs"], event["steps"]
+        self._metrics |= event.get("metrics", {})
+        share = ((event["epoch"] - 1) * steps + event["step"]) / max(epochs * steps, 1)
+        width = len(f"epoch {epochs}/{epochs}")
+        self._advance(f"epoch {event['epoch']}/{epochs}", width, share)
+
+    def _advance(self, activity: str, width: int, share: float) -> None:
+        if self._share is None or width != self._width or share < self._share:
+            self._begin(activity, width)
+            self._first = (self._clock(), share)
+        self._activity, self._share = activity, min(share, 1.0)
+
+    def text(self, width: int, drawn: bool = True) -> str:
+        """Return the line, of at most `width` columns.
+
+        Args:
+            width: of the terminal, in columns.
+            drawn: whether the bar may be drawn with characters beyond ASCII.
+        """
+        clock = self._time()
+        fixed = len(clock) + _LEAST_BAR + 3
+        room = width - fixed - self._width
+        label = _shortened(self._label, max(_LEAST_LABEL, min(len(self._label), room)), drawn)
+        metrics = self._metric_texts(room - len(label), drawn)
+        used = fixed + self._width + len(label) + sum(len(text) + 1 for text in metrics)
+        bar = self._bar(min(_LEAST_BAR + max(0, width - used), _LONGEST_BAR), drawn)
+        parts = [label, bar, self._activity.ljust(self._width), *metrics, clock]
+        return " ".join(parts)[:width]
+
+    def _metric_texts(self, room: int, drawn: bool) -> list[str]:
+        """Return the main metric, and that of the validation split where there is room."""
+        own = [name for name in self._metrics if not name.startswith(_VALIDATION)]
+        name = next((n for n in own if n != LOSS), LOSS if own else None)
+        found: list[str] = []
+        for shown in (name, f"{_VALIDATION}{name}"):
+            value = self._metrics.get(shown or "")
+            left = room - sum(len(text) + 1 for text in found) - 1
+            if value is None or shown is None or left < _LEAST_METRIC:
+                break
+            name_room = left - _VALUE_WIDTH - 1
+            if found and name_room < len(shown):
+                break
+            found.append(f"{_shortened(shown, name_room, drawn)} {_number(value)}")
+        return found
+
+    def _time(self) -> str:
+        now = self._clock()
+        if self._first is None or self._share is None:
+            return _duration(now - self._since).rjust(len("ETA 00:00"))
+        began, share = self._first
+        if self._share <= share:
+            return "ETA  -:--"
+        rate = (self._share - share) / max(now - began, 1e-9)
+        return f"ETA {_duration((1 - self._share) / rate).rjust(5)}"
+
+    def _bar(self, width: int, drawn: bool) -> str:
+        full, empty = ("━", "─") if drawn else ("#", "-")
+        if self._share is not None:
+            done = int(width * self._share)
+            return full * done + empty * (width - done)
+        steps = width - _PULSE
+        turn = int((self._clock() - self._since) * _PULSES_PER_S) % (2 * steps)
+        at = turn if turn <= steps else 2 * steps - turn
+        return empty * at + full * _PULSE + empty * (steps - at)
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Yield the line for a terminal as wide as it is now."""
+        from rich.text import Text
+
+        # A line that fills the last column makes some terminals go to the next one.
+        drawn = console.encoding.lower().startswith("utf")
+        yield Text(self.text(options.max_width - 1, drawn), no_wrap=True, end="")
+
+
+def _shortened(text: str, width: int, drawn: bool) -> str:
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1]}…" if drawn else text[:width]
+
+
+def _number(value: float) -> str:
+    """Return a number in six columns, or more where it is large or tiny."""
+    size = abs(value)
+    text = f"{value:.4f}" if 0.001 <= size < 10 or value == 0 else f"{value:.3g}"
+    return text[:_VALUE_WIDTH].ljust(_VALUE_WIDTH) if "e" not in text else text
+
+
+def _duration(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

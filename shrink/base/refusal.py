@@ -1,0 +1,59 @@
+"""The words in which a model file is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shrink.base.errors import ModelError
+
+_REBUILD = "rebuild the model from Keras' own layers, or give the function that builds it"
+OR_TRUST = "if you know who made it, load it as it is with --trust-model"
+"""What else to do about a file whose code is what it is refused for."""
+_AGAIN = "copy the file again, or save the model again with model.save"
+_PLAIN_WORDS = {
+    "file is not a zip file": "it is no zip archive, or cut short",
+    "file signature not found": "it has no HDF5 signature",
+    "truncated file": "it is cut short",
+    "no item named": "a part of it is missing",
+    "bad magic number": "its list of members is damaged",
+    "invalid argument": "its list of members is damaged",
+    "bad crc-32": "a part of it is damaged",
+}
+"""Plain words for what zipfile and h5py say."""
+_STARTS: tuple[tuple[int, bytes, tuple[str, ...], str], ...] = (
+    (0, b"PK\x03\x04", (".keras",), "a zip archive, as .keras files are"),
+    (0, b"\x89HDF\r\n\x1a\n", (".h5", ".hdf5"), "an HDF5 file, whose name must end in .h5"),
+    (4, b"TFL3", (".tflite",), "a TFLite model, whose name must end in .tflite"),
+    (0, b"\x80", (), "perhaps a pickle, which shrink never loads"),
+)
+"""Where what stands in a file of which endings, and what to call it."""
+_HEAD_BYTES = 8
+
+
+def refused(reason: str, where: str, path: Path, hint: str = _REBUILD) -> ModelError:
+    """Return the error for a file that could do harm, with the exact spot."""
+    return ModelError(f"refused: {reason} (at {where!r})", subject=path, hint=hint)
+
+
+def unreadable(kind: str, error: Exception, path: Path) -> ModelError:
+    """Return the error for a file that is damaged or is something else."""
+    text = str(error).strip("'\"").split("\n")[0][:300] or type(error).__name__
+    plain = next((words for part, words in _PLAIN_WORDS.items() if part in text.lower()), text)
+    if path.is_file() and (other := other_format(path)):
+        plain = other
+    return ModelError(f"not {kind} that can be read: {plain}", subject=path, hint=_AGAIN)
+
+
+def other_format(path: Path) -> str:
+    """Return what a file is whose start is that of another format than its name; else nothing."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return ""
+    if not head:
+        return "it is empty"
+    for offset, start, endings, words in _STARTS:
+        if head[offset:].startswith(start) and path.suffix.lower() not in endings:
+            return f"it is {words}"
+    return ""

@@ -1,0 +1,1 @@
+"""The reader of recipes: YAML with positions and limits."""

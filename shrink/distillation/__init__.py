@@ -1,0 +1,1 @@
+"""The arithmetic of distillation, without a stage's context."""

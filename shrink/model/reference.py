@@ -1,0 +1,175 @@
+"""Names of models on the command line and in recipes, told apart without loading anything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from shrink.base import files
+from shrink.base.errors import ModelError
+from shrink.base.suggest import near_file
+
+Form = Literal["keras", "tflite"]
+"""A model that can be trained, or a graph without layers, such as a TFLite artifact."""
+ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
+REPORT_NAME = "report.json"
+_SUFFIXES: dict[str, ModelKind] = {
+    ".keras": "keras",
+    ".h5": "h5",
+    ".hdf5": "h5",
+    ".tflite": "tflite",
+}
+_FORMS = ".keras, .h5, .tflite, a SavedModel folder, a run folder, or file.py:function"
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    """A model by its place: a file, a folder, or a function that builds it."""
+
+    kind: ModelKind
+    path: Path
+    function: str | None = None
+
+    @property
+    def form(self) -> Form:
+        """Whether it can be trained, or is a graph without layers, such as a TFLite artifact."""
+        return "tflite" if self.kind == "tflite" or self.graph_only else "keras"
+
+    @property
+    def graph_only(self) -> bool:
+        """Whether it is a SavedModel of a graph alone.
+
+        `model.export` of any Keras writes such, and `model.save` of a subclassed model.
+        """
+        from shrink.model.saved import holds_layers  # only few commands ask
+
+        return self.kind == "savedmodel" and not holds_layers(self.path)
+
+    @property
+    def trained(self) -> bool:
+        """Whether it brings weights of its own."""
+        return self.kind != "builder"
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.function}" if self.function else str(self.path)
+
+
+def parse_model_reference(text: str, folder: Path) -> ModelReference:
+    """Return what a model's name refers to.
+
+    Args:
+        text: a path, or `file.py:function` (`build` where the function is left out).
+        folder: the folder that a relative path starts from.
+
+    Raises:
+        ModelError: nothing is there, or it is nothing that shrink takes for a model.
+    """
+    path_text, function = _split_function(text)
+    path = expand_user(path_text)
+    path = path if path.is_absolute() else (folder / path).resolve()
+    if not exists(path):
+        raise ModelError("no such model file or folder", subject=path, hint=_hint(path))
+    if function or path.suffix == ".py":
+        return ModelReference("builder", path, function or "build")
+    if path.is_dir():
+        return _folder_reference(path)
+    if path.suffix.lower() in _SUFFIXES:
+        return ModelReference(_SUFFIXES[path.suffix.lower()], path)
+    raise ModelError("not a kind of model that shrink knows", subject=path, hint=f"give {_FORMS}")
+
+
+def expand_user(text: str) -> Path:
+    """Return a path whose leading `~` is a home folder, if there is such a user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # no such user, or nobody knows this one's home: a name like any other
+        return Path(text)
+
+
+def near_path(path: Path, folder: Path) -> str:
+    """Return a path as seen from the folder, where it is near, else absolute."""
+    resolved = path.resolve()
+    near = os.path.relpath(resolved, folder.resolve())
+    return str(resolved) if near.startswith("../..") else near
+
+
+def report_of(artifact: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the report of the run that made an artifact, and what it says of the artifact's stage.
+
+    Args:
+        artifact: None is returned for any file but the very one that the report beside it speaks
+            of, by its SHA-256: what was put into a run folder later has nothing of that run.
+    """
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        report = json.loads((artifact.parent.parent / REPORT_NAME).read_text(encoding="utf-8"))
+        name = f"{artifact.parent.name}/{artifact.name}"
+        for stage in report["stages"]:
+            if stage["artifact"] == name and stage["sha256"] == files.sha256(artifact):
+                return report, stage
+    return None
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; no name that a system refuses is one."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
+
+
+def looks_like_model(text: str) -> bool:
+    """Whether a name can only mean a model's place, not a stage."""
+    path_text, function = _split_function(text)
+    return bool(function) or "/" in text or Path(path_text).suffix.lower() in (*_SUFFIXES, ".py")
+
+
+def _hint(path: Path) -> str:
+    try:
+        beside = [entry.name for entry in path.parent.iterdir() if entry.name[0] != "."]
+    except (OSError, ValueError):
+        beside = []
+    near = near_file(path.name, beside)
+    return f"did you mean {path.parent / near}?" if near else f"give {_FORMS}"
+
+
+def _split_function(text: str) -> tuple[str, str | None]:
+    path, separator, function = text.rpartition(":")
+    if separator and path.endswith(".py"):
+        return path, function or None
+    return text, None
+
+
+def _folder_reference(path: Path) -> ModelReference:
+    if (path / "saved_model.pb").is_file():
+        return ModelReference("savedmodel", path)
+    if (path / REPORT_NAME).is_file():
+        return _last_artifact(path)
+    raise ModelError(
+        "this folder holds neither a SavedModel (saved_model.pb) nor a run (report.json)",
+        subject=path,
+        hint=f"give {_FORMS}",
+    )
+
+
+def _last_artifact(run: Path) -> ModelReference:
+    try:
+        stages = json.loads((run / REPORT_NAME).read_text(encoding="utf-8"))["stages"]
+        artifacts = [stage["artifact"] for stage in stages if stage.get("artifact")]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"the run's {REPORT_NAME} cannot be read: {error}", subject=run) from error
+    if not artifacts:
+        raise ModelError("this run has no artifact", subject=run, hint="run its recipe again")
+    artifact = run / str(artifacts[-1])
+    if not artifact.is_file() or artifact.suffix not in _SUFFIXES:
+        raise ModelError("the run's last artifact is missing", subject=artifact)
+    if report_of(artifact) is None:
+        raise ModelError(
+            "this is not the file that the run's report speaks of: it was changed since",
+            subject=artifact,
+            hint="name the file itself to take it as any other model, or run the recipe again",
+        )
+    return ModelReference(_SUFFIXES[artifact.suffix], artifact)

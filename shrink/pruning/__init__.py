@@ -1,0 +1,1 @@
+"""The arithmetic of pruning, without a stage's context."""

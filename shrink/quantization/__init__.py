@@ -1,0 +1,1 @@
+"""The arithmetic of quantization, without a stage's context."""

@@ -1,0 +1,256 @@
+"""What is inside a quantized artifact, and how far its outputs are from the float model's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from shrink.base import files
+from shrink.base.child import run_child
+from shrink.base.errors import StageError
+from shrink.measure.layers import layer_paths, operator_table
+from shrink.quantization.layer_error import layer_errors
+from shrink.quantization.policy import MICRO_INT4_OPERATORS
+from shrink.quantization.source import FloatModel
+from shrink.tflite.flatbuffer import Operator, Subgraph, read
+from shrink.tflite.interpreter import load
+from shrink.tflite.micro import predict_in_micro
+from shrink.tflite.names import Named, row_count
+
+_BORDERS = {"QUANTIZE", "DEQUANTIZE"}
+_FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
+_INTEGERS = {"INT8", "UINT8", "INT16"}
+_WITHOUT_ARITHMETIC = {"RESHAPE", "SHAPE", "SQUEEZE", "EXPAND_DIMS"}
+_TIMEOUT_S = 60.0
+_MICRO_EXAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near one form of a model is to another, for one output.
+
+    Attributes:
+        output: its number.
+        compared: such as "keras to float tflite".
+        snr_db: signal to noise, 10 log10 of the outputs' power over the difference's; None where
+            there is no difference at all.
+        cosine: of the angle between both, all examples as one vector.
+    """
+
+    output: int
+    compared: str
+    snr_db: float | None
+    cosine: float
+
+
+def audit(
+    content: bytes,
+    source: FloatModel,
+    inputs: Named,
+    target: Literal["litert", "tflm"],
+    path: Path,
+    compared_on: str = "training examples",
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the audit as plain data, and its findings as sentences.
+
+    Args:
+        content: the artifact.
+        source: the float model that it was made from.
+        inputs: float32 (n, ...) by the name of the model's input.
+        target: the runtime that the artifact is for.
+        path: where to put the artifact for a child process that runs it.
+        compared_on: what the inputs are, for people.
+
+    Raises:
+        StageError: LiteRT, or for the target tflm TFLite Micro, cannot run the artifact.
+    """
+    check_runs(content, path)
+    graphs = read(content)
+    graph = graphs[0]
+    layers = layer_paths(source.model) if source.model is not None else []
+    agreements = compare_forms(content, source, inputs)
+    micro = microcontroller_findings if target == "tflm" else narrow_weights_beyond_micro
+    notes = [*findings(graph), *micro(graph)]
+    if agreements:
+        notes.append(_agreement_note(agreements, compared_on))
+    if target == "tflm":
+        few = {name: array[:_MICRO_EXAMPLES] for name, array in inputs.items()}
+        found, told = compare_with_micro(content, few, compared_on)
+        agreements, notes = [*agreements, *found], [*notes, told]
+    return {
+        "operators": operator_table(graphs, layers),
+        "float_islands": float_islands(graph),
+        "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
+        "agreement": [asdict(agreement) for agreement in agreements],
+        "compared_on": compared_on,
+    }, notes
+
+
+def check_runs(content: bytes, path: Path) -> None:
+    """Raise `StageError` where LiteRT, in a process of its own, cannot allocate and run it."""
+    files.write_bytes(path, content)
+    run = run_child("shrink.tflite.run_child", str(path.resolve()), timeout_s=_TIMEOUT_S)
+    if run.failure is not None and not run.timed_out:
+        raise StageError(
+            f"the artifact was made, but LiteRT cannot run it: {run.failure}",
+            hint="try another scheme; float32 tells whether the model itself can run",
+        )
+
+
+def with_errors(
+    operators: Sequence[Mapping[str, Any]], content: bytes, source: FloatModel, inputs: Named
+) -> list[dict[str, Any]]:
+    """Return the audit's operators with how far each one's output is from the float model's.
+
+    It needs the float .tflite form, which some schemes do without: a conversion of its own.
+
+    Returns:
+        The rows with `snr_db` and `cosine`, None where there is nothing to compare with.
+    """
+    reference = source.float32.content
+    errors = layer_errors(content, reference, inputs) if content != reference else {}
+    found = []
+    for number, row in enumerate(operators):
+        snr, cosine = errors.get(number, (None, None))
+        found.append({**row, "snr_db": snr, "cosine": cosine})
+    return found
+
+
+def float_islands(graph: Subgraph) -> list[str]:
+    """Return the operators with float outputs, where others have integer ones."""
+    computing = [o for o in graph.operators if o.name not in _BORDERS]
+    if not any(_writes(graph, operator, _INTEGERS) for operator in computing):
+        return []
+    return [operator.name for operator in computing if _writes(graph, operator, _FLOATS)]
+
+
+def findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for float islands, operators beyond TFLite's own, and idle conversions."""
+    notes = []
+    if islands := float_islands(graph):
+        notes.append(f"operators that stay float: {_counted(islands)}")
+    if custom := [o.name for o in graph.operators if o.custom]:
+        notes.append(f"operators that only some runtimes have: {_counted(custom)}")
+    if pairs := idle_pairs(graph):
+        notes.append(f"{pairs} times a value is dequantized only to be quantized again")
+    return notes
+
+
+def idle_pairs(graph: Subgraph) -> int:
+    """Return the number of QUANTIZE operators that read what a DEQUANTIZE wrote."""
+    written = {i for o in graph.operators if o.name == "DEQUANTIZE" for i in o.outputs}
+    return sum(o.name == "QUANTIZE" and o.inputs[0] in written for o in graph.operators)
+
+
+def compare_forms(content: bytes, source: FloatModel, inputs: Named) -> list[Agreement]:
+    """Return the agreement Keras to float .tflite to artifact, as far as there are these forms."""
+    forms = {"quantized": load(content).predict(inputs)}
+    if (converted := source.converted) is not None:
+        forms = {"float tflite": load(converted.content).predict(inputs), **forms}
+    if source.model is not None:
+        forms = {"keras": source.keras_outputs(inputs), **forms}
+    names = list(forms)
+    return [
+        agreement(number, f"{before} to {after}", first, second)
+        for before, after in itertools.pairwise(names)
+        for number, (first, second) in enumerate(zip(forms[before], forms[after], strict=True))
+    ]
+
+
+def compare_with_micro(
+    content: bytes, inputs: Named, compared_on: str = "training examples"
+) -> tuple[list[Agreement], str]:
+    """Return the agreement of TFLite Micro's outputs with LiteRT's, and a sentence on it.
+
+    Raises:
+        StageError: TFLite Micro cannot run the artifact.
+    """
+    runner = load(content)
+    reference, other = runner.predict(inputs), predict_in_micro(content, inputs)
+    pairs = list(zip(reference, other, strict=True))
+    found = [agreement(i, "litert to tflm", a, b) for i, (a, b) in enumerate(pairs)]
+    most = max(float(np.max(np.abs(a - b), initial=0)) for a, b in pairs)
+    scale = max(detail.scale for detail in runner.output_details)
+    apart = f"{most / scale:.0f} of 255 steps" if scale else f"{most:.3g}"
+    verdict = "equal LiteRT's" if most == 0 else f"differ from LiteRT's by at most {apart}"
+    count = row_count(inputs)
+    return found, f"tflm: outputs of TFLite Micro on {count} {compared_on} {verdict}"
+
+
+def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:
+    """Compare two arrays of one shape; the first is the signal."""
+    signal = reference.astype(np.float64).ravel()
+    changed = other.astype(np.float64).ravel()
+    power, noise = float(signal @ signal), float(np.sum((signal - changed) ** 2))
+    lengths = np.linalg.norm(signal) * np.linalg.norm(changed)
+    cosine = float(signal @ changed / lengths) if lengths else float(noise == 0)
+    snr = 10 * float(np.log10(power / noise)) if noise and power else None
+    return Agreement(output, compared, snr, cosine)
+
+
+def _agreement_note(agreements: Sequence[Agreement], compared_on: str) -> str:
+    several = len({one.output for one in agreements}) > 1
+    parts = [
+        f"{one.compared}{f' (output {one.output})' if several else ''} "
+        f"{'exact' if one.snr_db is None else f'{one.snr_db:.1f} dB'}"
+        for one in agreements
+    ]
+    return f"agreement of outputs on {compared_on}: {', '.join(parts)}"
+
+
+def narrow_weights_beyond_micro(graph: Subgraph) -> list[str]:
+    """Return a sentence where 4-bit weights alone keep an integer model off TFLite Micro."""
+    narrow = [
+        operator.name
+        for operator in graph.operators
+        if operator.name not in MICRO_INT4_OPERATORS
+        and _writes(graph, operator, _INTEGERS)
+        and any(i >= 0 and graph.tensors[i].dtype == "INT4" for i in operator.inputs)
+    ]
+    if not narrow:
+        return []
+    return [
+        f"TFLite Micro has no 4-bit weights for {_counted(narrow)}, so that this file is for "
+        "LiteRT alone; `target: tflm` (--target tflm) keeps 8 bits there"
+    ]
+
+
+def microcontroller_findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for what older or integer-only microcontroller runtimes do not run."""
+    notes = []
+    weights = [
+        (operator, graph.tensors[operator.inputs[1]])
+        for operator in graph.operators
+        if len(operator.inputs) > 1 and operator.inputs[1] >= 0
+    ]
+    if any(o.name == "FULLY_CONNECTED" and len(w.scales) > 1 for o, w in weights):
+        notes.append(
+            "tflm: FULLY_CONNECTED has a scale per channel, which older microcontroller runtimes "
+            "read as one scale"
+        )
+    hybrid = [
+        operator.name
+        for operator, weight in weights
+        if weight.constant and weight.scales and _writes(graph, operator, _FLOATS)
+    ]
+    if hybrid:
+        notes.append(
+            f"tflm: integer weights with float activations in {_counted(hybrid)}, which "
+            "microcontroller kernels do not run; use a static scheme"
+        )
+    return notes
+
+
+def _writes(graph: Subgraph, operator: Operator, dtypes: set[str]) -> bool:
+    if operator.name in _WITHOUT_ARITHMETIC:
+        return False
+    return any(graph.tensors[i].dtype in dtypes for i in operator.outputs if i >= 0)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{names.count(name)} {name}" for name in sorted(set(names)))

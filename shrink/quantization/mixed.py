@@ -1,0 +1,106 @@
+"""4-bit weights where they cost least: as many operators as a budget needs or allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shrink.base.errors import StageError
+from shrink.quantization.sensitivity import Sensitivity
+
+Build = Callable[[Mapping[str, int], bool], bytes]
+"""From widths by operator to an artifact; the flag: with its weights rounded with care."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A mixed artifact.
+
+    Attributes:
+        content: the .tflite file.
+        bits: width of the weights of every ranked operator, by name.
+        drop: of accuracy on the validation split; None where it was not looked at.
+        tried: number of artifacts scored.
+    """
+
+    content: bytes
+    bits: dict[str, int]
+    drop: float | None
+    tried: int
+
+
+def smallest_within_drop(
+    ranked: Sequence[Sensitivity], build: Build, drop_of: Callable[[bytes], float], limit: float
+) -> Assignment:
+    """Return the artifact with the most operators of 4 bits that loses no more than `limit`.
+
+    Bisection over the ranking: the first k operators get 4 bits.
+
+    Args:
+        ranked: operators, the least error per byte first.
+        build: makes an artifact.
+        drop_of: the accuracy that an artifact loses, a fraction.
+        limit: the accuracy that may be lost, a fraction.
+
+    Raises:
+        StageError: 8 bits everywhere lose more.
+    """
+    all_wide = build({}, True)
+    best = Assignment(all_wide, _widths(ranked, 0), drop_of(all_wide), 1)
+    if best.drop is not None and best.drop > limit:
+        raise StageError(
+            f"with 8-bit weights everywhere the artifact loses {best.drop:.4f} of accuracy on the "
+            f"validation split, more than the budget of {limit:g}",
+            hint="allow a larger accuracy_drop, or use `activations: float32`",
+        )
+    low, high, tried = 0, len(ranked), 1
+    while low < high:
+        count = (low + high + 1) // 2
+        bits = _widths(ranked, count)
+        content = build(_four(bits), True)
+        drop, tried = drop_of(content), tried + 1
+        if drop <= limit:
+            best, low = Assignment(content, bits, drop, tried), count
+        else:
+            high = count - 1
+    return Assignment(best.content, best.bits, best.drop, tried)
+
+
+def least_error_within_bytes(ranked: Sequence[Sensitivity], build: Build, limit: int) -> Assignment:
+    """Return the artifact of at most `limit` bytes with little summed error.
+
+    Operators get 4 bits in the order of error per byte until the file is small enough; then those
+    that cost most get their 8 bits back where the file stays small enough.
+
+    Args:
+        ranked: operators, the least error per byte first.
+        build: makes an artifact; sizes do not depend on how weights are rounded.
+        limit: bytes of the file.
+
+    Raises:
+        StageError: 4 bits everywhere are larger.
+    """
+    count, size = 0, len(build({}, False))
+    while size > limit:
+        if count == len(ranked):
+            raise StageError(
+                f"with 4-bit weights wherever possible the artifact has {size:,} bytes, more than "
+                f"the budget of {limit:,}",
+                hint="allow more file_bytes, or prune the model first",
+            )
+        count += 1
+        size = len(build(_four(_widths(ranked, count)), False))
+    bits = _widths(ranked, count)
+    for one in sorted(ranked[:count], key=lambda one: -one.error):
+        wider = bits | {one.name: 8}
+        if size + one.saved_bytes <= limit and len(build(_four(wider), False)) <= limit:
+            bits, size = wider, size + one.saved_bytes
+    return Assignment(build(_four(bits), True), bits, None, 0)
+
+
+def _widths(ranked: Sequence[Sensitivity], count: int) -> dict[str, int]:
+    return {one.name: 4 if place < count else 8 for place, one in enumerate(ranked)}
+
+
+def _four(bits: Mapping[str, int]) -> dict[str, int]:
+    return {name: width for name, width in bits.items() if width == 4}

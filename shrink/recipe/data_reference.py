@@ -1,0 +1,184 @@
+"""The data set that a command line names: a source, a path, or a file with a `data` section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from shrink.base.errors import DataError, RecipeError, together
+from shrink.base.suggest import did_you_mean, hint_for, near_file
+from shrink.base.yaml import reader as yaml
+from shrink.data.config import NO_DATA, DataConfig, SourceName
+from shrink.data.listing import lists_pictures
+from shrink.data.prepared import is_prepared
+from shrink.data.shards import MANIFEST
+from shrink.model.reference import exists, expand_user
+from shrink.recipe.validation import errors_of
+from shrink.task.config import TaskConfig
+
+_RECIPE_ENDINGS = (".yaml", ".yml")
+_SOURCE_OF_ENDING = {
+    ".npz": "npz",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".lmdb": "lmdb",
+}
+_KINDS = (
+    "a source without files (digits), a folder of pictures, an .npz, .h5 or .csv file, "
+    "file.py:function, or a YAML file"
+)
+_MOST_EXTENDS = 8
+
+
+def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
+    """Return the `data` section that `text` stands for; its path is absolute.
+
+    Args:
+        text: `digits`, a path, or a YAML file with a `data` section. A source's name is never
+            taken for a path: `./digits` names a folder.
+        cwd: the folder that a relative path starts from.
+
+    Raises:
+        DataError: nothing is there, or it is no data set.
+        RecipeError: a YAML file that cannot be read as one.
+    """
+    if text == "digits":
+        return {"source": "digits"}
+    path = (cwd / expand_user(text)).absolute()
+    file, _, function = text.rpartition(":")
+    if file.endswith(".py") and function.isidentifier():
+        return {"source": "python", "path": str(path)}
+    if text in {*get_args(SourceName)} - {NO_DATA} and not exists(path):
+        raise DataError(
+            f"the source {text} needs a path",
+            subject="--data",
+            hint="give the folder or file itself, such as --data ./pictures or --data arrays.npz",
+        )
+    if not exists(path):
+        raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
+    if (source := _source_of(path)) is not None:
+        return {"source": source, "path": str(path)}
+    if path.suffix.lower() in _RECIPE_ENDINGS:
+        return _section(path, _MOST_EXTENDS)
+    raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")
+
+
+def _source_of(path: Path) -> str | None:
+    """Return the source that a file or folder is for, by what it looks like; None for no data."""
+    if (path / MANIFEST).is_file() or ".tfrecord" in path.name or _holds_records(path):
+        return "tfrecord"
+    if is_prepared(path):
+        return "tfds"
+    if path.is_dir():
+        return "images"
+    if path.suffix.lower() == ".csv":
+        return "images" if lists_pictures(path) else "csv"
+    return _SOURCE_OF_ENDING.get(path.suffix.lower())
+
+
+def _holds_records(path: Path) -> bool:
+    """Whether a folder holds TFRecord files, which nobody keeps beside pictures."""
+    return path.is_dir() and any(".tfrecord" in entry.name for entry in path.iterdir())
+
+
+@dataclass(frozen=True)
+class NamedData:
+    """What `--data` stands for: the `data` section, and the `task` that its file states."""
+
+    data: dict[str, Any]
+    task: dict[str, Any]
+
+
+def parse_named_data(text: str, cwd: Path) -> NamedData:
+    """Return what `--data` stands for; a YAML file holds `data`, may hold `task`, and no more.
+
+    Args:
+        text: as `parse_data_reference` takes it.
+        cwd: the folder that a relative path starts from.
+
+    Raises:
+        DataError: nothing is there, or it is no data set.
+        RecipeError: a YAML file with another key, or with a wrong one in its sections.
+    """
+    path = (cwd / expand_user(text)).absolute()
+    if path.suffix.lower() not in _RECIPE_ENDINGS or not path.is_file():
+        return NamedData(parse_data_reference(text, cwd), {})
+    document = yaml.load(path)
+    value = document.value if isinstance(document.value, dict) else {}
+    problems = [
+        RecipeError(
+            f"--data takes a file with data: and task:, and this one has {key!r}",
+            position=document.position((key,)),
+            hint=hint_for(key, ("data", "task")) + "; a whole recipe is run by `shrink run`",
+        )
+        for key in value
+        if key not in ("data", "task")
+    ]
+    task = value.get("task")
+    for key, section in (("data", DataConfig), ("task", TaskConfig)):
+        problems += _section_problems(document, key, section)
+    if problems:
+        raise together(problems)
+    return NamedData(_section(path, 0), dict(task or {}))
+
+
+def _section_problems(
+    document: yaml.Document, key: str, section: type[BaseModel]
+) -> list[RecipeError]:
+    """Return what is wrong in one section of a file, each with its place."""
+    value = document.value.get(key) if isinstance(document.value, dict) else None
+    if not isinstance(value, dict):
+        return []  # a missing section is for the caller to miss
+    try:
+        section.model_validate(value)
+    except ValidationError as error:
+        return errors_of(error, section, (key,), document.position)
+    return []
+
+
+def _hint(text: str, path: Path) -> str:
+    near_source = did_you_mean(text, ["digits"])
+    if near_source:
+        return f"did you mean {near_source}?"
+    try:
+        beside = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        beside = []
+    near = near_file(path.name, beside)
+    return f"did you mean {path.parent / near}?" if near else f"give {_KINDS}"
+
+
+def _section(path: Path, extends_left: int) -> dict[str, Any]:
+    """Return the `data` section of a YAML file, laid over that of the recipe that it extends."""
+    section = _merged_section(path, extends_left)
+    if section is None:
+        raise DataError(
+            "no data section in this file",
+            subject=path,
+            hint="add, for example, data: {source: digits}",
+        )
+    return section
+
+
+def _merged_section(path: Path, extends_left: int) -> dict[str, Any] | None:
+    document = yaml.load(path)
+    value = document.value if isinstance(document.value, dict) else {}
+    parent, inherited = value.get("extends"), None
+    if isinstance(parent, str) and extends_left > 0:
+        inherited = _merged_section(path.parent / parent, extends_left - 1)
+    section = value.get("data")
+    if section is None:
+        return inherited
+    if not isinstance(section, dict):
+        raise DataError(
+            "data is a mapping of keys",
+            position=document.position(("data",)),
+            hint="such as data: {source: digits}",
+        )
+    if isinstance(section.get("path"), str):
+        place = path.parent / expand_user(section["path"])
+        section = {**section, "path": str(place.absolute())}
+    return {**(inherited or {}), **section}

@@ -1,0 +1,109 @@
+"""What two recipes say differently, key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from shrink.report.content import Report
+from shrink.report.recipe_text import recipe_of
+
+_PLACES = {"model", "path", "teacher", "student", "against"}
+"""Keys that hold places; only the last part of a path counts, as in the recipe's hash."""
+_MISSING = "-"
+
+
+def recipe_changes(a: Report, b: Report) -> list[dict[str, str]]:
+    """Return the keys that the resolved recipes of two reports say differently.
+
+    Stages are matched by name, so that one more at the front does not change all that follow. A
+    key that only one of them has is left out where it says no more than the default does.
+
+    Returns:
+        For each: `key` (`stages.prune.ratio`), and what stands in `a` and in `b`, as text; `-`
+        where it does not. Empty where a report has no recipe.
+    """
+    first, second = _said(recipe_of(a)), _said(recipe_of(b))
+    if not first or not second:
+        return []
+    found = []
+    for key in dict.fromkeys((*first, *second)):
+        x, y = first.get(key), second.get(key)
+        if x is None or y is None:
+            one = x or y
+            if one is not None and not one.is_default:
+                texts = (said.text if said else _MISSING for said in (x, y))
+                found.append(dict(zip(("key", "a", "b"), (key, *texts), strict=True)))
+        elif x.text != y.text:
+            found.append({"key": key, "a": x.text, "b": y.text})
+    return found
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a recipe says under a key, and whether it would mean the same without."""
+
+    text: str
+    is_default: bool = False
+
+
+def _said(recipe: Mapping[str, Any]) -> dict[str, _Said]:
+    found: dict[str, _Said] = {}
+    for key, value in recipe.items():
+        if key == "stages" and isinstance(value, list):
+            for name, kind, settings in _stages(value):
+                if name != kind:
+                    found[f"stages.{name}.kind"] = _Said(kind)
+                found |= _stage_said(f"stages.{name}.", kind, settings)
+        else:
+            found |= {name: _Said(text) for name, text in _flat({key: value}, "")}
+    return found
+
+
+def _stages(entries: list[Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield name, kind and settings of every stage; one without a name is called as its kind."""
+    seen: dict[str, int] = {}
+    for entry in entries:
+        for kind, given in (entry if isinstance(entry, Mapping) else {}).items():
+            settings = given if isinstance(given, Mapping) else {}
+            seen[kind] = seen.get(kind, 0) + 1
+            number = f"-{seen[kind]}" if seen[kind] > 1 else ""
+            yield str(settings.get("name") or f"{kind}{number}"), str(kind), settings
+
+
+def _stage_said(prefix: str, kind: str, settings: Mapping[str, Any]) -> dict[str, _Said]:
+    defaults = dict(_flat(_defaults(kind), ""))
+    told = dict(_flat({key: item for key, item in settings.items() if key != "name"}, ""))
+    return {f"{prefix}{key}": _Said(text, defaults.get(key) == text) for key, text in told.items()}
+
+
+def _defaults(kind: str) -> dict[str, Any]:
+    """Return what a stage's keys mean where they are left out, as plain data."""
+    from shrink.stages import STAGES  # only a recipe that changed needs it
+
+    config = STAGES.get(kind)
+    if config is None:
+        return {}
+    found = {}
+    for name, field in config.model_fields.items():
+        if not field.is_required():
+            found[field.alias or name] = field.get_default(call_default_factory=True)
+    return {key: _plain(value) for key, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _flat(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, item in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(item, Mapping):
+            yield from _flat(item, f"{name}.")
+        elif item is not None:
+            is_place = key in _PLACES and isinstance(item, str)
+            yield name, PurePath(item).name if is_place else str(item)

@@ -1,0 +1,165 @@
+"""Per-example scores whose mean is a metric, from outputs and targets, in float64.
+
+Equal outputs are common among integers. Where the own class ties with others for a place among the
+best, the score is the expected value of breaking the tie at random: no order of the classes then
+makes a model better or worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shrink.base.errors import DataError, RecipeError
+from shrink.task.pooling import Sums, sum_up
+
+Array = np.ndarray[Any, Any]
+
+# Keras keeps probabilities this far from 0 and 1 before it takes a logarithm.
+_EPSILON = 1e-7
+
+
+def scores(outputs: Array, targets: Array, metric: str, *, from_logits: bool) -> Array:
+    """Return each example's score, float64 (n,); the mean over examples is the metric.
+
+    Axes between the first and the classes (pixels, time) are averaged within an example. The
+    arguments and errors are those of `sums`.
+    """
+    found = sums(outputs, targets, metric, from_logits=from_logits)
+    return np.asarray(found.values / found.valid)
+
+
+def sums(
+    outputs: Array, targets: Array, metric: str, *, from_logits: bool, mask: Array | None = None
+) -> Sums:
+    """Return the sum of each example's scores over its valid elements, and their number.
+
+    Args:
+        outputs: what the model gave, (n, ..., classes), or (n,) and (n, 1) for a single number.
+        targets: labels (n, ...) or (n, ..., 1), or the outputs' shape for one-hot labels,
+            probabilities, and real targets.
+        metric: a name of `shrink.base.metrics.METRICS`.
+        from_logits: whether the outputs of a classifier are logits, not probabilities.
+        mask: bool, of the leading axes of the outputs; what is not set does not count.
+
+    Raises:
+        RecipeError: no such metric.
+        DataError: targets or a mask that do not match the outputs, or labels that are out of range.
+    """
+    if metric not in _SCORERS:
+        raise RecipeError(
+            f"there is no metric {metric!r}", hint=f"one of {', '.join(sorted(_SCORERS))}"
+        )
+    outputs = np.asarray(outputs, np.float64)
+    if outputs.ndim == 1:
+        outputs = outputs[:, None]
+    targets = np.asarray(targets)
+    if len(targets) != len(outputs):
+        raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
+    return sum_up(_SCORERS[metric](outputs, targets, from_logits), mask)
+
+
+def _accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    if outputs.shape[-1] == 1:
+        return _binary_accuracy(outputs, targets, from_logits)
+    return _among_best(outputs, targets, 1)
+
+
+def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    """Score every label of an example for itself, as for several labels at once."""
+    positive = outputs > (0.0 if from_logits else 0.5)
+    right = positive == (_aligned(targets, outputs) > 0.5)
+    return (right & ~np.isnan(outputs)).astype(np.float64)
+
+
+def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    return _among_best(outputs, targets, 5)
+
+
+def _among_best(outputs: Array, targets: Array, places: int) -> Array:
+    """Return the chance that the own class is among the `places` best, ties broken at random.
+
+    Places that better classes leave are shared by all that have the own class' value.
+    """
+    own = np.take_along_axis(outputs, _labels(outputs, targets), axis=-1)
+    better = (outputs > own).sum(axis=-1)
+    equal = np.maximum((outputs == own).sum(axis=-1), 1)
+    chance = np.clip((places - better) / equal, 0.0, 1.0)
+    # A NaN is never the right answer, wherever it sorts.
+    return np.where(np.isnan(outputs).any(axis=-1), 0.0, chance)
+
+
+def _crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    log_probabilities = _log_probabilities(outputs, from_logits)
+    if _is_dense(outputs, targets):
+        return -(targets * log_probabilities).sum(axis=-1)
+    return -np.take_along_axis(log_probabilities, _labels(outputs, targets), axis=-1)
+
+
+def _binary_crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    wanted = _aligned(targets, outputs).astype(np.float64)
+    if from_logits:
+        rest = np.log1p(np.exp(-np.abs(outputs)))
+        return np.maximum(outputs, 0) - outputs * wanted + rest
+    p = np.clip(outputs, _EPSILON, 1 - _EPSILON)
+    return -(wanted * np.log(p) + (1 - wanted) * np.log1p(-p))
+
+
+def _squared_error(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    return np.square(outputs - _aligned(targets, outputs))
+
+
+def _absolute_error(outputs: Array, targets: Array, from_logits: bool) -> Array:
+    return np.abs(outputs - _aligned(targets, outputs))
+
+
+def _log_probabilities(outputs: Array, from_logits: bool) -> Array:
+    if from_logits:
+        shifted = outputs - outputs.max(axis=-1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    # An integer softmax need not add up to 1.
+    total = np.maximum(outputs.sum(axis=-1, keepdims=True), _EPSILON)
+    return np.log(np.clip(outputs / total, _EPSILON, 1 - _EPSILON))
+
+
+def _is_dense(outputs: Array, targets: Array) -> bool:
+    """Tell one-hot labels and probabilities from class numbers."""
+    return targets.shape == outputs.shape and outputs.shape[-1] > 1
+
+
+def _labels(outputs: Array, targets: Array) -> Array:
+    """Return class numbers, (n, ..., 1)."""
+    if _is_dense(outputs, targets):
+        return targets.argmax(axis=-1)[..., None]
+    labels = _reshaped(targets, (*outputs.shape[:-1], 1)).astype(np.int64)
+    classes = outputs.shape[-1]
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        raise DataError(
+            f"labels from {labels.min()} to {labels.max()} for a model with {classes} classes",
+            hint="shrink data check",
+        )
+    return labels
+
+
+def _aligned(targets: Array, outputs: Array) -> Array:
+    return _reshaped(targets, outputs.shape)
+
+
+def _reshaped(targets: Array, shape: tuple[int, ...]) -> Array:
+    if targets.size != np.prod(shape):
+        raise DataError(f"targets of shape {targets.shape} do not match {shape}")
+    return targets.reshape(shape)
+
+
+_SCORERS: dict[str, Callable[[Array, Array, bool], Array]] = {
+    "accuracy": _accuracy,
+    "binary_accuracy": _binary_accuracy,
+    "top5_accuracy": _top5_accuracy,
+    "sparse_categorical_crossentropy": _crossentropy,
+    "categorical_crossentropy": _crossentropy,
+    "binary_crossentropy": _binary_crossentropy,
+    "mean_squared_error": _squared_error,
+    "mean_absolute_error": _absolute_error,
+}

@@ -1,0 +1,90 @@
+"""Whole files or none."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shrink.base import files
+from shrink.base.errors import ResourceError
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [p.name for p in folder.iterdir() if p.name.startswith(files.TEMPORARY_PREFIX)]
+
+
+def test_write_text_replaces_a_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    target = tmp_path / "sub" / "file.txt"
+    files.write_text(target, "one")
+    files.write_text(target, "zwei ä")
+    assert target.read_text(encoding="utf-8") == "zwei ä"
+    assert leftovers(target.parent) == []
+
+
+def test_replacing_keeps_the_old_file_when_writing_fails(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    target.write_text("old", encoding="utf-8")
+    with pytest.raises(RuntimeError), files.replacing(target) as temporary:  # noqa: PT012
+        temporary.write_text("half", encoding="utf-8")
+        raise RuntimeError
+    assert target.read_text(encoding="utf-8") == "old"
+    assert leftovers(tmp_path) == []
+
+
+def test_write_json_refuses_nan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        files.write_json(tmp_path / "a.json", {"a": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_bytes_names_the_file_when_the_disk_is_full(tmp_path: Path) -> None:
+    # RLIMIT_FSIZE cannot be lifted again, so the limit is set in a child.
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from shrink.base import files\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, (1000, {resource.RLIM_INFINITY}))\n"
+        "try: files.write_bytes(Path(sys.argv[1]), bytes(5000))\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    target = tmp_path / "big.bin"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(target)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("ResourceError")
+    assert "big.bin" in done.stdout
+    assert not target.exists()
+    assert leftovers(tmp_path) == []
+
+
+def test_write_text_names_a_place_where_nobody_may_write() -> None:
+    # The kernel's own folder refuses root as well.
+    with pytest.raises(ResourceError, match="cannot write"):
+        files.write_text(Path("/sys/kernel/shrink-test"), "x")
+
+
+def test_write_text_refuses_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("file", encoding="utf-8")
+    with pytest.raises(ResourceError, match="cannot write"):
+        files.write_text(tmp_path / "a" / "b", "x")
+
+
+def test_sha256_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text("x", encoding="utf-8")
+    (tmp_path / "three" / "f").rename(tmp_path / "three" / "g")
+    one, two, three = (files.sha256(tmp_path / name) for name in ("one", "two", "three"))
+    assert one == two != three
+    (tmp_path / "two" / "f").write_text("y", encoding="utf-8")
+    assert files.sha256(tmp_path / "two") != one
+
+
+def test_sweep_removes_only_temporaries(tmp_path: Path) -> None:
+    (tmp_path / f"{files.TEMPORARY_PREFIX}abc").mkdir()
+    (tmp_path / "kept").mkdir()
+    files.sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["kept"]

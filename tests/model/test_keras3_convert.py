@@ -1,0 +1,120 @@
+"""Models of Keras 3 compute in tf-keras what they computed there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shrink.base.errors import ModelError
+from shrink.model.keras3_check import compare_import
+from shrink.model.keras3_weights import snake_case
+from shrink.model.load import load_model
+from shrink.tflite.convert import convert
+from tests.model.conftest import write_with_keras3
+from tests.model.keras3_checks import largest_difference
+
+TOLERANCE = 1e-5
+REFUSED = ("gated_attention", "op_sort", "recurrent_hard_sigmoid", "rms_normalization")
+
+
+def models_of(zoo: Path) -> list[Path]:
+    return [path for path in sorted(zoo.glob("*.keras")) if path.stem not in REFUSED]
+
+
+def too_different(folder: Path) -> dict[str, float]:
+    """Return the models whose outputs are not those of Keras 3."""
+    differences = {
+        path.stem: largest_difference(load_model(path), path.with_suffix(".npz"))
+        for path in models_of(folder)
+    }
+    return {name: d for name, d in differences.items() if not d <= TOLERANCE}
+
+
+def test_load_model_gives_the_outputs_of_keras3(zoo: Path) -> None:
+    assert len(models_of(zoo)) >= 50
+    assert too_different(zoo) == {}
+
+
+@pytest.mark.slow
+def test_load_model_gives_the_outputs_of_keras3_for_every_model(tmp_path: Path) -> None:
+    write_with_keras3("keras3_zoo.py", tmp_path, "1")
+    assert len(models_of(tmp_path)) >= 140
+    assert too_different(tmp_path) == {}
+
+
+def test_largest_difference_is_seen_when_a_weight_changes(zoo: Path) -> None:
+    model = load_model(zoo / "residual_net.keras")
+    kernel = model.trainable_weights[0]
+    kernel.assign(kernel * 1.01)
+    assert largest_difference(model, zoo / "residual_net.npz") > 10 * TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gated_attention", "MultiHeadAttention 'multi_head_attention'.*use_gate"),
+        ("op_sort", "keras.ops Sort 'sort'"),
+        ("recurrent_hard_sigmoid", "LSTM 'lstm'.*hard_sigmoid"),
+        ("rms_normalization", "RMSNormalization 'rms_normalization'.*no such layer"),
+    ],
+)
+def test_load_model_names_what_it_cannot_take(name: str, words: str, zoo: Path) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        load_model(zoo / f"{name}.keras")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["residual_net", "nested_models", "op_slicing", "activation_hard_silu", "op_reshape"]
+)
+def test_load_model_gives_models_that_can_be_saved_again(
+    name: str, zoo: Path, tmp_path: Path
+) -> None:
+    load_model(zoo / f"{name}.keras").save(tmp_path / "again.keras")
+    again = load_model(tmp_path / "again.keras")
+    assert largest_difference(again, zoo / f"{name}.npz") <= TOLERANCE
+
+
+def test_load_model_keeps_frozen_layers_frozen(zoo: Path) -> None:
+    model = load_model(zoo / "unnamed_shape.keras")
+    assert [layer.trainable for layer in model.layers] == [False, True, True]
+
+
+def test_load_model_shares_the_weights_of_a_layer_called_twice(zoo: Path) -> None:
+    assert len(load_model(zoo / "shared_layer.keras").weights) == 2
+
+
+def test_convert_quantizes_an_imported_model(zoo: Path) -> None:
+    model = load_model(zoo / "residual_net.keras")
+    with np.load(zoo / "residual_net.npz") as arrays:
+        x = arrays["x0"]
+    content = convert(model, "static_int8", calibration=({"x": x[i : i + 1]} for i in range(3)))
+    assert len(content.content) < len(convert(model, "float32").content)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Conv2D", "conv2d"), ("LSTM", "lstm"), ("PReLU", "p_re_lu"), ("Functional", "functional")],
+)
+def test_snake_case_writes_names_as_keras3_does(name: str, expected: str) -> None:
+    assert snake_case(name) == expected
+
+
+@pytest.mark.parametrize("name", ["residual_net", "named_outputs", "shared_layer"])
+def test_compare_import_says_how_near_an_import_is(name: str, zoo: Path) -> None:
+    path = zoo / f"{name}.keras"
+    said = re.search(r"agree to (\S+) of the largest one$", compare_import(load_model(path), path))
+    assert said
+    assert float(said.group(1)) <= TOLERANCE
+
+
+def test_compare_import_refuses_what_computes_something_else(zoo: Path) -> None:
+    path = zoo / "residual_net.keras"
+    model = load_model(path)
+    kernel = model.trainable_weights[0]
+    kernel.assign(kernel * 1.5)
+    with pytest.raises(ModelError, match="Keras 3 gives outputs that differ by"):
+        compare_import(model, path)

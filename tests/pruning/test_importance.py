@@ -1,0 +1,129 @@
+"""Each importance against its formula, on a model small enough to write it out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.base.errors import StageError
+from shrink.graph.groups import ChannelGraph, find_groups
+from shrink.graph.rebuild import Weights, weights_of
+from shrink.pruning.activations import activity
+from shrink.pruning.importance import IMPORTANCES, Evidence, bn_scale, least_important, taylor
+from shrink.stages.prune.config import PruneConfig
+from tests.graph.equivalence import randomise
+
+L = keras.layers
+
+
+def model() -> keras.Model:
+    inputs = L.Input((6,))
+    x = L.ReLU()(L.BatchNormalization(name="norm")(L.Dense(5, name="a")(inputs)))
+    return keras.Model(inputs, L.Dense(3, name="b")(x))
+
+
+@pytest.fixture(scope="module")
+def graph() -> ChannelGraph:
+    built = model()
+    randomise(built)
+    return find_groups(built)
+
+
+def evidence(graph: ChannelGraph, gradients: Weights | None = None, seed: int = 0) -> Evidence:
+    weights = weights_of(graph)
+    measured = activity(graph, lambda: [seen()])
+    return Evidence(weights, lambda: gradients or weights, measured, seed)
+
+
+def seen() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+
+
+def test_importances_are_those_that_a_recipe_can_name() -> None:
+    annotation = PruneConfig.model_fields["importance"].annotation
+    assert {*IMPORTANCES, "least_squares"} == set(annotation.__args__)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("name", "power"), [("l1", 1), ("l2", 2)])
+def test_norms_are_those_of_the_slices(graph: ChannelGraph, name: str, power: int) -> None:
+    weights = weights_of(graph)
+    makes, reads = np.abs(weights["a"][0]) ** power, np.abs(weights["b"][0]) ** power
+    expected = makes.sum(0) / makes.sum(0).mean() + reads.sum(1) / reads.sum(1).mean()
+    got = IMPORTANCES[name](graph.groups[0], evidence(graph))
+    np.testing.assert_allclose(got, expected ** (1 / power), rtol=1e-6)
+
+
+def test_bn_scale_is_the_size_of_gamma(graph: ChannelGraph) -> None:
+    gamma = weights_of(graph)["norm"][0]
+    np.testing.assert_allclose(bn_scale(graph.groups[0], evidence(graph)), np.abs(gamma), rtol=1e-6)
+
+
+def test_bn_scale_raises_without_a_batch_norm() -> None:
+    inputs = L.Input((4,))
+    bare = find_groups(keras.Model(inputs, L.Dense(2)(L.Dense(3, name="bare")(inputs))))
+    with pytest.raises(StageError, match="no batch norm") as caught:
+        bn_scale(bare.groups[0], evidence(bare))
+    assert caught.value.subject == "bare"
+
+
+def test_taylor_is_the_square_of_gradient_times_weight(graph: ChannelGraph) -> None:
+    weights = weights_of(graph)
+    random = np.random.default_rng(0)
+    gradients = {k: [random.normal(size=a.shape) for a in v] for k, v in weights.items()}
+    expected = (weights["a"][0] * gradients["a"][0]).sum(0) ** 2
+    got = taylor(graph.groups[0], evidence(graph, gradients))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_lamp_is_the_share_of_what_is_not_smaller(graph: ChannelGraph) -> None:
+    group = graph.groups[0]
+    squared = IMPORTANCES["l2"](group, evidence(graph)) ** 2
+    expected = [value / squared[squared >= value].sum() for value in squared]
+    np.testing.assert_allclose(IMPORTANCES["lamp"](group, evidence(graph)), expected, rtol=1e-6)
+    assert max(expected) == 1.0
+
+
+def test_activations_are_those_that_the_next_layer_reads(graph: ChannelGraph) -> None:
+    weights = {name: [w.astype(np.float64) for w in ws] for name, ws in weights_of(graph).items()}
+    gamma, beta, mean, variance = weights["norm"]
+    kernel, bias = weights["a"]
+    z = (seen() @ kernel + bias - mean) / np.sqrt(variance + 1e-3) * gamma + beta
+    read = np.maximum(z, 0)
+    group = graph.groups[0]
+    apoz, magnitude = (IMPORTANCES[n](group, evidence(graph)) for n in ("apoz", "mean_activation"))
+    np.testing.assert_allclose(apoz, (read > 0).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(magnitude, read.mean(0), rtol=1e-5)
+
+
+def test_activations_of_a_channel_are_averaged_over_places_and_readers() -> None:
+    inputs = L.Input((2, 2, 1))
+    x = L.ReLU()(L.Conv2D(3, 1, name="a")(inputs))
+    built = keras.Model(inputs, [L.Dense(2, name="b")(L.Flatten()(x)), L.Conv2D(2, 2)(x)])
+    found = find_groups(built)
+    examples = np.random.default_rng(0).normal(size=(30, 2, 2, 1)).astype(np.float32)
+    measured = activity(found, lambda: [examples])
+    kernel = weights_of(found)["a"][0].reshape(1, 3)
+    expected = np.maximum(examples @ kernel, 0).mean((0, 1, 2))
+    group = next(g for g in found.groups if g.name == "a")
+    got = IMPORTANCES["mean_activation"](group, Evidence({}, dict, measured))
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_apoz_raises_where_nothing_reads_the_activations(graph: ChannelGraph) -> None:
+    with pytest.raises(StageError, match="no layer reads") as caught:
+        IMPORTANCES["apoz"](graph.groups[0], Evidence({}, dict, dict))
+    assert caught.value.subject == "a"
+
+
+def test_random_is_decided_by_the_seed(graph: ChannelGraph) -> None:
+    group, score = graph.groups[0], IMPORTANCES["random"]
+    one, again, other = (score(group, evidence(graph, seed=seed)) for seed in (1, 1, 2))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_least_important_takes_the_lowest(graph: ChannelGraph) -> None:
+    group = graph.groups[0]
+    chosen = least_important(group, np.array([3.0, 1.0, 2.0, 1.0, 5.0]), 3)
+    assert list(chosen) == list(group.channels[[1, 3, 2]])

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.graph.network import read_network
+from shrink.quantization import edge_quantizer
+from shrink.quantization.aware_model import AwareModel, aware_model, stored_activations
+from shrink.quantization.fake_quantization import FakeQuantize
+from shrink.quantization.ranges import least_squares_ranges
+from shrink.tflite.convert import convert
+from shrink.tflite.interpreter import load
+from tests.stages.quantize.toys import batches, pictures
+
+L = keras.layers
+
+
+def residual(*, prelu: bool = True) -> keras.Model:
+    """A block with batch norm, an addition, a nested model and maybe a layer of unknown kind."""
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((8, 8, 3), name="picture")
+    x = L.Conv2D(8, 3, padding="same", name="first")(inputs)
+    x = first = L.ReLU(name="relu")(L.BatchNormalization(name="norm")(x))
+    inner = L.Input((8, 8, 8))
+    nested = keras.Model(inner, L.Conv2D(8, 3, padding="same", name="inner")(inner), name="nested")
+    x = L.Activation("relu", name="sum_relu")(L.Add(name="sum")([nested(x), first]))
+    if prelu:
+        x = L.PReLU(shared_axes=[1, 2], alpha_initializer="uniform", name="prelu")(x)
+    x = L.GlobalAveragePooling2D(name="pool")(x)
+    return keras.Model(inputs, L.Dense(4, name="logits")(L.Flatten(name="flat")(x)))
+
+
+def built(*, prelu: bool = True) -> AwareModel:
+    return aware_model(residual(prelu=prelu), batches())
+
+
+def test_stored_activations_leave_out_what_the_converter_fuses() -> None:
+    network = read_network(residual())
+    stored = set(stored_activations(network))
+    names = {
+        network.name(call.layer)
+        for call in network.calls
+        for ref in call.outputs
+        if ref.index in stored
+    }
+    assert names == {"relu", "inner", "sum_relu", "prelu", "pool"}
+    assert network.inputs[0][1].index in stored
+
+
+def test_aware_model_computes_what_the_integer_artifact_computes() -> None:
+    model, x = built(prelu=False), pictures(40, seed=3)
+    content = convert(model.plain, "float32").content
+    artifact = edge_quantizer.quantize(
+        content, "static", ranges=least_squares_ranges(content, batches())
+    )
+    wanted = load(artifact).predict(x)[0]
+    plain = model.plain(x).numpy()
+    difference = np.abs(model.aware(x).numpy() - wanted).max()
+    assert difference < 0.04 * np.abs(plain).max()
+    assert np.abs(model.aware(x).numpy() - plain).max() > 1e-4
+
+
+def test_aware_model_rounds_its_inputs() -> None:
+    model, x = built(), pictures(40, seed=3)
+    (layer,) = [one for one in model.aware.layers if one.name == "fake_quantize_0"]
+    low, high = (
+        min(a.min() for a in (one["picture"] for one in batches())),
+        max(a.max() for a in (one["picture"] for one in batches())),
+    )
+    assert (layer.low, layer.high) == pytest.approx((low, high))
+    assert model.aware.input_names == ["picture"]
+    far = np.where(x > 0, 1e3, x).astype(np.float32)
+    np.testing.assert_array_equal(model.aware(far), model.aware(np.minimum(far, 2 * high)))
+
+
+def test_aware_model_names_the_layers_with_float_weights() -> None:
+    skipped = built().skipped
+    assert [one["layer"] for one in skipped] == ["prelu"]
+    assert "PReLU" in skipped[0]["reason"]
+
+
+def test_trained_returns_the_weights_of_the_aware_model_in_a_plain_one() -> None:
+    model = built()
+    model.aware.get_layer("inner").kernel.assign(tf.ones((3, 3, 8, 8)))
+    trained = model.trained()
+    assert not any(isinstance(layer, FakeQuantize) for layer in trained.layers)
+    np.testing.assert_array_equal(trained.get_layer("inner").kernel, np.ones((3, 3, 8, 8)))
+    np.testing.assert_array_equal(
+        trained.get_layer("first").kernel, model.aware.get_layer("first").kernel
+    )

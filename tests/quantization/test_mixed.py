@@ -1,0 +1,60 @@
+"""The search, on artifacts whose size and drop are known in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from shrink.base.errors import StageError
+from shrink.quantization.mixed import least_error_within_bytes, smallest_within_drop
+from shrink.quantization.sensitivity import Sensitivity
+
+RANKED = [
+    Sensitivity(name, "CONV_2D", parameters, error)
+    for name, parameters, error in (("a", 400, 0.01), ("b", 100, 0.02), ("c", 200, 0.2))
+]
+NAMES = [one.name for one in RANKED]
+
+
+def build(bits: Mapping[str, int], careful: bool) -> bytes:
+    """An artifact as long as its weights, whose first bytes are the widths."""
+    widths = [bits.get(name, 8) for name in NAMES]
+    size = sum(one.parameters * w // 8 for one, w in zip(RANKED, widths, strict=True))
+    return bytes(widths) + b"x" * (size - len(widths))
+
+
+def drop_of(content: bytes) -> float:
+    narrow = [w == 4 for w in content[:3]]
+    return sum(one.error * is_narrow for one, is_narrow in zip(RANKED, narrow, strict=True))
+
+
+@pytest.mark.parametrize(("limit", "narrow"), [(0.0, ""), (0.011, "a"), (0.1, "ab"), (0.3, "abc")])
+def test_smallest_within_drop_takes_as_many_operators_as_the_budget_allows(
+    limit: float, narrow: str
+) -> None:
+    found = smallest_within_drop(RANKED, build, drop_of, limit)
+    assert {name for name, width in found.bits.items() if width == 4} == set(narrow)
+    assert found.content == build(found.bits, True)
+    assert found.drop == pytest.approx(drop_of(found.content))
+
+
+def test_smallest_within_drop_refuses_when_8_bits_lose_more() -> None:
+    with pytest.raises(StageError, match="8-bit weights everywhere"):
+        smallest_within_drop(RANKED, build, lambda content: 0.02, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("limit", "narrow"), [(700, ""), (500, "a"), (450, "ab"), (400, "ac"), (350, "abc")]
+)
+def test_least_error_within_bytes_narrows_only_what_the_budget_needs(
+    limit: int, narrow: str
+) -> None:
+    found = least_error_within_bytes(RANKED, build, limit)
+    assert {name for name, width in found.bits.items() if width == 4} == set(narrow)
+    assert len(found.content) <= limit
+
+
+def test_least_error_within_bytes_refuses_a_size_out_of_reach() -> None:
+    with pytest.raises(StageError, match="4-bit weights wherever possible"):
+        least_error_within_bytes(RANKED, build, 349)

@@ -1,0 +1,173 @@
+"""Metrics of an artifact against Keras' `evaluate`, with and without masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.base.errors import DataError
+from shrink.data.examples import Examples
+from shrink.task.artifact import Evaluation, evaluate_artifact, ties_note
+from shrink.task.masks import masks_of, unmasked_notes
+from shrink.task.pooling import Sums, pool, sum_up
+from shrink.task.task import Task
+from shrink.tflite import convert
+from shrink.tflite.structure import read
+
+L = keras.layers
+N, STEPS, WORDS, TAGS = 40, 7, 11, 4
+
+
+class Held:
+    """Examples that are held in memory; an evaluation needs no more of them than this."""
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self._x, self._y = x, y
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        taken = tuple(part[indices] for part in self._y) if isinstance(self._y, tuple) else None
+        return self._x[indices], self._y[indices] if taken is None else taken
+
+
+def words(seed: int = 0) -> np.ndarray:
+    """Return sentences of 0 to `STEPS` words, padded with zeros."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(1, WORDS, (N, STEPS))
+    lengths = rng.integers(0, STEPS + 1, N)
+    return np.where(np.arange(STEPS) < lengths[:, None], x, 0).astype(np.float32)
+
+
+def tagger() -> keras.Model:
+    keras.utils.set_random_seed(0)
+    x = inputs = L.Input((STEPS,))
+    x = L.Embedding(WORDS, 5, mask_zero=True)(x)
+    x = L.Dense(6, activation="tanh")(x)
+    return keras.Model(inputs, L.Dense(TAGS, activation="softmax", name="tags")(x))
+
+
+def task(losses: tuple[str, ...], metrics: tuple[str, ...], logits: bool = False) -> Task:
+    count = len(losses)
+    return Task(losses, metrics, metrics[0], (logits,) * count, ("input_1",), (1.0,) * count)
+
+
+def evaluated(model: keras.Model, x: np.ndarray, y: Any, task: Task, path: Path) -> Any:
+    file = path / "model.tflite"
+    file.write_bytes(convert.to_float32(model))
+    return evaluate_artifact(file, cast(Examples, Held(x, y)), task, masks_of(model))
+
+
+def test_evaluate_artifact_equals_keras_evaluate_when_the_output_is_masked(tmp_path: Path) -> None:
+    model, x = tagger(), words()
+    y = np.random.default_rng(1).integers(0, TAGS, (N, STEPS))
+    model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    loss, accuracy = model.evaluate(x, y, batch_size=N, verbose=0)
+    wanted = task(("sparse_categorical_crossentropy",), ("accuracy",))
+    found = evaluated(model, x, y, wanted, tmp_path)
+    assert found.metrics["accuracy"] == pytest.approx(accuracy, abs=1e-6)
+    assert found.metrics["loss"] == pytest.approx(loss, rel=1e-5)
+    # And by hand: padding does not count.
+    right = model.predict(x, verbose=0).argmax(-1) == y
+    assert found.metrics["accuracy"] == pytest.approx(right[x > 0].mean(), abs=1e-9)
+    assert abs(right.mean() - right[x > 0].mean()) > 1e-3
+    for name, scores in found.scores.items():
+        assert scores.mean() == pytest.approx(found.metrics[name], rel=1e-9)
+
+
+def test_evaluate_artifact_equals_keras_evaluate_when_one_of_two_outputs_is_masked(
+    tmp_path: Path,
+) -> None:
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((STEPS, 3))
+    masked = L.Masking()(inputs)
+    tags = L.Dense(2, name="tags")(masked)
+    whole = L.Dense(3, name="whole")(L.Flatten()(inputs))
+    model = keras.Model(inputs, [tags, whole])
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(N, STEPS, 3)).astype(np.float32) * (words()[..., None] > 0)
+    y = [rng.normal(size=(N, STEPS, 2)), rng.normal(size=(N, 3))]
+    model.compile(loss="mse", metrics=["mae"])
+    # Keras' names: loss, tags_loss, whole_loss, tags_mae, whole_mae.
+    loss, _, _, first, second = model.evaluate(x, y, batch_size=N, verbose=0)
+    wanted = task(("mean_squared_error",) * 2, ("mean_absolute_error",))
+    found = evaluated(model, x, tuple(y), wanted, tmp_path)
+    assert found.metrics["loss"] == pytest.approx(loss, rel=1e-5)
+    assert found.metrics["mean_absolute_error"] == pytest.approx((first + second) / 2, rel=1e-5)
+
+
+def test_evaluate_artifact_refuses_examples_that_are_all_masked(tmp_path: Path) -> None:
+    wanted = task(("sparse_categorical_crossentropy",), ("accuracy",))
+    nothing = np.zeros((3, STEPS), np.float32)
+    with pytest.raises(DataError, match="no element"):
+        evaluated(tagger(), nothing, np.zeros((3, STEPS), int), wanted, tmp_path)
+
+
+def test_masks_of_is_none_without_a_mask() -> None:
+    inputs = L.Input((4,))
+    assert masks_of(keras.Model(inputs, L.Dense(2)(inputs))) is None
+    assert masks_of(None) is None
+
+
+def test_unmasked_notes_tell_of_steps_that_may_be_padding() -> None:
+    (sequence,) = read(convert.to_float32(tagger()))[:1]
+    inputs = L.Input((4,))
+    (vector,) = read(convert.to_float32(keras.Model(inputs, L.Dense(2)(inputs))))
+    (note,) = unmasked_notes(None, sequence)
+    assert "padding" in note
+    assert unmasked_notes(tagger(), sequence) == []
+    assert unmasked_notes(None, vector) == []
+
+
+def test_evaluate_artifact_gives_whole_scores_when_three_outputs_agree(
+    tmp_path: Path,
+) -> None:
+    # Three heads that are always right: their mean is 1 to the last bit, which intervals rely on.
+    inputs = L.Input((2,), name="input_1")
+    heads = [L.Dense(2, kernel_initializer="identity", name=f"head_{i}")(inputs) for i in range(3)]
+    x = np.eye(2, dtype=np.float32).repeat(5, axis=0)
+    y = x.argmax(1)
+    wanted = task(("sparse_categorical_crossentropy",) * 3, ("accuracy",), logits=True)
+    found = evaluated(keras.Model(inputs, heads), x, (y, y, y), wanted, tmp_path)
+    assert set(found.scores["accuracy"].tolist()) == {1.0}
+
+
+def test_pool_gives_scores_with_the_standard_error_of_a_ratio() -> None:
+    rng = np.random.default_rng(3)
+    valid = rng.integers(0, 6, 200).astype(float)
+    values = rng.binomial(valid.astype(int), 0.8).astype(float)
+    found = pool([sum_up_of(values, valid)])
+    # The delete-one jackknife, written out.
+    n = len(valid)
+    left_out = (values.sum() - values) / (valid.sum() - valid)
+    jackknife = np.sqrt((n - 1) / n * np.sum((left_out - left_out.mean()) ** 2))
+    assert found.value == pytest.approx(values.sum() / valid.sum())
+    assert found.scores.mean() == pytest.approx(found.value)
+    assert found.scores.std(ddof=1) / np.sqrt(n) == pytest.approx(jackknife, rel=0.02)
+
+
+def sum_up_of(values: np.ndarray, valid: np.ndarray) -> Sums:
+    """Return the sums of examples that have `valid` elements of 5, together `values`."""
+    mask = np.arange(5) < valid[:, None]
+    each = np.where(mask, (values / np.maximum(valid, 1))[:, None], np.nan)
+    return sum_up(each, mask)
+
+
+def test_ties_note_counts_examples_whose_own_class_is_one_of_several() -> None:
+    scores = np.array([1.0, 0.5, 0.0, 1 / 3])
+    evaluation = Evaluation({"accuracy": float(scores.mean())}, {"accuracy": scores}, 4)
+    (note,) = ties_note(evaluation, [(10,)])
+    assert note.startswith("accuracy: 2 of 4 examples")
+    assert ties_note(evaluation, [(8, 8, 10)]) == []  # a mean over pixels is no tie
+    whole = Evaluation({}, {"accuracy": np.array([0.0, 1.0])}, 2)
+    assert ties_note(whole, [(10,)]) == []
+    both = Evaluation(
+        {}, {"accuracy": np.array([0.0, 1.0]), "top5_accuracy": np.array([0.4, 1])}, 2
+    )
+    (note,) = ties_note(both, [(10,)])
+    assert note.startswith("top5_accuracy: 1 of 2 examples")
