@@ -1,10 +1,11 @@
-"""The machine that figures are measured on, and the memory of a process on it."""
+"""What the host says of itself: processors, memory, and processes killed for want of memory."""
 
 from __future__ import annotations
 
 import platform
 import re
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 from shrink.base.errors import ResourceError
@@ -56,3 +57,95 @@ def machine() -> str:
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     processor = f"{len(names)} x {names[0]}" if names else platform.processor()
     return f"{platform.machine()}, {processor}, {memory_gb:.0f} GB"
+
+
+_NEAR = 0.9
+_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/unified"))
+_COUNTERS = ("memory.events", "memory.oom_control")
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+
+
+class HostMemory:
+    """What the kernel counts of this process's control group, from now on.
+
+    Workers are in their parent's group.
+
+    Args:
+        group: its folders, by default those of this process, of either version of control groups.
+        total_bytes: the machine's memory, by default what the kernel says.
+    """
+
+    def __init__(self, group: list[Path] | None = None, total_bytes: int | None = None) -> None:
+        self._folders = _folders() if group is None else group
+        self._total_bytes = _total_bytes() if total_bytes is None else total_bytes
+        self._kills = self._count_kills()
+
+    def evidence(self, resident_bytes: int) -> str:
+        """Say what speaks for memory as the cause of a death; empty if nothing does.
+
+        Args:
+            resident_bytes: the most that the process was seen to hold.
+        """
+        kills = self._count_kills() - self._kills
+        if kills > 0:
+            return f"the control group's oom_kill counter rose by {kills}"
+        limit = self.limit_bytes()
+        if limit and resident_bytes >= _NEAR * limit:
+            return (
+                f"resident memory of {resident_bytes / 1e6:.0f} MB near the limit of"
+                f" {limit / 1e6:.0f} MB"
+            )
+        return ""
+
+    def _count_kills(self) -> int:
+        """Return how often the kernel has ended a process of the nearest group that counts."""
+        for folder in self._folders:
+            for name in _COUNTERS:
+                for line in _lines(folder / name):
+                    key, _, value = line.partition(" ")
+                    if key == "oom_kill":
+                        return int(value)
+        return 0
+
+    def limit_bytes(self) -> int:
+        """Return the bytes that this process may hold: the machine's, or its group's limit."""
+        limits = [self._total_bytes]
+        for folder in self._folders:
+            for name in _LIMITS:
+                limits += [int(line) for line in _lines(folder / name) if line.isdecimal()]
+        return min(limit for limit in (*limits, 1 << 62) if limit > 0)
+
+
+def _folders() -> list[Path]:
+    """Return the folders of this process's memory control group, then those above it."""
+    found: list[Path] = []
+    for line in _lines(Path("/proc/self/cgroup")):
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        inside = Path(path.lstrip("/"))
+        for root in _ROOTS:
+            found += [
+                p for p in _upwards(root, inside) if any((p / c).is_file() for c in _COUNTERS)
+            ]
+    return found
+
+
+def _upwards(root: Path, inside: Path) -> Iterator[Path]:
+    yield root / inside
+    for parent in inside.parents:
+        yield root / parent
+
+
+def _total_bytes() -> int:
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []

@@ -1,4 +1,4 @@
-"""The versions of everything that computes: part of every key under which results are kept."""
+"""Names and versions of shrink and of every package that computes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,23 @@ import importlib.metadata
 from pathlib import Path
 
 import shrink
+
+DISTRIBUTION = "shrink-keras"
+"""`shrink` belongs to another project on the package index; the command and import are ours."""
+
+
+def extra_hint(extra: str) -> str:
+    """Return the command that installs what an optional feature needs."""
+    return f"python -m pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def requirements() -> list[str]:
+    """Return what the installed distribution requires; nothing for a bare source tree."""
+    try:
+        return importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
 
 COMPUTING_PACKAGES = (
     # training, and Keras files of both kinds

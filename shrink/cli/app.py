@@ -136,7 +136,7 @@ def _annotate(error: ShrinkError) -> None:
     """Show the error at its place in the recipe, where GitHub's runner reads along."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
-    from shrink.report.ci import error_annotations  # costs imports that a plain error does not need
+    from shrink.report.ci import error_annotations
 
     for line in error_annotations(error):
         Console().say(line)

@@ -176,7 +176,7 @@ def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]
     from shrink.cli.flags import flags_of, section_flags, with_flags
     from shrink.data.config import DataConfig
     from shrink.engine.config import TrainingConfig
-    from shrink.recipe.describe import describe_fields
+    from shrink.recipe.schema import describe_fields
     from shrink.stages import STAGES
     from shrink.task.config import TaskConfig
 

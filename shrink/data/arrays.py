@@ -1,7 +1,14 @@
-"""Examples that are rows of arrays, in memory or on the disk."""
+"""Examples in arrays, checked, in host memory.
+
+A batch waits in host memory whatever the device. On a CPU the device's allocator is the host's,
+and batches that came and went during a step took its free chunks, up to twice their own size: the
+same step then had another peak.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +16,59 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.data.examples import first_problem
-from shrink.data.host_memory import load_arrays
+
+_ALIGNMENT = 64
+"""Bytes, what Eigen asks for; arrays that begin elsewhere are copied into TensorFlow's memory."""
+
+
+def in_host_memory(batch: Any) -> Any:
+    """Return a structure of tensors, (n, ...) each, copied into numpy's memory; in a graph.
+
+    Strings stay where they are.
+    """
+    tensors = tf.nest.flatten(batch)
+    moved = [i for i, tensor in enumerate(tensors) if tensor.dtype != tf.string]
+    copies = tf.numpy_function(
+        _aligned, [tensors[i] for i in moved], [tensors[i].dtype for i in moved]
+    )
+    for i, copy in zip(moved, copies, strict=True):
+        copy.set_shape(tensors[i].shape)
+        tensors[i] = copy
+    return tf.nest.pack_sequence_as(batch, tensors)
+
+
+def load_arrays(arrays: Callable[[np.ndarray], Any], indices: tf.Tensor, specs: Any) -> Any:
+    """Return what `arrays` returns for int64 (b,) indices as tensors; in a graph.
+
+    Args:
+        arrays: from indices to a structure of arrays, (b, ...) each.
+        indices: int64 (b,).
+        specs: a `tf.TensorSpec` of one example for each array.
+    """
+    flat = tf.nest.flatten(specs)
+
+    def load(rows: np.ndarray) -> list[np.ndarray]:
+        return [aligned_copy(array) for array in tf.nest.flatten(arrays(rows))]
+
+    batch = tf.numpy_function(load, [indices], [spec.dtype for spec in flat])
+    for tensor, spec in zip(batch, flat, strict=True):
+        tensor.set_shape((indices.shape[0], *spec.shape))
+    return tf.nest.pack_sequence_as(specs, batch)
+
+
+def _aligned(*arrays: np.ndarray) -> list[np.ndarray]:
+    return [aligned_copy(array) for array in arrays]
+
+
+def aligned_copy(array: np.ndarray) -> np.ndarray:
+    """Return a copy whose first byte is at a multiple of 64; strings and objects as they are."""
+    if array.dtype.kind in "OSU":
+        return array
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 class Rows(Protocol):
@@ -109,3 +168,179 @@ def _native(array: Rows) -> np.dtype:
 
 def _row_spec(array: Rows, dtype: Any) -> tf.TensorSpec:
     return tf.TensorSpec(array.shape[1:], tf.as_dtype(dtype))
+
+
+_CHUNK_BYTES = 1 << 24
+_REAL_HINT = "store real targets as floating point numbers, labels as integers from 0"
+
+
+def check_inputs(path: Path, name: str, x: Rows) -> None:
+    """Raise `DataError` unless `x` holds examples that are numbers."""
+    _check_numbers(path, name, x)
+    _check_not_empty(path, name, x)
+
+
+def fed_dtype(x: Rows) -> np.dtype:
+    """Return the dtype that inputs are fed in: as stored, float64 as float32, bool as uint8."""
+    if x.dtype.kind == "b":
+        return np.dtype(np.uint8)
+    native = x.dtype.newbyteorder("=")
+    return np.dtype(np.float32) if native == np.float64 else native
+
+
+def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: list[str]) -> Rows:
+    """Return targets in the shape that they are fed: int64 (n,) labels, or real (n, ...) ones.
+
+    Args:
+        path: the file, for messages.
+        name: the name of `y` in it.
+        y: the stored targets.
+        inputs: the name of the inputs that belong to them.
+        count: how many inputs there are.
+        notes: receives what a reader of the report should know.
+
+    Raises:
+        DataError: another number of targets, values that are not finite, negative labels.
+    """
+    _check_numbers(path, name, y)
+    length = y.shape[0] if y.shape else 1
+    if not y.shape or length != count:
+        raise DataError(
+            f"{inputs} has {count} examples and {name} has {length}",
+            subject=path,
+            hint="each array needs one row for each example",
+        )
+    _check_not_empty(path, name, y)
+    if int(np.prod(y.shape[1:])) != 1 or len(y.shape) > 2:
+        return y
+    single = np.asarray(y[:])
+    if y.dtype.kind in "biu":
+        return _labels(path, name, single)
+    check_finite(path, name, single)
+    if np.array_equal(single, np.floor(single)):
+        notes.append(
+            f"{name} holds whole numbers stored as {y.dtype}: real targets, or labels where the "
+            "loss is one of labels"
+        )
+    return single.reshape(count, 1)
+
+
+def check_not_constant(path: Path, name: str, y: Rows) -> None:
+    """Raise `DataError` where all labels are the same."""
+    if are_labels(y) and len(y) and (only := int(y[0])) == int(y[:].min()) == int(y[:].max()):
+        raise DataError(
+            f"all labels in {name} are {only}: nothing to tell apart",
+            subject=path,
+            hint="add examples of other classes, or set data.target: input for an autoencoder",
+        )
+
+
+def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -> None:
+    """Raise `DataError` where the inputs of a part differ from training's in shape or dtype."""
+    if fed_dtype(x) != fed_dtype(train):
+        raise DataError(
+            f"{name} is {x.dtype} and {other} is {train.dtype}",
+            subject=path,
+            hint=f"store both as {fed_dtype(train)}",
+        )
+    _check_same_shape(path, name, x, other, train)
+
+
+def check_same_targets(path: Path, name: str, y: Rows, other: str, train: Rows) -> None:
+    """Raise `DataError` where the targets of a part are of another kind than training's."""
+    if are_labels(y) != are_labels(train):
+        kinds = [f"{'labels' if are_labels(a) else 'real targets'} ({a.dtype})" for a in (y, train)]
+        raise DataError(
+            f"{name} holds {kinds[0]} and {other} holds {kinds[1]}", subject=path, hint=_REAL_HINT
+        )
+    _check_same_shape(path, name, y, other, train)
+    if are_labels(y):
+        _check_labels_known(path, name, y[:], train[:])
+
+
+def _check_not_empty(path: Path, name: str, array: Rows) -> None:
+    if not array.shape or not np.prod(array.shape, dtype=np.int64):
+        raise DataError(
+            f"{name} is empty: its shape is {array.shape}",
+            subject=path,
+            hint="store one row for each example",
+        )
+
+
+def _check_same_shape(path: Path, name: str, array: Rows, other: str, reference: Rows) -> None:
+    if array.shape[1:] != reference.shape[1:]:
+        raise DataError(
+            f"one example of {name} has the shape {array.shape[1:]}, one of {other} has "
+            f"{reference.shape[1:]}",
+            subject=path,
+            hint="all parts need examples of one shape",
+        )
+
+
+def _check_labels_known(path: Path, name: str, labels: np.ndarray, known: np.ndarray) -> None:
+    """Raise `DataError` for a label above all that training sees.
+
+    Only where the training labels are classes without a gap: other whole numbers may be
+    anything, such as ages to be predicted.
+    """
+    highest = int(known.max())
+    if int(labels.max()) <= highest or len(np.unique(known)) != highest + 1:
+        return
+    place = int(np.argmax(labels > highest))
+    raise DataError(
+        f"{name}[{place}] is {labels[place]}, out of range: the training labels are 0 to {highest}",
+        subject=path,
+        hint=_REAL_HINT,
+    )
+
+
+def check_finite(
+    path: Path, name: str, array: np.ndarray, numbers: np.ndarray | None = None
+) -> None:
+    """Raise `DataError` naming the first value that is not finite as it is fed.
+
+    Args:
+        path: the file, for messages.
+        name: the array's name in it.
+        array: (rows, ...) values.
+        numbers: int (rows,), which rows of the file these are; by default all of them.
+    """
+    if array.dtype.kind != "f":
+        return
+    rows = max(1, _CHUNK_BYTES // max(1, row_bytes(array)))
+    for start in range(0, len(array), rows):
+        with np.errstate(over="ignore"):  # a float64 beyond float32 shows as infinite
+            finite = np.isfinite(np.asarray(array[start : start + rows], fed_dtype(array)))
+        if finite.all():
+            continue
+        row, *rest = (int(i) for i in np.argwhere(~finite)[0])
+        value = array[(start + row, *rest)]
+        shown = start + row if numbers is None else int(numbers[start + row])
+        raise DataError(
+            f"{name}[{', '.join(map(str, (shown, *rest)))}] is {value}: not a finite "
+            f"{fed_dtype(array)}",
+            subject=path,
+            hint="remove or replace such values",
+        )
+
+
+def _check_numbers(path: Path, name: str, array: Rows) -> None:
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise DataError(
+            f"{name} is of dtype {array.dtype}; integers, floats and bool are taken",
+            subject=path,
+            hint="store numbers in an array of one shape",
+        )
+
+
+def _labels(path: Path, name: str, y: np.ndarray) -> np.ndarray:
+    flat = np.asarray(y).reshape(len(y))
+    lowest, highest = int(flat.min()), int(flat.max())
+    if lowest < 0 or highest >= 2**31:
+        wrong = lowest if lowest < 0 else highest
+        place = int(np.argmax(flat == wrong))
+        kind = "negative" if wrong < 0 else "out of range"
+        raise DataError(
+            f"{name}[{place}] is {wrong}: a {kind} label", subject=path, hint=_REAL_HINT
+        )
+    return flat.astype(np.int64)

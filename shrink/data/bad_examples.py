@@ -21,7 +21,7 @@ from shrink.data.config import DataConfig
 from shrink.data.decoding import PictureDecoder
 from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import shown
-from shrink.data.names import Names
+from shrink.data.listing import Names
 
 _CHUNK = 64
 _CHUNK_OF_LARGE = 4

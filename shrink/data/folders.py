@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.data.names import Names
+from shrink.data.listing import Names
 
 PICTURE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _PART_OF_FOLDER = {

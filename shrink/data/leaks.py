@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from shrink.data.fingerprint import DIGEST_BYTES
 from shrink.data.folders import shown
-from shrink.data.known_hashes import DIGEST_BYTES
 
 _PAIRS = (("train", "test"), ("train", "validation"), ("validation", "test"))
 

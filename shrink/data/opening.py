@@ -12,11 +12,10 @@ import numpy as np
 
 from shrink.data.augment.apply import Augmentation
 from shrink.data.cached import cached
-from shrink.data.class_order import named_classes
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
+from shrink.data.dataset import Dataset, Subset, left_out
 from shrink.data.examples import PARTS, Examples
-from shrink.data.left_out import Subset, left_out
+from shrink.data.listing import named_classes
 from shrink.data.membership import Membership, membership_of, read_membership
 from shrink.data.view import AugmentedView, View
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.data.arrays import in_host_memory
 from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples, example_bytes
-from shrink.data.host_memory import in_host_memory
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 16 * 1000**2

@@ -30,8 +30,8 @@ from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_mas
 from shrink.engine.objective import Objective, at_least_float32
 from shrink.engine.operation_order import one_by_one
 from shrink.engine.randomness import RandomSeeds
+from shrink.engine.recompute import steps_in_order
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
-from shrink.engine.recurrence import steps_in_order
 
 convert_nothing_of_shrink()
 

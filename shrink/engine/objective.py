@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
-from shrink.base.metrics import measured_outputs
+from shrink.base.figures import measured_outputs
 from shrink.engine.masking import masked
 
 LossFunction = Callable[[Any, Any, bool], Any]

@@ -1,16 +1,85 @@
-"""Optimizers of tf-keras from a recipe's `optimizer` section."""
+"""Optimizers and learning rate schedules."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError
 from shrink.engine.config import OptimizerConfig
-from shrink.engine.schedules import WarmupDecay
+
+PI = 3.141592653589793
+
+
+def _constant(progress: Any) -> Any:
+    return tf.ones_like(progress)
+
+
+def _cosine(progress: Any) -> Any:
+    return 0.5 * (1.0 + tf.cos(PI * progress))
+
+
+def _exponential(progress: Any) -> Any:
+    return 0.01**progress
+
+
+def _step(progress: Any) -> Any:
+    return tf.where(progress < 0.5, 1.0, tf.where(progress < 0.75, 0.1, 0.01))
+
+
+DECAYS: Mapping[str, Callable[[Any], Any]] = {
+    "constant": _constant,
+    "cosine": _cosine,
+    "exponential": _exponential,
+    "step": _step,
+}
+"""Factor on the learning rate by name, from the progress in [0, 1] after the warm-up."""
+
+
+class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A linear rise to the learning rate, then a decay over the updates that are left.
+
+    Cosine: Loshchilov & Hutter (2017), SGDR, eq. 5 without restarts. The first of `w` warm-up
+    updates has 1 / (w + 1) of the learning rate, so that no update is spent on a rate of 0.
+
+    Args:
+        learning_rate: at the start of the decay.
+        decay: a key of `DECAYS`.
+        warmup_updates: updates before the learning rate is reached.
+        total_updates: all updates of the stage, with those of the warm-up.
+    """
+
+    def __init__(
+        self, learning_rate: float, decay: str, warmup_updates: int, total_updates: int
+    ) -> None:
+        super().__init__()
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.warmup_updates = warmup_updates
+        self.total_updates = total_updates
+
+    def __call__(self, step: Any) -> Any:
+        """Return the learning rate, float32 (), of the update with this index, from 0."""
+        step = tf.cast(step, tf.float32)
+        warmup = float(self.warmup_updates)
+        rising = (step + 1.0) / (warmup + 1.0)
+        left = max(1.0, self.total_updates - warmup)
+        falling = DECAYS[self.decay](tf.clip_by_value((step - warmup) / left, 0.0, 1.0))
+        return self.learning_rate * tf.where(step < warmup, rising, falling)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "learning_rate": self.learning_rate,
+            "decay": self.decay,
+            "warmup_updates": self.warmup_updates,
+            "total_updates": self.total_updates,
+        }
+
 
 OPTIMIZERS: Mapping[str, type[Any]] = {
     "adam": keras.optimizers.Adam,

@@ -9,7 +9,6 @@ from typing import Any
 from shrink.base.errors import ResourceError
 from shrink.data.dataset import Dataset
 from shrink.engine.batch_norm import batch_norm_mode
-from shrink.engine.batch_plan import plan_batches
 from shrink.engine.class_weights import class_weights_of
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
@@ -21,6 +20,7 @@ from shrink.engine.planner import (
     Plan,
     cannot_fit,
     choose,
+    plan_batches,
     predict,
     search,
     usable,

@@ -1,4 +1,4 @@
-"""Peak memory of a stage's own training step, from a few steps on batches of zeros."""
+"""Training steps on synthetic batches, whose peak is measured."""
 
 from __future__ import annotations
 
@@ -7,21 +7,67 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import ResourceError
+from shrink.base.errors import DataError, ResourceError
+from shrink.data.arrays import load_arrays
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, evaluation_batches, training_batches
 from shrink.engine.accumulate import Batch
-from shrink.engine.batch_plan import BatchPlan, plan_batches
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices
+from shrink.engine.devices import Devices, distribute_batches
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
-from shrink.engine.planner import DOUBT, MARGIN, Floor
-from shrink.engine.sharding import distribute_batches
+from shrink.engine.planner import DOUBT, MARGIN, BatchPlan, Floor, plan_batches
 from shrink.engine.trainer import build_trainer
 from shrink.measure.memory import AllocatorPeak
+
+
+class ZeroExamples:
+    """As many examples as another sequence has, or as asked, all of them zeros.
+
+    A batch of them takes the memory of a batch of the others in their stored dtype, and class 0
+    is a label of every classifier.
+
+    Args:
+        input_spec: `tf.TensorSpec` of one example's input, or a structure of them.
+        target_spec: the same of its target.
+        count: how many examples.
+    """
+
+    labels: np.ndarray | None = None
+
+    def __init__(self, input_spec: Any, target_spec: Any, count: int) -> None:
+        self.input_spec = input_spec
+        self.target_spec = target_spec
+        self._count = count
+
+    @classmethod
+    def like(cls, examples: Examples, count: int | None = None) -> ZeroExamples:
+        """Return zeros in place of `examples`."""
+        count = len(examples) if count is None else count
+        return cls(examples.input_spec, examples.target_spec, count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+        """Return a batch of zeros."""
+        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        """Return a batch of zeros as arrays."""
+
+        def zeros(spec: tf.TensorSpec) -> np.ndarray:
+            return np.zeros((len(indices), *spec.shape), spec.dtype.as_numpy_dtype)
+
+        return tf.nest.map_structure(zeros, (self.input_spec, self.target_spec))
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        """Return None: there is nothing to read."""
+        return None
+
 
 _STEPS = 3
 _MORE_STEPS = 12

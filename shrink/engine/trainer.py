@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from shrink.engine.batch_plan import BatchPlan
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.optimizer import build_optimizer
+from shrink.engine.planner import BatchPlan
 from shrink.engine.randomness import RandomSeeds, stateful_generators
 
 Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)

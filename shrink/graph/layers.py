@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tf_keras as keras
 
-from shrink.graph.attention import multi_head_attention, normalisation_by_channel
+from shrink.graph.blocks import multi_head_attention, normalisation_by_channel
 from shrink.graph.channels import Labels
-from shrink.graph.combine import concatenate, merge, reshaped
 from shrink.graph.effects import (
     Edit,
     Effect,
@@ -21,8 +20,11 @@ from shrink.graph.effects import (
     Site,
     WeightAxis,
     WeightUse,
+    concatenate,
     is_elementwise,
+    merge,
     positions,
+    reshaped,
     weight_index,
 )
 from shrink.graph.operations import operation

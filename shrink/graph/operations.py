@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shrink.graph.combine import concatenate, merge
-from shrink.graph.effects import Effect, Site
+from shrink.graph.effects import Effect, Site, concatenate, merge
 from shrink.graph.network import Ref
 
 _UNARY = {

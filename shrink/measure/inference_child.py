@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from shrink.base.child import die_with_parent
 from shrink.base.host import host_peak_bytes
-from shrink.base.lifetime import die_with_parent
 
 PREFIX = "shrink-figure: "
 _MEMORY_INVOKES = 3

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shrink.base import files
-from shrink.measure.inference import run_inference
+from shrink.measure.memory import run_inference
 
 EXAMPLES = 8
 """As many examples as stand for all: their time differs little, unless they are zeros."""

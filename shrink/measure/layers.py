@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.graph.macs import MacsCounter
+from shrink.tflite.arena import tensor_bytes
 from shrink.tflite.flatbuffer import (
     Operator,
     Subgraph,
@@ -19,7 +20,6 @@ from shrink.tflite.flatbuffer import (
     operator_weights,
     read,
 )
-from shrink.tflite.planner import tensor_bytes
 
 
 def layer_table(model: keras.Model, content: bytes) -> list[dict[str, Any]]:

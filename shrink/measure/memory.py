@@ -1,16 +1,199 @@
-"""Memory figures of the report: inference, the framework's allocator, the host process."""
+"""Peaks of memory: of training and of inference.
+
+TensorFlow is imported on use: the other memory figures are taken without it.
+"""
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Literal
 
+import flatbuffers
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.base.child import run_child
 from shrink.base.files import write_bytes
 from shrink.base.host import host_peak_bytes
-from shrink.measure.allocator import AllocatorPeak
-from shrink.measure.inference import run_inference
-from shrink.measure.one_op import one_op_model
+from shrink.measure.inference_child import PREFIX
+
+_SCHEMA_VERSION = 3
+
+
+def one_op_model() -> bytes:
+    """Return a .tflite file of one RELU on one float32 number."""
+    graph = schema.SubGraphT()
+    graph.tensors = [_tensor("input"), _tensor("output")]
+    graph.inputs, graph.outputs = [0], [1]
+    graph.operators = [_relu()]
+    code = schema.OperatorCodeT()
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.RELU
+    model = schema.ModelT()
+    model.version = _SCHEMA_VERSION
+    model.operatorCodes, model.subgraphs, model.buffers = [code], [graph], [schema.BufferT()]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def _tensor(name: str) -> schema.TensorT:
+    tensor = schema.TensorT()
+    tensor.name, tensor.shape, tensor.type = name, [1, 1], schema.TensorType.FLOAT32
+    tensor.buffer = 0
+    return tensor
+
+
+def _relu() -> schema.OperatorT:
+    operator = schema.OperatorT()
+    operator.opcodeIndex, operator.inputs, operator.outputs = 0, [0], [1]
+    return operator
+
+
+_PROBE_BYTES = 8 << 20
+
+
+class AllocatorPeak:
+    """Reads the most memory that any one device's allocator held since `reset`.
+
+    A device's statistics are believed once an allocation of 8 MiB was seen in them. They count
+    whole chunks, and on a CPU nothing under 256 KiB; all logical CPU devices share one allocator.
+
+    Args:
+        devices: names of logical devices, such as "CPU:0".
+
+    Attributes:
+        note: why there is no figure; empty where there is one.
+    """
+
+    def __init__(self, devices: Sequence[str] = ("CPU:0",)) -> None:
+        self._devices = tuple(devices)
+        self._earlier = 0
+        silent = [device for device in self._devices if not _counts(device)]
+        self.note = f"the allocator of {', '.join(silent)} keeps no statistics" if silent else ""
+
+    def reset(self) -> None:
+        """Start anew: the peak becomes what is held now."""
+        self._earlier = 0
+        self._reset_devices()
+
+    def window(self) -> int | None:
+        """Return the peak since the last call, and begin a new window; `peak` spans them all."""
+        highest = self._most("peak")
+        self._earlier = max(self._earlier, highest or 0)
+        self._reset_devices()
+        return highest
+
+    def _reset_devices(self) -> None:
+        import tensorflow as tf
+
+        if not self.note:
+            for device in self._devices:
+                tf.config.experimental.reset_memory_stats(device)
+
+    def held(self) -> int | None:
+        """Return what the fullest device's allocator holds now, in bytes; None as with `peak`."""
+        return self._most("current")
+
+    def peak(self) -> int | None:
+        """Return the largest device's peak since `reset`, in bytes; None where `note` says why."""
+        highest = self._most("peak")
+        return None if highest is None else max(highest, self._earlier)
+
+    def _most(self, figure: str) -> int | None:
+        import tensorflow as tf
+
+        if self.note:
+            return None
+        info = tf.config.experimental.get_memory_info
+        return max(int(info(device)[figure]) for device in self._devices)
+
+
+def _counts(device: str) -> bool:
+    import tensorflow as tf
+
+    info = tf.config.experimental.get_memory_info
+    try:
+        before = info(device)["current"]
+        with tf.device(device):
+            probe = tf.zeros([_PROBE_BYTES], tf.uint8)
+        held = info(device)["current"] - before
+        tf.config.experimental.reset_memory_stats(device)
+        reset_to = info(device)["peak"]
+        del probe
+    except (ValueError, tf.errors.OpError):
+        return False
+    return bool(held >= _PROBE_BYTES and reset_to >= before + _PROBE_BYTES)
+
+
+def nvml_note(nvml: Any = None, pid: int | None = None) -> str | None:
+    """Return a sentence on what NVML says that a process holds of each GPU.
+
+    TensorFlow gives no memory back before its process ends: what it holds at the end of training
+    is the most that it ever held.
+
+    Args:
+        nvml: the module `pynvml` of nvidia-ml-py; by default the installed one.
+        pid: the process, by default this one. In a container NVML may know it by another number.
+
+    Returns:
+        None without nvidia-ml-py, without a driver, or where no GPU knows the process.
+    """
+    try:
+        nvml = nvml or importlib.import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:
+        # Either the module or the driver is not there; NVML's errors exist only with the module.
+        return None
+    try:
+        held = _held(nvml, os.getpid() if pid is None else pid)
+    except nvml.NVMLError as error:
+        return f"GPU memory as NVML counts it: unknown ({error})"
+    finally:
+        nvml.nvmlShutdown()
+    gpus = ", ".join(f"{held[index] / 1e6:.0f} MB of GPU {index}" for index in sorted(held))
+    return f"GPU memory as NVML counts it, CUDA's own included: {gpus}" if gpus else None
+
+
+def _held(nvml: Any, pid: int) -> dict[int, int]:
+    """Return the bytes that a process holds, by index of the GPU."""
+    held = {}
+    for index in range(nvml.nvmlDeviceGetCount()):
+        device = nvml.nvmlDeviceGetHandleByIndex(index)
+        for process in nvml.nvmlDeviceGetComputeRunningProcesses(device):
+            # None where the driver does not tell (under WDDM).
+            if process.pid == pid and process.usedGpuMemory is not None:
+                held[index] = int(process.usedGpuMemory)
+    return held
+
+
+_TIMEOUT_S = 120.0
+
+
+def run_inference(
+    figure: Literal["memory", "latency"], tflite: Path, threads: int = 1, examples: str = ""
+) -> tuple[dict[str, Any] | None, str]:
+    """Return what `shrink.measure.inference_child` measured, or None and why there is nothing.
+
+    Args:
+        figure: "memory" or "latency".
+        tflite: the artifact.
+        threads: of the interpreter.
+        examples: an .npz file with the inputs to time it with.
+    """
+    arguments = (figure, str(tflite.resolve()), str(threads), examples)
+    run = run_child("shrink.measure.inference_child", *arguments, timeout_s=_TIMEOUT_S)
+    if run.failure is not None:
+        return None, f"LiteRT, running the artifact, {run.failure}"
+    line = next((x for x in reversed(run.output.splitlines()) if x.startswith(PREFIX)), None)
+    if line is None:
+        return None, "LiteRT, running the artifact, ended without a figure"
+    return json.loads(line.removeprefix(PREFIX)), ""
+
 
 __all__ = ["AllocatorPeak", "host_peak_bytes", "inference_peak_bytes"]
 

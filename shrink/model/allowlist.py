@@ -1,7 +1,10 @@
-"""Layers, objects and functions that a Keras file may name; whatever is not here is refused.
+"""Layers and functions that a model file may name.
 
 Written from the public names of tf-keras 2.21, Keras 3.15 and TensorFlow 2.21, without those that
 run code, read files or load other models (Lambda, TFSMLayer, TorchModuleWrapper, map_fn, ...).
+
+Written from the public names of TensorFlow 2.21 and Keras 3.15, without those that take a function
+to call, touch files, or decode pictures.
 """
 
 from __future__ import annotations
@@ -124,3 +127,198 @@ TENSOR_FUNCTION_MODULES = frozenset(
     {"keras.src.layers.core.tf_op_layer", "keras.layers.core.tf_op_layer",
      "tf_keras.src.layers.core.tf_op_layer"}
 )  # fmt: skip
+
+
+_TF_TOP = """
+    abs acos acosh add add_n argmax argmin argsort asin asinh atan atan2 atanh batch_to_space
+    bitcast boolean_mask broadcast_to cast clip_by_norm clip_by_value complex concat constant
+    convert_to_tensor cos cosh cumsum divide dynamic_partition dynamic_stitch einsum
+    ensure_shape equal exp expand_dims eye fill floor gather gather_nd greater greater_equal
+    identity identity_n less less_equal linspace logical_and logical_not logical_or matmul
+    maximum meshgrid minimum multiply negative norm not_equal one_hot ones ones_like pad pow
+    range rank realdiv reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min
+    reduce_prod reduce_sum repeat reshape reverse reverse_sequence roll round saturate_cast
+    scalar_mul scatter_nd searchsorted sequence_mask shape sigmoid sign sin sinh size slice sort
+    space_to_batch space_to_batch_nd split sqrt square squeeze stack stop_gradient strided_slice
+    subtract tan tanh tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min
+    tensor_scatter_nd_sub tensor_scatter_nd_update tensordot tile transpose truediv truncatediv
+    truncatemod unique unique_with_counts unravel_index unstack where zeros zeros_like
+"""
+
+_TF_OPERATORS = """
+    add eq getitem ne
+"""
+
+_TF_MATH = """
+    abs accumulate_n acos acosh add add_n angle approx_max_k approx_min_k argmax argmin asin
+    asinh atan atan2 atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc bincount ceil
+    confusion_matrix conj cos cosh count_nonzero cumprod cumsum cumulative_logsumexp digamma
+    divide divide_no_nan equal erf erfc erfcinv erfinv exp expm1 floor floordiv floormod greater
+    greater_equal igamma igammac imag in_top_k invert_permutation is_finite is_inf is_nan
+    is_non_decreasing is_strictly_increasing l2_normalize lbeta less less_equal lgamma log log1p
+    log_sigmoid log_softmax logical_and logical_not logical_or logical_xor maximum minimum mod
+    multiply multiply_no_nan ndtri negative nextafter not_equal polygamma polyval pow real
+    reciprocal reciprocal_no_nan reduce_all reduce_any reduce_euclidean_norm reduce_logsumexp
+    reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum reduce_variance rint
+    round rsqrt scalar_mul segment_max segment_mean segment_min segment_prod segment_sum sigmoid
+    sign sin sinh sobol_sample softmax softplus softsign sqrt square squared_difference subtract
+    tan tanh top_k truediv unsorted_segment_max unsorted_segment_mean unsorted_segment_min
+    unsorted_segment_prod unsorted_segment_sqrt_n unsorted_segment_sum xdivy xlog1py xlogy
+    zero_fraction zeta
+"""
+
+_TF_NN = """
+    all_candidate_sampler approx_max_k approx_min_k atrous_conv2d atrous_conv2d_transpose
+    avg_pool avg_pool1d avg_pool2d avg_pool3d batch_norm_with_global_normalization
+    batch_normalization bias_add collapse_repeated compute_accidental_hits conv1d
+    conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose conv_transpose convolution
+    crelu ctc_beam_search_decoder ctc_greedy_decoder ctc_loss ctc_unique_labels depth_to_space
+    depthwise_conv2d depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input dilation2d
+    dropout elu embedding_lookup embedding_lookup_sparse erosion2d
+    fixed_unigram_candidate_sampler fractional_avg_pool fractional_max_pool gelu in_top_k
+    isotonic_regression l2_loss l2_normalize leaky_relu learned_unigram_candidate_sampler
+    local_response_normalization log_poisson_loss log_softmax lrn max_pool max_pool1d max_pool2d
+    max_pool3d max_pool_with_argmax moments nce_loss normalize_moments pool relu relu6
+    safe_embedding_lookup_sparse sampled_softmax_loss selu separable_conv2d sigmoid
+    sigmoid_cross_entropy_with_logits silu softmax softmax_cross_entropy_with_logits softplus
+    softsign space_to_batch space_to_depth sparse_softmax_cross_entropy_with_logits
+    sufficient_statistics swish tanh top_k weighted_cross_entropy_with_logits weighted_moments
+    with_space_to_batch zero_fraction
+"""
+
+_TF_LINALG = """
+    adjoint band_part banded_triangular_solve cholesky cholesky_solve cross det diag diag_part
+    eig eigh eigh_tridiagonal eigvals eigvalsh einsum expm eye global_norm inv l2_normalize
+    logdet logm lstsq lu lu_matrix_inverse lu_reconstruct lu_solve matmul matrix_rank
+    matrix_transpose matvec norm normalize pinv qr set_diag slogdet solve sqrtm svd tensor_diag
+    tensor_diag_part tensordot trace triangular_solve tridiagonal_matmul tridiagonal_solve
+"""
+
+_TF_SIGNAL = """
+    dct fft fft2d fft3d fftnd fftshift frame hamming_window hann_window idct ifft ifft2d ifft3d
+    ifftnd ifftshift inverse_mdct inverse_stft inverse_stft_window_fn irfft irfft2d irfft3d
+    irfftnd kaiser_bessel_derived_window kaiser_window linear_to_mel_weight_matrix mdct
+    mfccs_from_log_mel_spectrograms overlap_and_add rfft rfft2d rfft3d rfftnd stft vorbis_window
+"""
+
+_TF_IMAGE = """
+    adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality
+    adjust_saturation central_crop combined_non_max_suppression convert_image_dtype
+    crop_and_resize crop_to_bounding_box extract_glimpse extract_patches flip_left_right
+    flip_up_down generate_bounding_box_proposals grayscale_to_rgb hsv_to_rgb image_gradients
+    non_max_suppression non_max_suppression_overlaps non_max_suppression_padded
+    non_max_suppression_with_scores pad_to_bounding_box per_image_standardization psnr resize
+    resize_with_crop_or_pad resize_with_pad rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv
+    rot90 sample_distorted_bounding_box sobel_edges ssim ssim_multiscale total_variation
+    transpose yiq_to_rgb yuv_to_rgb
+"""
+
+_TF_COMPAT_V1_NN = """
+    all_candidate_sampler approx_max_k approx_min_k atrous_conv2d atrous_conv2d_transpose
+    avg_pool avg_pool1d avg_pool2d avg_pool3d batch_norm_with_global_normalization
+    batch_normalization bias_add collapse_repeated compute_accidental_hits conv1d
+    conv1d_transpose conv2d conv2d_transpose conv3d conv3d_transpose conv_transpose convolution
+    crelu ctc_beam_search_decoder ctc_greedy_decoder ctc_loss ctc_unique_labels depth_to_space
+    depthwise_conv2d depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input
+    depthwise_conv2d_native dilation2d dropout elu embedding_lookup embedding_lookup_sparse
+    erosion2d fixed_unigram_candidate_sampler fractional_avg_pool fractional_max_pool gelu
+    in_top_k isotonic_regression l2_loss l2_normalize leaky_relu
+    learned_unigram_candidate_sampler local_response_normalization log_poisson_loss log_softmax
+    lrn max_pool max_pool1d max_pool2d max_pool3d max_pool_with_argmax moments nce_loss
+    normalize_moments pool relu relu6 safe_embedding_lookup_sparse sampled_softmax_loss selu
+    separable_conv2d sigmoid sigmoid_cross_entropy_with_logits silu softmax
+    softmax_cross_entropy_with_logits softplus softsign space_to_batch space_to_depth
+    sparse_softmax_cross_entropy_with_logits sufficient_statistics swish tanh top_k
+    weighted_cross_entropy_with_logits weighted_moments with_space_to_batch zero_fraction
+"""
+
+_TF_COMPAT_V1 = """
+    concat expand_dims reduce_max reduce_mean reduce_min reduce_sum reshape squeeze transpose
+"""
+
+_TF_COMPAT_V1_IMAGE = """
+    resize resize_bilinear resize_nearest_neighbor
+"""
+
+_KERAS_NUMPY = """
+    Abs Absolute Add All AllClose Amax Amin Angle Any Append Arange Arccos Arccosh Arcsin
+    Arcsinh Arctan Arctan2 Arctanh Argmax Argmin Argpartition Argsort Array ArraySplit Average
+    Bincount BitwiseAnd BitwiseInvert BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift
+    BitwiseXor BroadcastTo Cbrt Ceil Clip Concatenate Conj Conjugate Copy Corrcoef Correlate Cos
+    Cosh CountNonzero Cross Cumprod Cumsum Deg2rad Diag Diagflat Diagonal Diff Digitize Divide
+    DivideNoNan Dot Dsplit Dstack Einsum EmptyLike Equal Exp Exp2 ExpandDims Expm1 Fabs Flip
+    Fliplr Flipud Floor FloorDivide Fmax Fmin Fmod Full FullLike Gcd Geomspace GetItem Greater
+    GreaterEqual Heaviside Histogram Hsplit Hstack Hypot I0 Imag Inner IsIn Isclose Isfinite
+    Isinf Isnan Isneginf Isposinf Isreal Kron Lcm Ldexp LeftShift Less LessEqual Linspace Log
+    Log10 Log1p Log2 Logaddexp Logaddexp2 LogicalAnd LogicalNot LogicalOr LogicalXor Logspace
+    Matmul Max Maximum Mean Median Meshgrid Min Minimum Mod Moveaxis Multiply NanToNum Nanargmax
+    Nanargmin Nancumprod Nancumsum Nanmax Nanmean Nanmedian Nanmin Nanpercentile Nanprod
+    Nanquantile Nanstd Nansum Nanvar Ndim Negative Nextafter Nonzero NotEqual OnesLike Outer Pad
+    Percentile Power Prod Ptp Quantile Rad2deg Ravel Real Reciprocal Repeat Reshape RightShift
+    Roll Rot90 Round SearchSorted Select Sign Signbit Sin Sinc Sinh Size Slogdet Sort Split Sqrt
+    Square Squeeze Stack Std Subtract Sum Swapaxes Take TakeAlongAxis Tan Tanh Tensordot Tile
+    Trace Transpose Trapezoid Tril Triu TrueDivide Trunc Unique UnravelIndex Vander Var Vdot
+    View Vsplit Vstack Where ZerosLike
+"""
+
+_KERAS_NN = """
+    AdaptiveAveragePool AdaptiveMaxPool AveragePool BatchNorm BinaryCrossentropy CTCDecode
+    CTCLoss CategoricalCrossentropy Celu Conv ConvTranspose DepthToSpace DepthwiseConv
+    DotProductAttention Elu Fold Gelu Glu HardShrink HardSigmoid HardSilu HardTanh LayerNorm
+    LeakyRelu LogSigmoid LogSoftmax MaxPool Moments MultiHot Normalize OneHot PSNR Polar RMSNorm
+    Relu Relu6 Selu SeparableConv Sigmoid Silu SoftShrink Softmax Softplus Softsign SpaceToDepth
+    SparseCategoricalCrossentropy SparsePlus SparseSigmoid Sparsemax Squareplus TanhShrink
+    Threshold Unfold
+"""
+
+_KERAS_CORE = """
+    Cast ConvertToTensor SaturateCast Scatter ScatterUpdate Slice SliceUpdate StopGradient
+    Unstack
+"""
+
+_KERAS_IMAGE = """
+    AffineTransform CropImages ElasticTransform ExtractPatches GaussianBlur HSVToRGB
+    MapCoordinates PadImages PerspectiveTransform RGBToGrayscale RGBToHSV Resize SSIM
+    ScaleAndTranslate SobelEdges
+"""
+
+_KERAS_LINALG = """
+    Cholesky CholeskyInverse Det Eig Eigh Inv Lstsq LuFactor MatrixRank Norm Pinv Qr SVD Solve
+    SolveTriangular
+"""
+
+_KERAS_MATH = """
+    CDist Erf Erfc Erfinv ExtractSequences FFT FFT2 IFFT2 IRFFT ISTFT InTopK Logdet Logsumexp
+    RFFT Rsqrt STFT SegmentMax SegmentMin SegmentProd SegmentReduction SegmentSum TopK
+    ViewAsComplex ViewAsReal
+"""
+
+_TENSORFLOW = {
+    "": _TF_TOP,
+    "__operators__.": _TF_OPERATORS,
+    "math.": _TF_MATH,
+    "nn.": _TF_NN,
+    "linalg.": _TF_LINALG,
+    "signal.": _TF_SIGNAL,
+    "image.": _TF_IMAGE,
+    "compat.v1.nn.": _TF_COMPAT_V1_NN,
+    "compat.v1.": _TF_COMPAT_V1,
+    "compat.v1.image.": _TF_COMPAT_V1_IMAGE,
+}
+
+TENSOR_FUNCTIONS = frozenset(
+    prefix + name for prefix, names in _TENSORFLOW.items() for name in names.split()
+)
+"""What a TFOpLambda layer may call: names under `tf.`"""
+
+KERAS_OPS: dict[str, frozenset[str]] = {
+    "keras.src.ops.numpy": frozenset(_KERAS_NUMPY.split()),
+    "keras.src.ops.nn": frozenset(_KERAS_NN.split()),
+    "keras.src.ops.core": frozenset(_KERAS_CORE.split()),
+    "keras.src.ops.image": frozenset(_KERAS_IMAGE.split()),
+    "keras.src.ops.linalg": frozenset(_KERAS_LINALG.split()),
+    "keras.src.ops.math": frozenset(_KERAS_MATH.split()),
+    "keras.src.applications.convnext": frozenset({"LayerScale", "StochasticDepth"}),
+    "keras.src.applications.inception_resnet_v2": frozenset({"CustomScaleLayer"}),
+}
+"""Operation classes of Keras 3 by module, as they stand among the layers of a functional model."""

@@ -15,10 +15,8 @@ from typing import Any, Literal
 
 from shrink.base.errors import ShrinkError
 from shrink.base.protobuf import messages, text
-from shrink.model.reference import report_of
-from shrink.model.saved import KERAS_METADATA
-from shrink.model.scan_archive import check_archive
-from shrink.model.scan_hdf5 import read_attribute
+from shrink.model.reference import KERAS_METADATA, report_of
+from shrink.model.scan_files import check_archive, read_attribute
 
 _LOSSES = {
     **dict.fromkeys(("sparsecategoricalcrossentropy",), "sparse_categorical_crossentropy"),

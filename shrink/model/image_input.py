@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.model.load import load_source
-from shrink.model.scan_archive import check_archive
-from shrink.model.scan_hdf5 import read_attribute
+from shrink.model.scan_files import check_archive, read_attribute
 from shrink.tflite.interpreter import load
 
 Shape = tuple[int, int, int]

@@ -11,13 +11,13 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, ShrinkError
 from shrink.graph.scale import scaled
-from shrink.model.keras3_convert import import_keras3
+from shrink.model.keras3.convert import import_keras3
 from shrink.model.limits import bounded_loading
 from shrink.model.opaque import graph_model, subclassed_model
-from shrink.model.saved import holds_layers
+from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file
 from shrink.model.trust import NO_TRUST, Trust
-from shrink.model.user_code import custom_objects, function_of
+from shrink.model.user_modules import custom_objects, function_of
 
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
@@ -103,7 +103,7 @@ def import_note(model: keras.Model, source: Mapping[str, Any]) -> str:
     path, trust = Path(source["path"]), Trust.of(source)
     if source["kind"] not in ("keras", "h5") or not check_model_file(path, trust).from_keras3:
         return ""
-    from shrink.model.keras3_check import compare_import  # it imports Keras 3, which few need
+    from shrink.model.keras3.weights import compare_import
 
     with bounded_loading(path):
         return compare_import(model, path)

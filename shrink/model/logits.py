@@ -12,8 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.graph.losses import with_losses
-from shrink.graph.network import Call, Network, Ref, read_network
+from shrink.graph.network import Call, Network, Ref, read_network, with_losses
 from shrink.model.endings.kinds import kind_of
 from shrink.model.endings.traced import output_ranges
 

@@ -15,8 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.tflite.names import natural_order
-from shrink.tflite.serving import load_signature
+from shrink.tflite.names import load_signature, natural_order
 
 
 class TracedGraph(keras.layers.Layer):

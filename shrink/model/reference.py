@@ -11,7 +11,32 @@ from typing import Any, Literal
 
 from shrink.base import files
 from shrink.base.errors import ModelError
+from shrink.base.protobuf import messages, text
 from shrink.base.suggest import near_file
+
+KERAS_METADATA = "keras_metadata.pb"
+_NODES, _NODE_PATH, _IDENTIFIER = 1, 3, 4
+_SUBCLASSED = "_tf_keras_model"
+
+
+def holds_layers(folder: Path) -> bool:
+    """Whether Keras would build a SavedModel's layers anew from what it wrote beside the graph.
+
+    It has not written any where `model.export` made the folder. Of a subclassed model it has, but
+    how its layers belong together is in code that the folder does not hold: all that can be used
+    is the graph. Field numbers are those of tf_keras/protobuf/saved_metadata.proto.
+    """
+    try:
+        content = (folder / KERAS_METADATA).read_bytes()
+        return not any(
+            text(node, _NODE_PATH) == "root" and text(node, _IDENTIFIER) == _SUBCLASSED
+            for node in messages(memoryview(content), _NODES)
+        )
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True  # for the scan to refuse
+
 
 Form = Literal["keras", "tflite"]
 """A model that can be trained, or a graph without layers, such as a TFLite artifact."""
@@ -45,7 +70,6 @@ class ModelReference:
 
         `model.export` of any Keras writes such, and `model.save` of a subclassed model.
         """
-        from shrink.model.saved import holds_layers  # only few commands ask
 
         return self.kind == "savedmodel" and not holds_layers(self.path)
 

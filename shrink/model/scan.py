@@ -1,4 +1,7 @@
-"""What a model file holds, looked at before anything in it is loaded, without TensorFlow.
+"""Scans what a model file holds before anything loads it.
+
+Field numbers are those of tensorflow/core/protobuf/{saved_model,meta_graph,saver}.proto and
+tensorflow/core/framework/{graph,function,node_def}.proto.
 
 A Keras file is a program: a Lambda layer carries byte code, a custom object names code to import,
 a lookup layer reads files. Only what Keras itself provides, listed in `allowlist.py`, passes.
@@ -6,18 +9,140 @@ a lookup layer reads files. Only what Keras itself provides, listed in `allowlis
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ModelError
-from shrink.base.refusal import refused, unreadable
-from shrink.model.scan_archive import check_archive, open_weights
+from shrink.base.protobuf import fields, messages, text
+from shrink.base.refusal import OR_TRUST, refused, unreadable
+from shrink.model.allowed_operators import OPERATORS, SAVER_OPERATORS
+from shrink.model.reference import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import DeclaredSize, check_config
-from shrink.model.scan_graph import check_saved_model
-from shrink.model.scan_hdf5 import check_hdf5, read_attribute
+from shrink.model.scan_files import check_archive, check_hdf5, open_weights, read_attribute
 from shrink.model.trust import NO_TRUST, Trust
+
+_META_GRAPHS, _GRAPH, _SAVER, _OBJECTS = 2, 2, 3, 7
+_NODES, _LIBRARY = 1, 2
+_FUNCTION, _FUNCTION_SIGNATURE, _FUNCTION_NODES = 1, 1, 3
+_NAME, _OPERATOR = 1, 2
+_GRAPH_CAP_BYTES = 2 << 30
+_HINT = f"save the model without it; {OR_TRUST}"
+
+
+def check_saved_model(folder: Path, trust: Trust = NO_TRUST) -> None:
+    """Raise `ModelError` unless every operator of a SavedModel is on the list.
+
+    Args:
+        folder: holds `saved_model.pb`; what Keras adds (`keras_metadata.pb`) is looked at too.
+        trust: what else may pass; operators only where everything may.
+    """
+    _check_files(folder)
+    try:
+        with (folder / "saved_model.pb").open("rb") as file:
+            content = memoryview(file.read(_GRAPH_CAP_BYTES))
+        for graph in messages(content, _META_GRAPHS):
+            if not trust.everything:
+                _check_meta_graph(graph, folder)
+        _check_metadata(folder, trust)
+    except (OSError, ValueError, RecursionError) as error:
+        raise unreadable("a SavedModel", error, folder) from error
+
+
+def _check_files(folder: Path) -> None:
+    for entry in sorted(folder.rglob("*")):
+        if entry.is_symlink():
+            raise refused("a link", str(entry.relative_to(folder)), folder)
+    if (folder / "assets.extra").exists() or (folder / "saved_model.pbtxt").exists():
+        raise refused("files that shrink does not look at", "assets.extra", folder)
+
+
+def _check_meta_graph(graph: memoryview, folder: Path) -> None:
+    functions = [
+        (_function_name(function), function)
+        for function in messages(graph, _GRAPH, _LIBRARY, _FUNCTION)
+    ]
+    names = frozenset(name for name, _ in functions)
+    savers = {name for name, function in functions if _opens_files(function)}
+    if savers and not any(True for _ in messages(graph, _OBJECTS)):
+        raise refused("TensorFlow 1 wrote it, whose graphs open files themselves", "graph", folder)
+    saver_nodes = {name.partition(":")[0] for name in _saver_names(graph)}
+    for one in messages(graph, _GRAPH):
+        for node in messages(one, _NODES):
+            name = _check_node(node, "graph", names, OPERATORS, folder)
+            if name not in saver_nodes:
+                _check_calls(node, savers, f"graph/{name}", folder)
+    for name, function in functions:
+        allowed = OPERATORS | SAVER_OPERATORS if name in savers else OPERATORS
+        for node in messages(function, _FUNCTION_NODES):
+            _check_node(node, name, names, allowed, folder)
+        _check_calls(function, savers - {name}, name, folder)
+    _check_references(graph, savers, folder)
+
+
+def _check_node(
+    node: memoryview, where: str, functions: frozenset[str], allowed: frozenset[str], folder: Path
+) -> str:
+    """Return the node's name where its operator is allowed, or is a function of the graph."""
+    name = operator = ""
+    for number, value in fields(node):
+        if number == _NAME and isinstance(value, memoryview):
+            name = bytes(value).decode()
+        elif number == _OPERATOR and isinstance(value, memoryview):
+            operator = bytes(value).decode()
+    if operator in allowed or operator in functions:
+        return name
+    spot = f"{where}/{name}"
+    raise refused(f"the operator {operator!r} may act outside the graph", spot, folder, _HINT)
+
+
+def _opens_files(function: memoryview) -> bool:
+    """Whether a function has the saver's file operators."""
+    content = bytes(function)
+    return any(name.encode() in content for name in SAVER_OPERATORS) and any(
+        text(node, _OPERATOR) in SAVER_OPERATORS for node in messages(function, _FUNCTION_NODES)
+    )
+
+
+def _function_name(function: memoryview) -> str:
+    return next((text(s, _NAME) for s in messages(function, _FUNCTION_SIGNATURE)), "")
+
+
+def _saver_names(graph: memoryview) -> Iterator[str]:
+    for saver in messages(graph, _SAVER):
+        yield text(saver, 2)  # save_tensor_name
+        yield text(saver, 3)  # restore_op_name
+
+
+def _check_calls(caller: memoryview, savers: set[str], where: str, folder: Path) -> None:
+    """Refuse a call of a saver's function from anywhere but the saver itself."""
+    content = bytes(caller)
+    if any(name.encode() in content for name in savers):
+        raise refused("it calls the function that writes or reads files", where, folder, _HINT)
+
+
+def _check_references(graph: memoryview, savers: set[str], folder: Path) -> None:
+    objects = b"".join(bytes(value) for value in messages(graph, _OBJECTS))
+    for name in savers:
+        if name.encode() in objects:
+            raise refused("an object calls a function that opens files", name, folder, _HINT)
+
+
+def _check_metadata(folder: Path, trust: Trust) -> None:
+    """Walk what Keras wrote about its layers: by it, not by the graph, Keras builds them anew."""
+    if not holds_layers(folder):
+        return  # what is there is never read
+    for node in messages(memoryview((folder / KERAS_METADATA).read_bytes()), 1):
+        described = text(node, 5)
+        if described:
+            try:
+                check_config(json.loads(described), folder, trust)
+            except ModelError as error:
+                error.message += f" in {text(node, 3)}"
+                raise
+
 
 SCANNED = frozenset({"keras", "h5", "savedmodel"})
 """Kinds of model files that `check_model_file` looks at."""

@@ -1,14 +1,21 @@
-"""How many channels each group loses: by one ratio, by several, or to fit a budget."""
+"""How many channels each group keeps."""
 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
+from shrink.base import files
 from shrink.base.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph, Group
 
@@ -112,3 +119,115 @@ def any_channels(graph: ChannelGraph, counts: Counts) -> np.ndarray:
 
 def _fits(group: Group, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in group.layers)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What pruning one group does to the validation loss.
+
+    Attributes:
+        layers: of the group, joined by "+".
+        channels: of the group.
+        ratios: fractions of its channels that were removed, from 0 on.
+        losses: the mean loss at each of them.
+    """
+
+    layers: str
+    channels: int
+    ratios: tuple[float, ...]
+    losses: tuple[float, ...]
+
+    def losses_at(self, counts: np.ndarray) -> np.ndarray:
+        """Return the loss where so many channels (n,) are removed, interpolated (n,).
+
+        A piecewise cubic, monotone as the points (Fritsch & Carlson 1980): prices then move a
+        group by one channel, not from point to point. The loss is taken to rise, never to fall.
+        """
+        if len(self.ratios) == 1:
+            return np.full(len(counts), self.losses[0])
+        rising = np.maximum.accumulate(np.array(self.losses))
+        found: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
+        return found
+
+
+def remembered(
+    folder: Path, identity: Mapping[str, Any], measure: Callable[[], Sequence[Curve]]
+) -> tuple[list[Curve], bool]:
+    """Return curves and whether they were there; else they are measured and written.
+
+    A file that cannot be read, or is of something else, is measured again and replaced.
+
+    Args:
+        folder: of all such files; made where it is missing.
+        identity: everything that decides the curves, plain data.
+        measure: how to find them out.
+    """
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    path = folder / f"{key}.json"
+    known = _read(path, key)
+    if known is not None:
+        path.touch()  # used now: what was not for long is swept away
+        return known, True
+    curves = list(measure())
+    body = [asdict(curve) for curve in curves]
+    files.write_json(path, {"key": key, "digest": _digest(body), "curves": body})
+    return curves, False
+
+
+def _read(path: Path, key: str) -> list[Curve] | None:
+    try:
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if entry["key"] != key or entry["digest"] != _digest(entry["curves"]):
+            return None
+        return [
+            Curve(one["layers"], one["channels"], tuple(one["ratios"]), tuple(one["losses"]))
+            for one in entry["curves"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+_BY_GROUP_MEAN = {"l1", "l2", "mean_activation"}
+"""Importances whose scale depends on the layer: divided by their mean over the group, as
+Torch-Pruning does. The others compare as they are."""
+
+
+def comparable(scores: np.ndarray, importance: str) -> np.ndarray:
+    """Return a group's scores (channels,) on a scale that all groups share."""
+    if importance not in _BY_GROUP_MEAN:
+        return scores
+    return scores / (float(scores.mean()) or 1.0)
+
+
+def by_ranking(groups: Sequence[Group], scores: Sequence[np.ndarray], round_to: int) -> Allocate:
+    """Return the allocation that takes the fraction of all channels that has the lowest scores.
+
+    The highest of each group stays. Of equal scores those go first that are lower within their
+    group, so that no group goes before the others by its place.
+
+    Args:
+        scores: comparable ones, (channels,) for each group.
+        round_to: of which the channels that stay are a multiple.
+    """
+    ranked = [np.sort(score)[:-1] for score in scores]
+    owners = np.repeat(np.arange(len(groups)), [len(one) for one in ranked])
+    places = [np.arange(len(one)) / len(one) for one in ranked if len(one)]
+    order = owners[np.lexsort([_joined(places), _joined(ranked)])]
+
+    def allocate(extent: float) -> Counts:
+        lowest = order[: round(extent * len(order))]
+        counts = np.bincount(lowest, minlength=len(groups))
+        return [
+            removed_count(len(group), count / len(group), round_to)
+            for group, count in zip(groups, counts, strict=True)
+        ]
+
+    return allocate
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.array([]), *arrays])

@@ -1,4 +1,4 @@
-"""Masked and rebuilt must be the same function: checked on every run before fine-tuning."""
+"""Checks of a pruned model: frozen layers stay, masked and rebuilt outputs are equal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,32 @@ import tf_keras as keras
 from shrink.base.errors import ModelError, StageError
 from shrink.graph.groups import ChannelGraph
 from shrink.model.logits import logits_of
+
+
+class FrozenMasks:
+    """Multiplies variables with fixed masks after every update; a hook for the engine.
+
+    Create it inside the devices' scope.
+
+    Args:
+        pairs: variables, each with its mask of 0 and 1 of the same shape.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[tf.Variable, np.ndarray]]) -> None:
+        self._pairs = [
+            (variable, tf.Variable(tf.cast(mask, variable.dtype), trainable=False))
+            for variable, mask in pairs
+        ]
+
+    def __call__(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
+        """Apply the masks, whatever the step."""
+        for variable, mask in self._pairs:
+            strategy.extended.update(variable, _apply, args=(mask,))
+
+
+def _apply(variable: tf.Variable, mask: tf.Variable) -> None:
+    variable.assign(variable.read_value() * mask.read_value())
+
 
 TOLERANCE = 1e-4
 """Largest difference, relative to the largest output, that rounding may explain."""

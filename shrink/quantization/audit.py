@@ -14,8 +14,8 @@ from shrink.base import files
 from shrink.base.child import run_child
 from shrink.base.errors import StageError
 from shrink.measure.layers import layer_paths, operator_table
-from shrink.quantization.layer_error import layer_errors
-from shrink.quantization.policy import MICRO_INT4_OPERATORS
+from shrink.quantization.bias_correction import layer_errors
+from shrink.quantization.operators import MICRO_INT4_OPERATORS
 from shrink.quantization.source import FloatModel
 from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load

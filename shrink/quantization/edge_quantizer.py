@@ -12,7 +12,7 @@ from ai_edge_quantizer import qtyping, quantizer, recipe_manager
 from ai_edge_quantizer.algorithm_manager import AlgorithmName
 
 from shrink.base.errors import StageError
-from shrink.quantization.policy import Mode
+from shrink.quantization.operators import Mode
 from shrink.quantization.ranges import Ranges
 from shrink.tflite.flatbuffer import read
 

@@ -1,9 +1,12 @@
-"""The operators of a float .tflite model whose weights can be quantized, and their inputs."""
+"""Which operators a scheme quantizes.
+
+After ai-edge-quantizer 0.10's own table, cut down to what LiteRT 2.3 was seen to run.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +14,35 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.structure import Subgraph, Tensor, read
+
+Mode = Literal["dynamic", "static", "weight_only"]
+Target = Literal["litert", "tflm"]
+
+INT4_OPERATORS: dict[Mode, frozenset[str]] = {
+    "dynamic": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
+    "static": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
+    "weight_only": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
+}
+"""Operators that can have 4-bit weights; the others keep 8 bits."""
+
+MICRO_INT4_OPERATORS = frozenset({"CONV_2D"})
+"""Those of them that TFLite Micro's stock kernels run so, with integer activations."""
+
+
+def int4_operators(mode: Mode, target: Target) -> frozenset[str]:
+    """Return the operators that can have 4-bit weights on a runtime."""
+    if target == "tflm":
+        return INT4_OPERATORS[mode] & MICRO_INT4_OPERATORS
+    return INT4_OPERATORS[mode]
+
+
+INT8_OPERATORS: dict[Mode, frozenset[str]] = {
+    "dynamic": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),
+    "static": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),
+    "weight_only": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),
+}
+"""Operators that can have 8-bit weights; the weights of others stay float."""
+
 
 MATRIX_OPERATORS = frozenset({"CONV_2D", "FULLY_CONNECTED"})
 _WEIGHTED = MATRIX_OPERATORS | {"DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}

@@ -13,8 +13,7 @@ from shrink.base.suggest import did_you_mean, hint_for, near_file
 from shrink.base.yaml import reader as yaml
 from shrink.data.config import NO_DATA, DataConfig, SourceName
 from shrink.data.listing import lists_pictures
-from shrink.data.prepared import is_prepared
-from shrink.data.shards import MANIFEST
+from shrink.data.shards import MANIFEST, is_prepared
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.validation import errors_of
 from shrink.task.config import TaskConfig

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.base.metrics import METRICS
+from shrink.base.figures import METRICS
 from shrink.model.reference import ModelReference, near_path
 from shrink.recipe.data_reference import NamedData
 from shrink.recipe.resolved import recipe_text

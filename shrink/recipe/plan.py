@@ -167,7 +167,7 @@ def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
     """
     if not any(gate.against for gate in recipe.gates.values()):
         return {}
-    from shrink.report.read import read_report  # most recipes have no such gate
+    from shrink.report.read import read_report
 
     found: dict[str, Mapping[str, Any]] = {}
     for name, gate in recipe.gates.items():

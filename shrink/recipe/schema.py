@@ -1,16 +1,23 @@
-"""The recipe as one frozen object, and its JSON Schema."""
+"""The JSON Schema of recipes and the words of its keys.
+
+Pydantic could read them whenever a class is made; that costs every command what only the JSON
+Schema and the flags have a use for.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, SerializeAsAny
+from pydantic import BaseModel, Field, SerializeAsAny
 
 from shrink.base.fields import Config
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
-from shrink.recipe.describe import describe_fields
 from shrink.report.config import Gate, gates_json_schema
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
@@ -106,3 +113,46 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return [_without_none(item) for item in value] if isinstance(value, list) else value
+
+
+def describe_fields() -> None:
+    """Give every field of every section that was imported its docstring as description."""
+    sections = list(dict.fromkeys(_subclasses(Config)))
+    for section in sections:
+        descriptions = field_docstrings(section)
+        for name, field in section.model_fields.items():
+            field.description = descriptions.get(name, field.description)
+    for _ in range(2):  # a section copies what the sections inside it were built as before
+        for section in sections:
+            section.model_rebuild(force=True)
+
+
+def field_docstrings(section: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring under each field, of the class and of those that it derives from."""
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__):
+        if issubclass(base, Config):
+            found |= _own_docstrings(base)
+    return found
+
+
+def _own_docstrings(section: type[BaseModel]) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
+    if not isinstance(definition, ast.ClassDef):
+        return {}
+    pairs = zip(definition.body, definition.body[1:], strict=False)
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairs
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def _subclasses(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for child in section.__subclasses__():
+        yield from _subclasses(child)
+        yield child

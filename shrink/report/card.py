@@ -1,17 +1,36 @@
-"""The model card: what a run's result is and does, from measured figures alone."""
+"""The model card."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from shrink.base.errors import RecipeError
 from shrink.base.figures import FIGURES, figure_of, metric_figure
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, warnings_of
+from shrink.base.yaml import reader as yaml
 from shrink.report.content import Report, Stage, cached_lines
 from shrink.report.markdown import escape
 from shrink.report.metadata import interface_of
-from shrink.report.recipe_text import recipe_of
 from shrink.report.verdict import verdict
+
+_BYTE_OF_A_NAME = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""How YAML writes a byte of a file's name that the locale could not read."""
+
+
+def recipe_of(report: Report) -> Mapping[str, Any]:
+    """Return the resolved recipe of a report for display; empty where it has none to be read.
+
+    Bytes of names that are no text in their locale become U+FFFD.
+    """
+    text = _BYTE_OF_A_NAME.sub("\N{REPLACEMENT CHARACTER}", report.get("resolved_recipe") or "{}")
+    try:
+        value = yaml.loads(text, "resolved recipe").value
+    except RecipeError:  # a report of another version; its figures still count
+        return {}
+    return value if isinstance(value, Mapping) else {}
+
 
 _MOST_LABELS = 50
 _MEANINGS = {

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shrink.base.figures import format_change, format_value, metric_figure
+from shrink.base.figures import format_change, format_value, is_number, metric_figure
 from shrink.base.intervals import Interval
-from shrink.base.numbers import is_number
 from shrink.report.content import NULL, Report
 
 _ROWS = (("student alone", "alone"), ("student taught", "taught"), ("teacher", "teacher"))

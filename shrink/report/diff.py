@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shrink.base.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
-from shrink.report.content import NULL, Report, Stage
+from shrink.report.content import NULL, Report, Stage, stage_figures
 from shrink.report.deltas import figure_delta
-from shrink.report.flat import stage_figures
 from shrink.report.gate_lines import gate_line
 from shrink.report.markdown import escape, table
 

@@ -24,7 +24,6 @@ from shrink.report.content import (
     telling_notes,
 )
 from shrink.report.control import control_tables
-from shrink.report.curves import loss_plots
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import headlines, results_without_headline
 from shrink.report.layers import (
@@ -34,10 +33,8 @@ from shrink.report.layers import (
     operator_tables,
 )
 from shrink.report.markdown import more_columns
-from shrink.report.memory import memory_groups
 from shrink.report.origin import artifact_link, measured_on, origin
-from shrink.report.sensitivity import sensitivity_plots
-from shrink.report.timeline import timeline_plots
+from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
 from shrink.report.tradeoff import other_tradeoffs, tradeoff_plot
 from shrink.report.verdict import ending, tone, verdict
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shrink.base.figures import format_value
-from shrink.base.numbers import is_number
+from shrink.base.figures import format_value, is_number
 from shrink.report import svg
 from shrink.report.content import NULL, Report, Stage
-from shrink.report.marks import Mark, names
+from shrink.report.tradeoff import Mark, names
 
 _HEIGHT = 150
 _ROW_HEIGHT = 20

@@ -10,14 +10,13 @@ from typing import Any
 from shrink.base.figures import FIGURES, LOSS, explains, figures_of, metric_figure
 from shrink.base.intervals import mean_interval
 from shrink.base.report_warning import ReportWarning, gravest_first
-from shrink.report.chain import Chain
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.gates import all_passed, check_gates
-from shrink.report.outcome import StageOutcome
+from shrink.report.headline import Chain
+from shrink.report.read import SCHEMA_VERSION
 from shrink.report.sanity import sanity_warnings
-from shrink.report.shape import SCHEMA_VERSION
-from shrink.report.verdict import ending
+from shrink.report.verdict import StageOutcome, ending
 
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from shrink.base import files
 from shrink.report.card import render_card
-from shrink.report.flat import flat_metrics
-from shrink.report.junit import render_junit
+from shrink.report.ci import render_junit
+from shrink.report.content import flat_metrics
 from shrink.report.markdown import render_markdown
 from shrink.report.metadata import metadata
 

@@ -13,12 +13,10 @@ from typing import Any
 
 import shrink
 from shrink.base.console import Console
-from shrink.base.distribution import requirements
 from shrink.base.errors import ShrinkError
-from shrink.base.host import machine
+from shrink.base.host import HostMemory, machine
 from shrink.base.paths import cache_root
-from shrink.base.versions import versions
-from shrink.run.host_memory import HostMemory
+from shrink.base.versions import requirements, versions
 from shrink.run.tool import run_action
 
 _VARIABLES = re.compile(

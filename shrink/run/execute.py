@@ -25,17 +25,21 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
 from shrink.measure.latency import EXAMPLES, latency
 from shrink.measure.layers import layer_table, operator_table
-from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes
-from shrink.measure.nvml import nvml_note
+from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes, nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
 from shrink.recipe.plan import BASELINE
 from shrink.stages import STAGES
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
-from shrink.task.artifact import evaluate_artifact, sample_inputs, ties_note
-from shrink.task.artifact_interface import describe_interface
+from shrink.task.artifact import (
+    evaluate_artifact,
+    masks_of,
+    sample_inputs,
+    ties_note,
+    unmasked_notes,
+)
 from shrink.task.guessing import describe_guess
-from shrink.task.masks import masks_of, unmasked_notes
+from shrink.task.interface import describe_interface
 from shrink.task.task import Task, artifact_interface, check_values
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert

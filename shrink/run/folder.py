@@ -22,13 +22,12 @@ from shrink.model.reference import REPORT_NAME
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.recipe.taken import with_taken_task
-from shrink.report.chain import Chain
+from shrink.report.headline import Chain
 from shrink.report.model import build_report
-from shrink.report.outcome import StageOutcome
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
-from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage
+from shrink.report.verdict import StageOutcome
+from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, commit_of
 from shrink.run.preview import PLAN_NAME
-from shrink.run.provenance import commit_of
 
 RESOLVED_NAME = "recipe.resolved.yaml"
 

@@ -1,4 +1,4 @@
-"""Where a model comes from: what its runs trained on, remembered by the artifact's own hash; light.
+"""Where a model comes from, and what it was trained and tested on.
 
 Layout beside the steps of a store, and in the file `lineage.json` of a run folder:
 
@@ -10,6 +10,7 @@ Layout beside the steps of a store, and in the file `lineage.json` of a run fold
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +19,129 @@ from typing import Any
 from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root
+from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
-from shrink.report.chain import Chain
+from shrink.report.headline import Chain
+from shrink.report.verdict import StageOutcome
 from shrink.run.store import Store, StoredStep
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LONGEST_REFS = 10_000_000
+
+
+def describe_data(
+    config: DataConfig, fingerprint: str, outcomes: Sequence[StageOutcome]
+) -> dict[str, Any]:
+    """Return what a report says of its data.
+
+    Args:
+        config: the `data` section; of its path only the last name is told, as a report travels.
+        fingerprint: of what the source holds.
+        outcomes: of the stages, the first finished one of which counted the examples.
+
+    Returns:
+        `source`, `path`, `fingerprint`; `examples` by split and `classes` by index, null where no
+        stage came so far, as `classes` is where targets are real.
+    """
+    counted = (outcome.result.get("data") for outcome in outcomes)
+    found: Mapping[str, Any] = next(filter(None, counted), {})
+    return {
+        "source": config.source,
+        "path": Path(config.path).name if config.path else None,
+        "fingerprint": fingerprint,
+        "examples": found.get("examples"),
+        "classes": found.get("classes"),
+    }
+
+
+def commit_of(folder: Path) -> str | None:
+    """Return the commit that is checked out around a folder, as hexadecimal digits.
+
+    None where there is no git repository, or one that is not read without git's help; files that
+    are changed and not committed do not show.
+    """
+    for place in (folder, *folder.parents):
+        if (place / ".git").exists():
+            return _head(place / ".git")
+    return None
+
+
+def _head(git: Path) -> str | None:
+    try:
+        if git.is_file():  # of a linked worktree or a submodule
+            git = git.parent / git.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        return _resolved(git, head)
+    except (OSError, ValueError):
+        return None
+
+
+def _resolved(git: Path, head: str) -> str | None:
+    if not head.startswith("ref:"):
+        return head if _COMMIT.fullmatch(head) else None
+    name = head.partition(":")[2].strip()
+    common = git / "commondir"
+    shared = git / common.read_text(encoding="utf-8").strip() if common.is_file() else git
+    for root in (git, shared):
+        if (root / name).is_file():
+            found = (root / name).read_text(encoding="utf-8").strip()
+            return found if _COMMIT.fullmatch(found) else None
+    packed = shared / "packed-refs"
+    if not packed.is_file() or packed.stat().st_size > _LONGEST_REFS:
+        return None
+    lines = (line.split() for line in packed.read_text(encoding="utf-8").splitlines())
+    return next((line[0] for line in lines if line[1:] == [name]), None)
+
+
+LEFT_OUT = "trained-examples-left-out"
+_HINT = (
+    "give a test split of its own: x_test and y_test in an .npz file, a folder test beside train, "
+    "or a file of examples that were kept apart"
+)
+
+
+def describe_splits(
+    splits: Splits, told: Mapping[str, Any]
+) -> tuple[ReportWarning | None, str | None]:
+    """Return a warning, or a note, or neither.
+
+    Args:
+        splits: how the data was divided, and what is known of the models.
+        told: what a worker said of it: whether the test split was given, how many examples were
+            left out of each part (`left_out`), and whether all could be compared (`comparable`).
+    """
+    if splits.lineage is None:  # nothing came trained
+        return None, None
+    left_out = told.get("left_out") or {}
+    if count := left_out.get("test"):
+        runs = ", ".join(dict.fromkeys(link.run for link in splits.lineage.links))
+        message = (
+            f"{count:,} test examples were left out, for the model was trained on them ({runs}); "
+            f"{told['test']:,} are left"
+        )
+        return ReportWarning(LEFT_OUT, message, _HINT), None
+    if splits.lineage.outside:
+        return _unknown("the model came trained, and on what is not known", told)
+    if splits.earlier and not told.get("comparable"):
+        return _unknown("the model was trained on other data, in another form than this", told)
+    if splits.earlier:
+        return _unknown(
+            "the model was trained on other data; none of its "
+            f"{told['trained_on']:,} examples is a test example here, byte for byte",
+            told,
+        )
+    if splits.same:
+        return None, "test split: that of the run that made the model, which did not train on it"
+    return None, None
+
+
+def _unknown(why: str, told: Mapping[str, Any]) -> tuple[ReportWarning | None, str | None]:
+    if told.get("test_given"):
+        return None, f"test split: as the data gives it; {why}"
+    message = f"the test examples may have been trained on: {why}, and they were drawn at random"
+    return ReportWarning(MAY_HAVE_BEEN_TRAINED_ON, message, _HINT), None
+
 
 LINEAGE_NAME = "lineage.json"
 SPLITS = "splits"

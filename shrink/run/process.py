@@ -17,8 +17,8 @@ from typing import Any
 from shrink.base import files
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.faults import reached
+from shrink.base.host import HostMemory
 from shrink.engine.heartbeat import Beat, Heartbeat
-from shrink.run.host_memory import HostMemory
 
 LOG_NAME = "worker.log"
 _LOG_TAIL_LINES = 15

@@ -28,8 +28,7 @@ from shrink.data.fingerprint import fingerprint
 from shrink.model.trust import Trust
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.taken import with_taken_task
-from shrink.report.outcome import StageOutcome, Status
-from shrink.run.failure_log import with_kept_log, with_names_of_the_user
+from shrink.report.verdict import StageOutcome, Status
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import runs_code, settings_of, step_keys
 from shrink.run.lineage import (
@@ -37,6 +36,8 @@ from shrink.run.lineage import (
     Lineage,
     Splits,
     chain_of,
+    describe_data,
+    describe_splits,
     origin_of,
     remember,
     splits_of,
@@ -45,11 +46,9 @@ from shrink.run.measured import keep_measurement, measured_before
 from shrink.run.planning import with_plan
 from shrink.run.preview import describe_plan, preview
 from shrink.run.process import Event, attempt
-from shrink.run.provenance import describe_data
 from shrink.run.selection import check_step_names, selected_steps
-from shrink.run.split_notes import describe_splits
 from shrink.run.store import Store, StoredStep
-from shrink.run.supervisor import Attempt, run_recovering
+from shrink.run.supervisor import Attempt, run_recovering, with_kept_log, with_names_of_the_user
 
 ARTIFACT, SCORES = "artifact", "scores"
 

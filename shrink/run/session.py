@@ -18,9 +18,9 @@ from shrink.recipe.plan import Plan, Step
 from shrink.run.cluster import membership
 from shrink.run.destination import names_artifact, only_artifact
 from shrink.run.follow import follow, leading
-from shrink.run.guards import guard_reference
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
+from shrink.run.tool import guard_reference
 from shrink.run.trackers import Trackers
 
 

@@ -1,4 +1,4 @@
-"""One-off jobs in a worker: what `profile`, `inspect` and `export` do."""
+"""A tool's work in a worker, after a look at what it is given."""
 
 from __future__ import annotations
 
@@ -7,11 +7,30 @@ from typing import Any
 from shrink.base.console import Console
 from shrink.base.errors import ShrinkError
 from shrink.base.paths import cache_root
+from shrink.model.guard import guard_model_file
 from shrink.model.reference import ModelReference
+from shrink.model.scan import SCANNED
 from shrink.model.trust import NO_TRUST, Trust
-from shrink.run.guards import guard_reference
 from shrink.run.process import run_worker
 from shrink.run.store import Store
+from shrink.tflite.guard import guard_artifact
+
+
+def guard_reference(reference: ModelReference, trust: Trust, to_be_quantized: bool = False) -> None:
+    """Scan a Keras model's file, or try a .tflite file; what is code anyway passes.
+
+    Args:
+        reference: the model.
+        trust: what may pass that is not Keras' own.
+        to_be_quantized: whether a .tflite file must be a float one.
+
+    Raises:
+        ModelError: it is damaged, refused, or brings down the process that looks at it.
+    """
+    if reference.kind in SCANNED:
+        guard_model_file(reference.path, trust)
+    elif reference.kind == "tflite":
+        guard_artifact(reference.path, to_be_quantized=to_be_quantized)
 
 
 def run_action(action: str, name: str, console: Console, **settings: Any) -> dict[str, Any]:

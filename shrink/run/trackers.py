@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.console import Console
-from shrink.base.distribution import extra_hint
 from shrink.base.errors import ResourceError
+from shrink.base.versions import extra_hint
 from shrink.run.tool import run_action
 
 

@@ -17,9 +17,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from shrink.base.child import die_with_parent
 from shrink.base.errors import InternalError, ResourceError, ShrinkError
 from shrink.base.faults import reached
-from shrink.base.lifetime import die_with_parent
 
 _TICK_S = 0.5
 ACTIONS = {

@@ -1,4 +1,4 @@
-"""What a running stage is given: models, data, devices, and the way to train."""
+"""What a stage works with: model, data, task, training, and its notes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,43 @@ from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
 from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
-from shrink.stages.watch import ParentWatcher
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, keras_interface
-from shrink.task.match import check_mixup
+from shrink.task.targets import check_mixup
 from shrink.task.task import Task, resolve_task
+
+
+class ParentWatcher:
+    """A `shrink.engine.recovery.Watcher` whose news reach the parent, whatever ends the worker.
+
+    Args:
+        heartbeat: shared with the parent; None where there is none.
+        send: sends an event with fields to the parent.
+    """
+
+    def __init__(self, heartbeat: Heartbeat | None, send: Callable[..., None]) -> None:
+        self._heartbeat = heartbeat
+        self._send = send
+
+    def begins(self, step: int, micro_batch_size: int) -> None:
+        """Note the update in memory that the parent sees."""
+        if self._heartbeat is not None:
+            self._heartbeat.beat(step, micro_batch_size)
+
+    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
+        """Send the event."""
+        self._send("out_of_memory", **asdict(event))
+
+    def lost(self, evidence: str, *, memory: bool) -> None:
+        """Send what ended training, and in which update."""
+        beat = self._heartbeat.read() if self._heartbeat is not None else None
+        if beat is not None:
+            self._send("lost", **asdict(beat), evidence=evidence, memory=memory)
+
+    def rest(self) -> None:
+        """Say that training is over."""
+        if self._heartbeat is not None:
+            self._heartbeat.rest()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from shrink.base.fields import Config, Positive
-from shrink.base.metrics import METRICS
+from shrink.base.figures import METRICS
 from shrink.base.suggest import hint_for
 
 LossName = Literal[

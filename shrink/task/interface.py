@@ -1,4 +1,4 @@
-"""What a model takes and gives, of a Keras model and of a TFLite artifact."""
+"""Inputs and outputs of a model or an artifact, and what an application must know of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.endings import output_ranges, traced
 from shrink.model.endings.kinds import EndingKind, kind_of
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, signature_names
+from shrink.tflite.session import TensorDetail
 
 Ask = Callable[[Any], list[np.ndarray[Any, Any]]]
 """Inputs (n, ...) as the data set stores them to one array (n, ...) for each output."""
@@ -91,3 +94,38 @@ def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interfa
         tuple(detail.name for detail in runner.output_details),
         ask,
     )
+
+
+def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> dict[str, Any]:
+    """Return `inputs` and `outputs`, `labels` by index, and `normalize`, as plain data.
+
+    Args:
+        content: the .tflite file.
+        dataset: what it was measured on; its class names are the labels.
+        data: its `normalize` is done to examples before the model sees them.
+    """
+    return {
+        **describe_tensors(content),
+        "labels": list(dataset.class_names) or None,
+        "normalize": data.normalize.model_dump() if data.normalize is not None else None,
+    }
+
+
+def describe_tensors(content: bytes) -> dict[str, Any]:
+    """Return `inputs` and `outputs` of a .tflite file: names, shapes, dtypes, scales."""
+    runner = load(content)
+    return {
+        "inputs": [_tensor(detail) for detail in runner.input_details],
+        "outputs": [_tensor(detail) for detail in runner.output_details],
+    }
+
+
+def _tensor(detail: TensorDetail) -> dict[str, Any]:
+    is_quantized = detail.scale != 0
+    return {
+        "name": detail.name,
+        "shape": list(detail.shape),
+        "dtype": detail.dtype.name,
+        "scale": detail.scale if is_quantized else None,
+        "zero_point": detail.zero_point if is_quantized else None,
+    }

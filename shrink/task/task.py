@@ -8,21 +8,25 @@ from typing import Any
 import numpy as np
 
 from shrink.base.errors import ModelError, RecipeError
-from shrink.base.metrics import measured_outputs
+from shrink.base.figures import measured_outputs
 from shrink.base.suggest import hint_for
 from shrink.data.dataset import Dataset
 from shrink.model.compiled import Compiled, CompiledLoss
-from shrink.model.endings.kinds import (
-    EndingKind,
-    beyond_probabilities,
-    described,
-    kind_of_values,
-)
+from shrink.model.endings.kinds import EndingKind, beyond_probabilities, described, kind_of_values
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Ask, Interface, artifact_interface, keras_interface
-from shrink.task.match import called, check_labels, check_outputs, check_shapes
 from shrink.task.resolved import OutputTask, Source, Task, TaskWarning
-from shrink.task.targets import Target, check_fit, fits, inferred_loss, targets_of
+from shrink.task.targets import (
+    Target,
+    called,
+    check_fit,
+    check_labels,
+    check_outputs,
+    check_shapes,
+    fits,
+    inferred_loss,
+    targets_of,
+)
 from shrink.tflite.names import LONE_OUTPUT, signature_names
 
 __all__ = [

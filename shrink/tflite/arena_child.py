@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shrink.base.lifetime import die_with_parent
+from shrink.base.child import die_with_parent
 
 ALLOCATED, SMALLEST, RUNS = "shrink-allocated", "shrink-smallest: ", "shrink-runs"
 STEP_BYTES = 16

@@ -1,26 +1,100 @@
-"""Convert a Keras model or a SavedModel folder to TFLite with a batch of 1 and static shapes."""
+"""Conversion of Keras models to TFLite."""
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.lite.python.optimize.calibrator import Calibrator
 
-from shrink.base.errors import DataError, ModelError, StageError
-from shrink.tflite import converter_errors
-from shrink.tflite.calibrator import forgetting_states
-from shrink.tflite.edit import with_ordered_borders
-from shrink.tflite.loops import is_loop, names_of
-from shrink.tflite.names import Named, ordered
-from shrink.tflite.rewrite import for_conversion
-from shrink.tflite.scales import with_mended_scales
-from shrink.tflite.serving import Serving, serve_keras, serve_saved_model
+from shrink.base.errors import ConversionError, DataError, ModelError, StageError
+from shrink.tflite.edit import with_mended_scales, with_ordered_borders
+from shrink.tflite.names import Named, Serving, ordered, serve_keras, serve_saved_model
+from shrink.tflite.rewrite import for_conversion, is_loop, names_of
+
+_HINT = "try scheme float32 first: it tells whether the model or the quantization is refused"
+_FLOAT_HINT = (
+    "no scheme can convert this model: replace the layer, or of a SavedModel give the Keras model "
+    "that it was exported from"
+)
+_UNSUPPORTED = re.compile(r"^(?:Custom|Flex|TF Select) ops: (.+)$", re.MULTILINE)
+_NOT_16X8 = re.compile(r"16x8-bit not yet supported for op: '(\w+)'")
+_LOCATION = re.compile(r'"([^"@]+)@__inference')
+
+
+def explain(error: Exception, precision: str) -> StageError:
+    """Return a `StageError` that says which operator of which layer was refused, and what to do.
+
+    Args:
+        error: what `TFLiteConverter.convert` raised.
+        precision: what the model was being converted to, for the message.
+    """
+    text = str(error)
+    if found := _UNSUPPORTED.search(text):
+        return StageError(
+            f"TFLite has no operator for {found.group(1).strip()}",
+            subject=_layer(text),
+            hint="replace this layer's operation by one that TFLite supports",
+        )
+    if found := _NOT_16X8.search(text):
+        return StageError(
+            f"the operator {found.group(1)} has no version with 16-bit activations",
+            hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32",
+        )
+    return ConversionError(
+        f"the TFLite converter failed on {precision}: {_reason(text) or brief(error)}",
+        subject=_layer(text),
+        hint=_FLOAT_HINT if precision == "float32" else _HINT,
+    )
+
+
+def _reason(text: str) -> str:
+    """Return why, without the nested locations that MLIR puts before it; empty if none is told."""
+    found = [line for line in text.splitlines() if "error: " in line and "loc(" in line]
+    return found[0].rpartition("): ")[2].removeprefix("error: ").strip()[:300] if found else ""
+
+
+def _layer(text: str) -> str | None:
+    """Return the layer of the first location, "model/layer/Operator" or deeper."""
+    found = _LOCATION.search(text)
+    parts = found.group(1).split("/") if found else []
+    return "/".join(parts[1:-1]) or None
+
+
+def brief(error: Exception) -> str:
+    """Return the first line of an error's text, or its type where it has none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+@contextmanager
+def forgetting_states() -> Iterator[None]:
+    """Reset the variables of a model that the TFLite converter calibrates before each example.
+
+    The converter resets them before the first one alone, so that each LSTM starts from where the
+    example before left it, and ranges are those of other values than the model ever computes.
+    Examples must have the shapes of the model's inputs.
+    """
+    feed = Calibrator._feed_tensors
+
+    def feed_singly(self: Any, examples: Callable[[], Any], resize_input: bool) -> None:
+        for example in examples():
+            feed(self, lambda example=example: [example], resize_input)
+
+    Calibrator._feed_tensors = feed_singly
+    try:
+        yield
+    finally:
+        Calibrator._feed_tensors = feed
+
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
 
@@ -139,7 +213,7 @@ def _save(serving: Serving, folder: str) -> None:
         tf.saved_model.save(serving.module, folder, signatures=serving.function)
     except (ValueError, TypeError, AssertionError) as error:
         raise StageError(
-            f"the model cannot be exported with a batch of 1: {converter_errors.brief(error)}",
+            f"the model cannot be exported with a batch of 1: {brief(error)}",
             hint="build it for any batch size, without state between batches",
         ) from error
 
@@ -224,4 +298,4 @@ def _run(converter: Any, precision: str) -> bytes:
             raise
         except Exception as error:
             # The converter raises its own type, RuntimeError, ValueError, KeyError and others.
-            raise converter_errors.explain(error, precision) from error
+            raise explain(error, precision) from error

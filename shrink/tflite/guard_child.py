@@ -8,8 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
+from shrink.base.child import die_with_parent
 from shrink.base.errors import ModelError
-from shrink.base.lifetime import die_with_parent
 
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
@@ -52,7 +52,7 @@ def check_artifact(path: Path) -> int:
         ModelError: it is corrupt, a constant is not as long as its shape says, or its activations
             need more memory than the machine has.
     """
-    from shrink.tflite.planner import planned_bytes, tensor_bytes
+    from shrink.tflite.arena import planned_bytes, tensor_bytes
     from shrink.tflite.structure import read_file
 
     arena = 0

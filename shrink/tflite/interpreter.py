@@ -1,4 +1,4 @@
-"""Run a .tflite artifact on float32 examples, many at a time where its graph allows it."""
+"""Runs artifacts in LiteRT."""
 
 from __future__ import annotations
 
@@ -148,3 +148,24 @@ def _run_all(session: Session, arrays: Arrays) -> Arrays:
     starts = range(0, len(arrays[0]), session.batch)
     chunks = [session.run([a[i : i + session.batch] for a in arrays]) for i in starts]
     return [np.concatenate(column) for column in zip(*chunks, strict=True)]
+
+
+_COUNT = 16
+
+
+def random_inputs(content: bytes) -> Named:
+    """Return seeded random numbers, float32 (16, ...), by the names of an artifact's inputs.
+
+    Real inputs lie in [0, 1); integers, which may be indices, are 0 or 1.
+
+    Args:
+        content: the .tflite file.
+    """
+    rng = np.random.default_rng(0)
+
+    def one(detail: TensorDetail) -> np.ndarray:
+        shape = (_COUNT, *detail.shape[1:])
+        drawn = rng.random(shape) if detail.dtype.kind == "f" else rng.integers(0, 2, shape)
+        return drawn.astype(np.float32)
+
+    return {detail.name: one(detail) for detail in load(content).input_details}

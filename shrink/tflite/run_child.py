@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from shrink.base.lifetime import die_with_parent
+from shrink.base.child import die_with_parent
 
 
 def main(parent: str, path: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shrink.task.artifact_interface import describe_tensors
+from shrink.task.interface import describe_tensors
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.structure import read_file
 

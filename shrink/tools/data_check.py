@@ -17,12 +17,12 @@ from shrink.base.errors import DataError
 from shrink.data.bad_examples import remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.decoding import read_header
 from shrink.data.examples import PARTS, Examples, reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
 from shrink.data.leaks import duplicates
 from shrink.data.opening import open_dataset
-from shrink.data.picture_bytes import read_header
 from shrink.data.sources.images import open_pictures
 from shrink.task.targets import targets_of
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from shrink.base import files
 from shrink.base.host import host_peak_bytes
-from shrink.measure.allocator import AllocatorPeak
 from shrink.measure.latency import latency
-from shrink.measure.one_op import one_op_model
+from shrink.measure.memory import AllocatorPeak, one_op_model
 from shrink.tflite.arena import arena_bytes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.model.keras3_export import to_keras3
+from shrink.model.keras3.export import to_keras3
 from shrink.model.load import load_source
 
 

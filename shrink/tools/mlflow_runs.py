@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ResourceError
-from shrink.report.flat import stage_figures
+from shrink.report.card import recipe_of
+from shrink.report.content import stage_figures
 from shrink.report.read import read_report
-from shrink.report.recipe_text import recipe_of
 
 _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")

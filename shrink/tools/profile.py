@@ -15,8 +15,7 @@ from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
-from shrink.engine.probe import TrainingStep, WholeBatchProbe, counted_bytes
-from shrink.engine.synthetic import ZeroExamples
+from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes
 from shrink.model.load import load_source
 from shrink.tools.trace import write_trace

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shrink.report.flat import stage_figures
+from shrink.report.content import stage_figures
 from shrink.report.markdown import render_markdown
 from shrink.report.read import read_report
 

@@ -9,7 +9,7 @@ import pytest
 
 _CHILD = """
 import sys, time
-from shrink.base.lifetime import die_with_parent
+from shrink.base.child import die_with_parent
 if {bound}:
     die_with_parent({parent})
 print("ready", flush=True)
@@ -42,5 +42,5 @@ def test_die_with_parent_ends_the_child_when_the_parent_is_killed(bound: bool, w
 
 
 def test_die_with_parent_ends_the_child_when_the_parent_has_gone_before() -> None:
-    code = "from shrink.base.lifetime import die_with_parent\ndie_with_parent(1 << 30)"
+    code = "from shrink.base.child import die_with_parent\ndie_with_parent(1 << 30)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL

@@ -26,8 +26,7 @@ _BATCH, _UPDATES = 128, 10
 
 def main() -> None:
     """Measure and print."""
-    from shrink.pruning.masks import Masks, prunable_kernels
-    from shrink.pruning.schedule import constant, polynomial
+    from shrink.pruning.masks import Masks, constant, polynomial, prunable_kernels
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)

@@ -170,7 +170,7 @@ def compared(points: Sequence[Point]) -> list[str]:
 def drawn(points: Sequence[Point]) -> str:
     """Return an SVG: compressed size across, accuracy up; rows below 74 % are left out."""
     from shrink.report import svg
-    from shrink.report.marks import Mark, Space, names
+    from shrink.report.tradeoff import Mark, Space, names
 
     peers = [("peer", name, size, accuracy) for name, size, accuracy, _ in _PEERS]
     ours = [("ours", p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.report.html import render_html
-from shrink.report.outcome import StageOutcome
+from shrink.report.verdict import StageOutcome
 from tests.report.toys import outcome, report, with_result
 
 _EPOCHS, _POINTS = 200, 120

@@ -11,17 +11,15 @@ import tf_keras as keras
 
 from shrink.base.errors import ResourceError
 from shrink.data.pipeline import training_batches
-from shrink.engine.batch_plan import BatchPlan
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
-from shrink.engine.planner import predict, search
-from shrink.engine.probe import MicroBatchProbe, TrainingStep
-from shrink.engine.synthetic import ZeroExamples
+from shrink.engine.planner import BatchPlan, predict, search
+from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
 from shrink.engine.trainer import build_trainer
-from shrink.measure.allocator import AllocatorPeak
+from shrink.measure.memory import AllocatorPeak
 from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 
 STEPS = 8

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.data.host_memory import aligned_copy, in_host_memory
-from shrink.measure.allocator import AllocatorPeak
+from shrink.data.arrays import aligned_copy, in_host_memory
+from shrink.measure.memory import AllocatorPeak
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int64, np.bool_])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.data.known_hashes import KnownHashes, read_known_hashes
+from shrink.data.fingerprint import KnownHashes, read_known_hashes
 
 NAMES = ["a.png", "b.png", "größe.png"]
 

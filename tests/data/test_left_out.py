@@ -15,9 +15,8 @@ from shrink.base.errors import DataError
 from shrink.base.paths import cache_root
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig, NormalizeConfig
-from shrink.data.dataset import Dataset
+from shrink.data.dataset import Dataset, Subset, left_out
 from shrink.data.examples import PARTS
-from shrink.data.left_out import Subset, left_out
 from shrink.data.membership import Membership, read_membership
 from shrink.data.opening import open_dataset
 from tests.data.pictures import write_folders

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from shrink.data.names import Names
+from shrink.data.listing import Names
 
 ODD = ["cat/1.png", "", "größe/🐈.png", os.fsdecode(b"\xff\xfe.png"), "cat/1.png"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import DataError
-from shrink.data.prepared import prepared_folder
+from shrink.data.shards import prepared_folder
 from shrink.recipe.data_reference import parse_data_reference
 
 

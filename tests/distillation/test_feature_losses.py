@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from shrink.distillation.feature_losses import attention, hint, relational
+from shrink.distillation.losses import attention, hint, relational
 
 RANDOM = np.random.default_rng(0)
 

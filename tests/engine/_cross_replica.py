@@ -12,12 +12,11 @@ import tf_keras as keras
 
 from shrink.data.dataset import Dataset
 from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
-from shrink.engine.devices import Devices, open_devices
+from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from shrink.engine.sharding import distribute_batches
 from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
 

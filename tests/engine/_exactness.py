@@ -10,10 +10,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices, open_devices
+from shrink.engine.devices import Devices, distribute_batches, open_devices, smallest_batch
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.sharding import distribute_batches, smallest_batch
 
 Arrays = tuple[Any, ...]
 OPTIMIZERS: dict[str, Callable[[], Any]] = {

@@ -11,11 +11,10 @@ import tf_keras as keras
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices, open_devices
+from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.sharding import distribute_batches
 from tests.engine._exactness import (
     OPTIMIZERS,
     difference,

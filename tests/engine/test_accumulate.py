@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.engine.accumulate import Accumulators
-from shrink.measure.allocator import AllocatorPeak
+from shrink.measure.memory import AllocatorPeak
 
 
 def test_accumulators_begin_at_zero_whatever_they_held_before() -> None:

@@ -13,11 +13,11 @@ import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
 from shrink.engine.batch_norm import frozen_statistics
-from shrink.engine.batch_plan import plan_batches
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import plan_batches
 from shrink.engine.record import TrainingRecord
 from tests.engine._scenarios import ArrayExamples, dataset
 

@@ -10,8 +10,7 @@ import tf_keras as keras
 
 from shrink.base.errors import RecipeError
 from shrink.engine.config import OptimizerConfig
-from shrink.engine.optimizer import OPTIMIZERS, build_optimizer
-from shrink.engine.schedules import WarmupDecay
+from shrink.engine.optimizer import OPTIMIZERS, WarmupDecay, build_optimizer
 
 
 @pytest.mark.parametrize(

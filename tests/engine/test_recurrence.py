@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.recurrence import steps_in_order
+from shrink.engine.recompute import steps_in_order
 
 
 def _steps_at_a_time(*, in_order: bool) -> set[int]:

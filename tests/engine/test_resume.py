@@ -19,8 +19,7 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Cadence, Recovery
-from shrink.pruning.masks import Masks
-from shrink.pruning.schedule import polynomial
+from shrink.pruning.masks import Masks, polynomial
 from tests.engine._scenarios import dataset
 
 EPOCHS, STEPS = 3, 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shrink.engine.segments import Step, choose_segments
+from shrink.engine.recompute import Step, choose_segments
 
 
 def chain(sizes: list[int], unrepeatable: int | None = None) -> list[Step]:

@@ -12,8 +12,7 @@ import pytest
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import training_batches
-from shrink.engine.devices import Devices
-from shrink.engine.sharding import distribute_batches, smallest_batch
+from shrink.engine.devices import Devices, distribute_batches, smallest_batch
 
 BATCH, STEPS = 8, 7
 AUGMENT = {

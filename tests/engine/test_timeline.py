@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from shrink.engine.timeline import MOST_POINTS, MemoryTimeline, Sample, merged, thinned
-from shrink.measure.allocator import AllocatorPeak
+from shrink.engine.record import MOST_POINTS, MemoryTimeline, Sample, merged, thinned
+from shrink.measure.memory import AllocatorPeak
 
 
 class Peaks(AllocatorPeak):

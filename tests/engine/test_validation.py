@@ -10,8 +10,7 @@ from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Plan
-from shrink.engine.probe import MicroBatchProbe, TrainingStep
-from shrink.engine.synthetic import ZeroExamples
+from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
 from shrink.engine.validation import plan_validation
 
 MICRO_BATCH = 16

@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.graph.groups import find_groups
-from shrink.graph.losses import with_losses
+from shrink.graph.network import with_losses
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.graph.scale import scaled
 from shrink.model.logits import logits_of

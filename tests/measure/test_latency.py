@@ -7,7 +7,7 @@ import tf_keras as keras
 
 from shrink.measure.inference_child import random_rows, time_invokes
 from shrink.measure.latency import latency
-from shrink.measure.one_op import one_op_model
+from shrink.measure.memory import one_op_model
 from shrink.tflite.convert import to_float32
 
 

@@ -13,8 +13,7 @@ import tf_keras as keras
 from shrink.base import child
 from shrink.base.errors import ResourceError
 from shrink.measure import memory
-from shrink.measure.allocator import AllocatorPeak
-from shrink.measure.one_op import one_op_model
+from shrink.measure.memory import AllocatorPeak, one_op_model
 from shrink.tflite import convert
 from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
@@ -74,7 +73,7 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
     (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = child.run_child("shrink_dies", timeout_s=30)
-    monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
+    monkeypatch.setattr("shrink.measure.memory.run_child", lambda *a, **k: run)
     peak, note = memory.inference_peak_bytes(tmp_path / "any.tflite")
     assert peak is None
     assert "SIGSEGV" in note

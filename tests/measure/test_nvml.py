@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from shrink.measure.nvml import nvml_note
+from shrink.measure.memory import nvml_note
 
 
 class NvmlError(Exception):

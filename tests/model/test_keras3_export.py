@@ -12,7 +12,7 @@ import tf_keras as keras
 
 from models import ds_cnn, resnet
 from shrink.base.errors import ModelError
-from shrink.model.keras3_export import to_keras3
+from shrink.model.keras3.export import to_keras3
 
 layers = keras.layers
 

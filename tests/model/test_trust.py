@@ -13,7 +13,7 @@ from shrink.model.guard import guard_model_file
 from shrink.model.load import load_model, load_source
 from shrink.model.scan import check_model_file
 from shrink.model.trust import Trust, declared_objects
-from shrink.model.user_code import custom_objects, imported
+from shrink.model.user_modules import custom_objects, imported
 from tests.attacks.hostile import ATTACKS, operator
 from tests.attacks.parts import archive, dense, function, h5, lambda_layer, layer, sequential
 

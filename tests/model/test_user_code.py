@@ -9,7 +9,7 @@ import pytest
 from shrink.base.errors import DataError, ModelError
 from shrink.data.config import DataConfig
 from shrink.data.sources.python import open_source
-from shrink.model.user_code import imported
+from shrink.model.user_modules import imported
 
 
 @pytest.mark.parametrize(("name", "hinted"), [("helper_beside", True), ("helper_nowhere", False)])

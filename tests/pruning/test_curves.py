@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.pruning.curves import Curve, remembered
+from shrink.pruning.allocation import Curve, remembered
 
 CURVES = [Curve("a+b", 8, (0.0, 0.25), (1.0, 1.5)), Curve("c", 3, (0.0,), (1.0,))]
 

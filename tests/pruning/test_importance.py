@@ -9,8 +9,14 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, weights_of
-from shrink.pruning.activations import activity
-from shrink.pruning.importance import IMPORTANCES, Evidence, bn_scale, least_important, taylor
+from shrink.pruning.importance import (
+    IMPORTANCES,
+    Evidence,
+    activity,
+    bn_scale,
+    least_important,
+    taylor,
+)
 from shrink.stages.prune.config import PruneConfig
 from tests.graph.equivalence import randomise
 

@@ -10,11 +10,13 @@ import tf_keras as keras
 from shrink.base.errors import RecipeError
 from shrink.pruning.masks import (
     Masks,
+    constant,
     count_zeros,
     frozen_masks,
+    polynomial,
     prunable_kernels,
+    ramp_updates,
 )
-from shrink.pruning.schedule import constant, polynomial, ramp_updates
 
 
 def model() -> keras.Model:

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.pruning.patterns import (
-    PATTERNS,
-    block,
-    pruned_count,
-    two_of_four,
-    unstructured,
-)
+from shrink.pruning.masks import PATTERNS, block, pruned_count, two_of_four, unstructured
 
 SHAPES = [(8, 5), (3, 4, 6), (3, 3, 12, 2)]
 

@@ -7,7 +7,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.graph.groups import Group, find_groups
-from shrink.pruning.ranking import by_ranking, comparable
+from shrink.pruning.allocation import by_ranking, comparable
 
 L = keras.layers
 SCORES = [np.array([4.0, 1.0, 9.0, 8.0]), np.array([3.0, 2.0, 5.0])]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shrink.quantization.absorption import Moments, absorbing_weights, corrected_bias
+from shrink.quantization.rounding import Moments, absorbing_weights, corrected_bias
 
 
 def inputs(noise: float) -> tuple[np.ndarray, np.ndarray]:

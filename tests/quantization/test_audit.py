@@ -20,8 +20,7 @@ from shrink.quantization.audit import (
     narrow_weights_beyond_micro,
     with_errors,
 )
-from shrink.quantization.operators import weighted_operators
-from shrink.quantization.policy import int4_operators
+from shrink.quantization.operators import int4_operators, weighted_operators
 from shrink.quantization.ranges import extreme_ranges
 from shrink.quantization.source import FloatModel
 from shrink.tflite.convert import convert

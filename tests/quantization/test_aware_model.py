@@ -7,8 +7,12 @@ import tf_keras as keras
 
 from shrink.graph.network import read_network
 from shrink.quantization import edge_quantizer
-from shrink.quantization.aware_model import AwareModel, aware_model, stored_activations
-from shrink.quantization.fake_quantization import FakeQuantize
+from shrink.quantization.aware_model import (
+    AwareModel,
+    FakeQuantize,
+    aware_model,
+    stored_activations,
+)
 from shrink.quantization.ranges import least_squares_ranges
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shrink.quantization.clipping import min_max_scales, mse_scales, round_to_nearest
+from shrink.quantization.gptq import min_max_scales, mse_scales, round_to_nearest
 
 
 def test_min_max_scales_put_the_largest_weight_on_the_largest_code() -> None:

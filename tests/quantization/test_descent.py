@@ -4,10 +4,8 @@ import itertools
 
 import numpy as np
 
-from shrink.quantization.absorption import Moments
-from shrink.quantization.clipping import mse_scales, round_to_nearest
-from shrink.quantization.descent import descend
-from shrink.quantization.gptq import damped, gptq_round
+from shrink.quantization.gptq import damped, descend, gptq_round, mse_scales, round_to_nearest
+from shrink.quantization.rounding import Moments
 from tests.quantization.test_gptq import output_error, problem
 
 

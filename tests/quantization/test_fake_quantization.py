@@ -5,11 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.quantization.fake_quantization import (
-    FakeQuantize,
-    rounded_kernel,
-    with_quantized_kernel,
-)
+from shrink.quantization.aware_model import FakeQuantize, rounded_kernel, with_quantized_kernel
 
 L = keras.layers
 

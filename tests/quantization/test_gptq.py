@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 
-from shrink.quantization.clipping import min_max_scales, mse_scales, round_to_nearest
-from shrink.quantization.gptq import gptq_round
+from shrink.quantization.gptq import gptq_round, min_max_scales, mse_scales, round_to_nearest
 
 
 def problem(channels: int, inputs: int) -> tuple[np.ndarray, np.ndarray]:

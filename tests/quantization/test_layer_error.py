@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shrink.quantization import edge_quantizer
-from shrink.quantization.layer_error import layer_errors
+from shrink.quantization.bias_correction import layer_errors
 from shrink.quantization.ranges import extreme_ranges
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.flatbuffer import read, values

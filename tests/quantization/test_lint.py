@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.quantization.calibration import CalibrationExamples
-from shrink.quantization.lint import count_repeats, lint_calibration
+from shrink.quantization.calibration import CalibrationExamples, count_repeats, lint_calibration
 from tests.stages.quantize.toys import pictures
 
 

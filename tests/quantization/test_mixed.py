@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from shrink.base.errors import StageError
-from shrink.quantization.mixed import least_error_within_bytes, smallest_within_drop
-from shrink.quantization.sensitivity import Sensitivity
+from shrink.quantization.mixed import Sensitivity, least_error_within_bytes, smallest_within_drop
 
 RANKED = [
     Sensitivity(name, "CONV_2D", parameters, error)

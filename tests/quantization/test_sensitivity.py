@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import tf_keras as keras
 
+from shrink.quantization.mixed import measure_sensitivity
 from shrink.quantization.operators import weighted_operators
-from shrink.quantization.sensitivity import measure_sensitivity
 from shrink.tflite.convert import convert
 
 L = keras.layers

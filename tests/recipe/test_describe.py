@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shrink.recipe.describe import field_docstrings
-from shrink.recipe.schema import recipe_json_schema
+from shrink.recipe.schema import field_docstrings, recipe_json_schema
 from shrink.stages.distill.config import DistillConfig
 
 

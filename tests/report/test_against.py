@@ -14,9 +14,8 @@ from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.gates import check_gates
-from shrink.report.outcome import StageOutcome
-from shrink.report.shape import shape_problem
-from shrink.report.verdict import verdict
+from shrink.report.read import shape_problem
+from shrink.report.verdict import StageOutcome, verdict
 from tests.report.toys import outcome, report, with_result
 
 

@@ -16,7 +16,7 @@ from shrink.report.ci import (
     publish,
     summary,
 )
-from shrink.report.flat import flat_metrics
+from shrink.report.content import flat_metrics
 from tests.report.toys import outcome, outcomes, report, with_result
 
 ACTIONS = {"GITHUB_ACTIONS": "true"}

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from docs import refresh
 from shrink.data.config import DataConfig
-from shrink.measure.one_op import one_op_model
+from shrink.measure.memory import one_op_model
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.report.config import parse_gates

@@ -11,8 +11,7 @@ from shrink.report.config import parse_gates
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.markdown import render_markdown
 from shrink.report.model import build_report
-from shrink.report.outcome import StageOutcome
-from shrink.report.verdict import verdict
+from shrink.report.verdict import StageOutcome, verdict
 from tests.report.toys import outcome, outcomes, report, with_result
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from shrink.report.html import render_html
 from shrink.report.layers import audit_sentences, error_plots, layer_tables, operator_tables
-from shrink.report.timeline import timeline_plots
+from shrink.report.plots import timeline_plots
 from tests.benchmarks.bench_render import synthetic_report
 from tests.report.page import Page
 from tests.report.toys import outcomes, report, with_result

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shrink.report.marks import Mark, names, side_by_side
+from shrink.report.tradeoff import Mark, names, side_by_side
 
 HEIGHT = 260.0
 LETTER, LINE = 7.0, 14.0

@@ -15,14 +15,13 @@ from rich.console import Console
 from shrink.base.errors import InputError
 from shrink.base.files import write_json
 from shrink.base.intervals import paired_interval
-from shrink.report.chain import Chain
 from shrink.report.config import parse_gates
+from shrink.report.headline import Chain
 from shrink.report.model import build_report
-from shrink.report.outcome import StageOutcome
-from shrink.report.read import read_report
+from shrink.report.read import read_report, shape_problem
 from shrink.report.rendered import render
-from shrink.report.shape import shape_problem
 from shrink.report.terminal import render_report
+from shrink.report.verdict import StageOutcome
 from tests.report.toys import outcome, outcomes, report, scores, with_result
 
 STAGE_KEYS = [

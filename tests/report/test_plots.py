@@ -9,12 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from shrink.report import svg
-from shrink.report.curves import loss_plots
 from shrink.report.headline import headlines, more_results
-from shrink.report.memory import memory_groups
-from shrink.report.outcome import StageOutcome
-from shrink.report.sensitivity import sensitivity_plots
+from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots
 from shrink.report.tradeoff import Candidate, other_tradeoffs, pareto_front, tradeoff_plot
+from shrink.report.verdict import StageOutcome
 from tests.report.toys import outcome, outcomes, report, with_result
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shrink.recipe.resolved import recipe_text
-from shrink.report.recipe_text import recipe_of
+from shrink.report.card import recipe_of
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from shrink.base.report_warning import ReportWarning, warnings_of
 from shrink.report.html import render_html
 from shrink.report.markdown import render_markdown
 from shrink.report.model import build_report
-from shrink.report.outcome import StageOutcome
-from shrink.report.shape import shape_problem
+from shrink.report.read import shape_problem
+from shrink.report.verdict import StageOutcome
 
 GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check data.normalize")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from shrink.base.report_warning import ReportWarning, warnings_of
-from shrink.report.outcome import StageOutcome
+from shrink.report.read import shape_problem
 from shrink.report.sanity import data_warnings
-from shrink.report.shape import shape_problem
+from shrink.report.verdict import StageOutcome
 from tests.report.toys import EXAMPLES, outcome, report, with_result
 
 GUESS = {

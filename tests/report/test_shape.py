@@ -19,8 +19,7 @@ from rich.console import Console
 from shrink.base.errors import InputError
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 from shrink.report.markdown import render_markdown
-from shrink.report.read import read_report
-from shrink.report.shape import shape_problem
+from shrink.report.read import read_report, shape_problem
 from shrink.report.terminal import render_report
 from tests.report.toys import outcomes, report, with_result
 

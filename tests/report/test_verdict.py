@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from shrink.report.ci import render_junit
 from shrink.report.html import render_html
-from shrink.report.junit import render_junit
 from shrink.report.markdown import render_markdown
 from shrink.report.terminal import render_report
 from shrink.report.verdict import ending, verdict

@@ -7,7 +7,7 @@ from typing import Any
 
 from shrink.report.config import parse_gates
 from shrink.report.model import build_report
-from shrink.report.outcome import StageOutcome
+from shrink.report.verdict import StageOutcome
 
 EXAMPLES = 100
 

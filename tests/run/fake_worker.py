@@ -11,7 +11,7 @@ from typing import Any
 from shrink.base.console import Console
 from shrink.base.paths import cache_root
 from shrink.data.python_reads import remembering_reads
-from shrink.model import user_code
+from shrink.model import user_modules as user_code
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
 from shrink.run.runner import Runner, RunOptions

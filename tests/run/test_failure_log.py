@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shrink.base.errors import ConversionError, ModelError
-from shrink.run.failure_log import with_kept_log, with_names_of_the_user
+from shrink.run.supervisor import with_kept_log, with_names_of_the_user
 
 
 def test_with_names_of_the_user_names_no_file_of_the_store() -> None:

@@ -228,7 +228,7 @@ def build():
 def test_keys_change_with_modules_that_only_running_shows(
     tmp_path: Path, clean_modules: None
 ) -> None:
-    from shrink.model.user_code import function_of
+    from shrink.model.user_modules import function_of
 
     entry = _builder(tmp_path / "a", _HIDDEN)
     (tmp_path / "a" / "hidden").mkdir()
@@ -246,7 +246,7 @@ def test_keys_change_with_modules_that_only_running_shows(
 def test_keys_change_with_a_module_that_another_file_imported_first(
     tmp_path: Path, clean_modules: None
 ) -> None:
-    from shrink.model.user_code import imported
+    from shrink.model.user_modules import imported
 
     hidden = tmp_path / "hidden"
     hidden.mkdir()
@@ -265,7 +265,7 @@ def test_keys_change_with_a_module_that_another_file_imported_first(
 def test_keys_can_be_had_when_what_was_imported_is_gone(
     tmp_path: Path, clean_modules: None, cache: Path, missing: str
 ) -> None:
-    from shrink.model.user_code import imported
+    from shrink.model.user_modules import imported
 
     entry = _builder(tmp_path / "a", _HIDDEN)
     (tmp_path / "a" / "hidden").mkdir()

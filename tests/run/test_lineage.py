@@ -16,8 +16,15 @@ from shrink.base.errors import StageError
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.report.headline import headlines
 from shrink.report.terminal import render_report
-from shrink.run.lineage import Lineage, Link, Splits, carry_over, named_code
-from shrink.run.split_notes import LEFT_OUT, describe_splits
+from shrink.run.lineage import (
+    LEFT_OUT,
+    Lineage,
+    Link,
+    Splits,
+    carry_over,
+    describe_splits,
+    named_code,
+)
 from shrink.run.store import Store
 from tests.run.fake_worker import FakeWorker, run, statuses
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shrink.data.config import DataConfig
-from shrink.run.provenance import commit_of, describe_data
+from shrink.run.lineage import commit_of, describe_data
 from tests.report.toys import outcomes, with_result
 
 COUNTS = {"examples": {"train": 90, "validation": 10, "test": 20}, "classes": ["cat", "dog"]}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
+from shrink.base.host import HostMemory
 from shrink.engine.heartbeat import Beat, Heartbeat
-from shrink.run.host_memory import HostMemory
 from shrink.run.process import WorkerDied
 from shrink.run.supervisor import run_recovering
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.base.metrics import METRICS
+from shrink.base.figures import METRICS
 from shrink.task.accuracy import _SCORERS, scores
 
 RANDOM = np.random.default_rng(0)

@@ -11,9 +11,8 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.data.examples import Examples
-from shrink.task.artifact import Evaluation, evaluate_artifact, ties_note
-from shrink.task.masks import masks_of, unmasked_notes
-from shrink.task.pooling import Sums, pool, sum_up
+from shrink.task.accuracy import Sums, pool, sum_up
+from shrink.task.artifact import Evaluation, evaluate_artifact, masks_of, ties_note, unmasked_notes
 from shrink.task.task import Task
 from shrink.tflite import convert
 from shrink.tflite.structure import read

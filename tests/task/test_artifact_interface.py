@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
-from shrink.measure.one_op import one_op_model
-from shrink.task.artifact_interface import describe_interface
+from shrink.measure.memory import one_op_model
+from shrink.task.interface import describe_interface
 
 
 def test_describe_interface_carries_labels_and_normalisation() -> None:

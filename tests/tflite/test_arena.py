@@ -10,9 +10,8 @@ import tf_keras as keras
 import tflite_micro
 
 from shrink.tflite import convert
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_bytes, planned_bytes
 from shrink.tflite.arena_child import smallest_arena
-from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import read
 from tests.tflite.toys import samples, small_cnn
 

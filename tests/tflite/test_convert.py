@@ -14,7 +14,7 @@ from shrink.base.errors import ModelError, StageError
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.static import static_int8
+from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shrink.base.errors import ConversionError, ShrinkError
-from shrink.tflite.converter_errors import explain
+from shrink.tflite.convert import explain
 
 MLIR = (
     '<unknown>:0: error: loc(callsite(fused["TensorListReserve:", "functional_1/lstm_1/'

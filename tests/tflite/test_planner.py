@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from shrink.tflite.planner import Lifetime, lifetimes, plan, planned_bytes
+from shrink.tflite.arena import Lifetime, lifetimes, plan, planned_bytes
 from shrink.tflite.structure import Operator, Subgraph, Tensor
 
 

@@ -12,8 +12,7 @@ import tf_keras as keras
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
-from shrink.tflite.loops import is_loop, names_of
-from shrink.tflite.rewrite import for_conversion
+from shrink.tflite.rewrite import for_conversion, is_loop, names_of
 
 L = keras.layers
 

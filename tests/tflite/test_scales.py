@@ -11,10 +11,9 @@ import tf_keras as keras
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.tflite.convert import convert
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.edit import packed, unpacked, with_mended_scales
 from shrink.tflite.interpreter import load
 from shrink.tflite.micro import predict_in_micro
-from shrink.tflite.scales import with_mended_scales
 from shrink.tflite.structure import read
 from tests.tflite.toys import batch, samples, small_cnn
 

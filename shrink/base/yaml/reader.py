@@ -14,9 +14,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from shrink.base.errors import Position, RecipeError
 from shrink.base.suggest import did_you_mean
-from shrink.base.yaml.events import events, position_after
-from shrink.base.yaml.nodes import Composer, Node
-from shrink.base.yaml.scalars import resolve
+from shrink.base.yaml.parse import Composer, Node, events, position_after, resolve
 
 MAX_BYTES = 1_000_000
 """The largest recipe that is read, in bytes."""

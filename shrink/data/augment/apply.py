@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.data.augment import colour, geometry, mix
+from shrink.data.augment import geometry, mix
+from shrink.data.augment import geometry as colour
 from shrink.data.augment.config import AugmentConfig
-from shrink.data.augment.draws import uniforms
+from shrink.data.augment.geometry import uniforms
 
 # One for each random decision, in a fixed order: a new kind of augmentation goes last, so that
 # the others keep their numbers.

@@ -16,8 +16,8 @@ from shrink.base import files
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.paths import cache_root
 from shrink.base.versions import versions
+from shrink.data.decoding import reason
 from shrink.data.examples import reading_batch
-from shrink.data.op_errors import reason
 from shrink.data.sources.examples_proto import Parser
 
 _BUFFER_BYTES = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from shrink.base.distribution import extra_hint
 from shrink.base.errors import DataError, ResourceError
+from shrink.base.versions import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.shards import ALL, described

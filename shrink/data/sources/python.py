@@ -21,13 +21,13 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError, ShrinkError
 from shrink.base.versions import versions
+from shrink.data.cached import ALL, Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
 from shrink.data.fingerprint import fingerprint
 from shrink.data.python_reads import remembering_reads
 from shrink.data.sources.columns import open_columns
-from shrink.data.spool import ALL, Example, spooled
 from shrink.model.user_modules import import_hint, remembering_imports
 
 _HINT = "return a tf.data.Dataset or an iterable of (input, target)"

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.data.class_order import class_order
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.listing import part_names
+from shrink.data.listing import class_order, part_names
 from shrink.data.sources.columns import open_columns
 from shrink.data.table import SPLIT, Table, feature_columns, read_table
 

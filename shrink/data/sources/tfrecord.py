@@ -13,9 +13,9 @@ import tensorflow as tf
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.decoding import reason
 from shrink.data.examples import PARTS, first_problem
 from shrink.data.fingerprint import shard_hashes
-from shrink.data.op_errors import reason
 from shrink.data.records import index_records, uncompressed
 from shrink.data.shards import ALL, Manifest, described, find_shards
 from shrink.data.sources.examples_proto import ExampleParser, Parser

@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from shrink.base.distribution import extra_hint
 from shrink.base.errors import DataError, ResourceError
+from shrink.base.versions import extra_hint
 from shrink.data.arrays import ArrayExamples, row_numbers
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
-from shrink.data.fingerprint import hash_files
+from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import shown
-from shrink.data.known_hashes import DIGEST_BYTES
 from shrink.data.listing import read_listing
 from shrink.data.membership import Membership
-from shrink.data.sources.listed import ALL, listed_targets, numbers_of
+from shrink.data.sources.images import ALL, listed_targets, numbers_of
 from shrink.data.splits import derived_parts
 
 _MOST_SEGMENT_BYTES = 64 * 1000**2

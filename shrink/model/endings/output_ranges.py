@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.model.endings.computation import Node, Range, Shape
+from shrink.model.endings.kinds import Node, Range, Shape
 from shrink.model.endings.ranges import range_of
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.structure import Subgraph, read

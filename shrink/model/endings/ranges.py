@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from shrink.model.endings.computation import ANY, UNKNOWN, Computation, Loop, Range
+from shrink.model.endings.kinds import ANY, UNKNOWN, Computation, Loop, Range
 from shrink.model.endings.rules import REAL, RULES, WEIGHTS, Site, clamped, joined, range_of_values
 
 _TURNS = 4

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.model.endings.computation import Loop, Node, Range, Shape
+from shrink.model.endings.kinds import Loop, Node, Range, Shape
 from shrink.model.endings.ranges import range_of
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})

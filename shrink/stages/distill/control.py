@@ -17,8 +17,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.report.control import control_sentence, verdict
 from shrink.stages.context import StageContext
 from shrink.stages.model_names import fed_like
-from shrink.task.artifact import Evaluation, evaluate_artifact
-from shrink.task.masks import masks_of
+from shrink.task.artifact import Evaluation, evaluate_artifact, masks_of
 from shrink.task.task import Task
 from shrink.tflite.convert import convert
 

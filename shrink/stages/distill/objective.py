@@ -1,15 +1,15 @@
-"""What a student is trained on: the hard labels, and what its teacher gives for the same input."""
+"""The objective of distillation, with its schedules."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from shrink.distillation.feature_losses import FEATURE_LOSSES
-from shrink.distillation.losses import SOFT_LOSSES, Case
+from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case
 from shrink.engine.masking import masked
 from shrink.engine.objective import (
     SupervisedObjective,
@@ -18,7 +18,24 @@ from shrink.engine.objective import (
     per_example,
 )
 from shrink.stages.distill.config import Ramp
-from shrink.stages.distill.schedule import value_at
+
+
+def value_at(setting: float | Ramp, progress: Any) -> Any:
+    """Return a setting at some point of the training.
+
+    Args:
+        setting: a number, or how it changes.
+        progress: fraction of the updates made so far, 0 to 1, a float32 () tensor.
+
+    Returns:
+        A float for a constant setting, else float32 ().
+    """
+    if not isinstance(setting, Ramp):
+        return setting
+    share = tf.clip_by_value(progress / setting.until, 0.0, 1.0)
+    if setting.shape == "cosine":
+        share = (1.0 - tf.cos(math.pi * share)) / 2.0
+    return setting.start + (setting.end - setting.start) * share
 
 
 class Taught(NamedTuple):

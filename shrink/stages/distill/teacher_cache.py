@@ -23,7 +23,7 @@ from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.data.examples import Examples
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
-from shrink.stages.distill.rows import Rows
+from shrink.stages.distill.taught_examples import Rows
 from shrink.stages.distill.teachers import Teach
 
 _VERSION = 1

@@ -18,8 +18,13 @@ from shrink.data.dataset import Dataset
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.rows import Rows, Shape, shapes_of
-from shrink.stages.distill.taught_examples import TaughtExamples, TaughtViews
+from shrink.stages.distill.taught_examples import (
+    Rows,
+    Shape,
+    TaughtExamples,
+    TaughtViews,
+    shapes_of,
+)
 from shrink.stages.distill.teacher_cache import (
     Questions,
     cache_key,
@@ -39,7 +44,7 @@ from shrink.stages.distill.teachers import (
 )
 from shrink.stages.model_names import fed_like
 from shrink.task.interface import keras_interface
-from shrink.task.match import check_shapes
+from shrink.task.targets import check_shapes
 
 _MOST_FLOAT32_OUTPUTS = 1024
 _AUTO_BYTES = 2 * 1000**3

@@ -6,9 +6,18 @@ import math
 from collections.abc import Sequence
 
 from shrink.base.errors import StageError
-from shrink.pruning.masks import Masks, PrunableKernel, count_zeros, prunable_kernels
-from shrink.pruning.patterns import GROUP, PATTERNS, pruned_count
-from shrink.pruning.schedule import constant, polynomial, ramp_updates
+from shrink.pruning.masks import (
+    GROUP,
+    PATTERNS,
+    Masks,
+    PrunableKernel,
+    constant,
+    count_zeros,
+    polynomial,
+    prunable_kernels,
+    pruned_count,
+    ramp_updates,
+)
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 

@@ -19,8 +19,7 @@ from shrink.base.versions import versions
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import rebuild, weights_of
-from shrink.pruning.allocation import Allocate, Cost, removed_count, uniform
-from shrink.pruning.curves import Curve, remembered
+from shrink.pruning.allocation import Allocate, Cost, Curve, remembered, removed_count, uniform
 from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.choice import choose

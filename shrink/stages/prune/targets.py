@@ -30,9 +30,9 @@ from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.training_peak import by_training_peak, outputs, step_peak
+from shrink.stages.prune.fine_tuning import by_training_peak, outputs, step_peak
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.static import static_int8
+from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 

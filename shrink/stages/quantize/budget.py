@@ -14,19 +14,18 @@ from shrink.quantization.calibration import Batches, CalibrationExamples
 from shrink.quantization.mixed import (
     Assignment,
     Build,
+    Sensitivity,
     least_error_within_bytes,
+    measure_sensitivity,
     smallest_within_drop,
 )
-from shrink.quantization.operators import weighted_operators
-from shrink.quantization.policy import Mode, int4_operators
+from shrink.quantization.operators import Mode, int4_operators, weighted_operators
 from shrink.quantization.ranges import Ranges, extreme_ranges
 from shrink.quantization.rounding import can_be_rounded, rounded_model
-from shrink.quantization.sensitivity import Sensitivity, measure_sensitivity
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.task.artifact import evaluate_artifact
-from shrink.task.masks import masks_of
+from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.task import Task, artifact_interface
 from shrink.tflite.convert import Conversion
 

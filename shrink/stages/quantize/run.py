@@ -1,31 +1,170 @@
-"""The `quantize` stage."""
+"""Quantization of a model to a TFLite artifact."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tf_keras as keras
 
-from shrink.base.errors import StageError
+from shrink.base.errors import ModelError, StageError
+from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
-from shrink.quantization.calibration import CalibrationExamples
-from shrink.quantization.lint import lint_calibration
+from shrink.quantization.aware_model import aware_model
+from shrink.quantization.calibration import CalibrationExamples, lint_calibration
 from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.aware import train_aware
 from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES
-from shrink.stages.quantize.whole_numbers import with_exact_inputs
-from shrink.task.artifact_interface import describe_interface
+from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES, static_int8
+from shrink.task.interface import describe_interface
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.flatbuffer import quantized_operators, weights
-from shrink.tflite.interpreter import load
+from shrink.tflite.interpreter import load, random_inputs
+from shrink.tflite.micro import predict_in_micro
 from shrink.tflite.names import Named
-from shrink.tflite.random_inputs import random_inputs
+from shrink.tflite.rewrite import for_conversion
 from shrink.tflite.sparse import with_sparse_constants
+from shrink.tflite.structure import Subgraph, read
+
+_INTEGERS = frozenset({"INT8", "UINT8", "INT16", "INT32", "INT64"})
+_SAME_VALUES = frozenset(
+    {"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "UNPACK"}
+)
+
+
+def with_exact_inputs(
+    config: QuantizeConfig, source: FloatModel
+) -> tuple[QuantizeConfig, tuple[str, ...]]:
+    """Return the settings with float inputs where integers would change what is looked up.
+
+    A layer such as Embedding truncates its input to a whole number. An input that is stored as
+    scale * (q - zero point) comes back as 6.92 where 7 was given, and the sixth row is taken; above
+    256 rows most of them cannot be told at all.
+
+    Args:
+        config: of the stage.
+        source: the float model; it is converted to float32 where the scheme has integer inputs.
+
+    Returns:
+        The settings, and a note where they are others.
+
+    Raises:
+        StageError: the settings name a type of the inputs that changes the numbers.
+    """
+    if config.artifact_input_type == "float32":
+        return config, ()
+    names = [_given_name(name) for name in truncated_inputs(read(source.float32.content)[0])]
+    if not names:
+        return config, ()
+    which = ", ".join(names)
+    if config.input_type is not None:
+        raise StageError(
+            f"inputs of type {config.input_type} would change the whole numbers that the model "
+            f"looks up: {which}",
+            hint="leave input_type out, or set it to float32; or build the model with an input of "
+            "dtype int32",
+        )
+    note = (
+        f"inputs stay float32: {which} holds whole numbers that the model looks up, and "
+        f"{config.artifact_input_type} would round them"
+    )
+    return config.model_copy(update={"input_type": "float32"}), (note,)
+
+
+def truncated_inputs(graph: Subgraph) -> list[str]:
+    """Return the names of the float inputs that an operator turns into integers."""
+    return [
+        graph.tensors[place].name
+        for place in graph.inputs
+        if graph.tensors[place].dtype == "FLOAT32" and _is_truncated(graph, place)
+    ]
+
+
+def _given_name(tensor: str) -> str:
+    """Return the input's name without what the converter puts around it."""
+    return tensor.removeprefix("serving_default_").partition(":")[0]
+
+
+def _is_truncated(graph: Subgraph, place: int) -> bool:
+    same = {place}
+    for operator in graph.operators:
+        if same.isdisjoint(operator.inputs):
+            continue
+        if operator.name in _SAME_VALUES:
+            same.update(operator.outputs)
+        elif operator.name == "CAST":
+            if graph.tensors[operator.outputs[0]].dtype in _INTEGERS:
+                return True
+            same.update(operator.outputs)
+    return False
+
+
+_TRIED_ON = 4
+
+
+@dataclass(frozen=True)
+class AwareTraining:
+    """What quantization-aware training gave.
+
+    Attributes:
+        source: the float model with the trained weights.
+        record: how it was trained.
+        skipped: layers that were trained with float weights, each with the reason.
+        notes: sentences for the report.
+    """
+
+    source: FloatModel
+    record: TrainingRecord
+    skipped: list[dict[str, str]]
+    notes: list[str]
+
+
+def train_aware(
+    config: QuantizeConfig, context: StageContext, calibration: CalibrationExamples
+) -> AwareTraining:
+    """Train the stage's model under rounding; zeros and clusters of earlier stages stay.
+
+    Raises:
+        ModelError: there is no Keras model with layers to train.
+        StageError: a type would change indices, or TFLite Micro could not run the artifact.
+    """
+    path = context.input_path()
+    if path.suffix == ".tflite" or context.input_graph_only():
+        raise ModelError(
+            "quantization-aware training needs the Keras model",
+            subject=path,
+            hint="start from the .keras or .h5 file, or leave out quantize.aware",
+        )
+    given = context.load()
+    task = context.task(given)
+    if not context.planning:
+        _refuse_early(given, config, context)
+    context.phase("calibrating")
+    with context.devices.scope():
+        # A mean is trained as the mean that the artifact will have.
+        rewritten, notes = for_conversion(given)
+        model = aware_model(rewritten, calibration.batches())
+    record = context.train(model.aware, task.objective(), config.epochs, task=task)
+    return AwareTraining(FloatModel(model.trained()), record, model.skipped, list(notes))
+
+
+def _refuse_early(model: keras.Model, config: QuantizeConfig, context: StageContext) -> None:
+    """Raise `StageError` for what would fail after the training, whatever the weights are then."""
+    source, on_micro = FloatModel(model), config.target == "tflm"
+    if config.input_type is not None or on_micro:
+        config, _ = with_exact_inputs(config, source)
+    if on_micro:
+        context.phase("trying TFLite Micro")
+        few = CalibrationExamples(
+            context.dataset.train, _TRIED_ON, context.training.seed, context.dataset.input_names
+        )
+        artifact = static_int8(source, few, config)
+        predict_in_micro(artifact.content, next(iter(few.batches())))
+
 
 METADATA_ENTRY = "shrink"
 """Name of the metadata entry with labels, normalisation, and what inputs and outputs are."""

@@ -1,19 +1,140 @@
-"""The quantization schemes: one function each, from a float model to a TFLite artifact."""
+"""Every scheme of quantization: from a model to an artifact."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
-from shrink.base.errors import StageError
+import numpy as np
+
+from shrink.base.errors import InternalError, ModelError, StageError
 from shrink.quantization import edge_quantizer
-from shrink.quantization.calibration import CalibrationExamples
-from shrink.quantization.operators import weighted_operators
-from shrink.quantization.policy import INT4_OPERATORS, Mode
+from shrink.quantization.bias_correction import with_corrected_biases
+from shrink.quantization.calibration import Batches, CalibrationExamples
+from shrink.quantization.operators import INT4_OPERATORS, Mode, weighted_operators
+from shrink.quantization.ranges import extreme_ranges, least_squares_ranges
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig
-from shrink.stages.quantize.static import static_int8, static_int16
-from shrink.tflite.convert import Conversion, convert
+from shrink.tflite.convert import Conversion, Precision, convert
+from shrink.tflite.edit import without_constant_names
+from shrink.tflite.flatbuffer import float_operators, read
+from shrink.tflite.interpreter import load
+
+# Both models run the same examples, so that few tell the shift of a mean.
+_CORRECTED_ON = 100
+# Noise above a tenth of the signal's power is no rounding of 8 bits: something went wrong.
+_MOST_NOISE = 0.1
+
+
+def static_int8(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion:
+    """Quantize to int8 with least-squares ranges, then correct the biases.
+
+    ai-edge-quantizer takes the ranges; the TFLite converter, which knows more operators, does what
+    that refuses, leaves in float, or gets wrong. Weights that were trained under rounding have
+    biases that were, too: a correction towards the same weights unrounded would undo that.
+
+    Raises:
+        StageError: neither can quantize the model.
+    """
+    few = calibration.batches(_CORRECTED_ON)
+    found = _by_quantizer(source, calibration, config, 8)
+    if isinstance(found, StageError):
+        found = _by_converter(source, calibration, config, "static_int8", found)
+    elif source.model is not None and _noise(found, source, few) > _MOST_NOISE:
+        other = _by_converter(source, calibration, config, "static_int8")
+        found = min((found, other), key=lambda one: _noise(one, source, few))
+    if config.aware:
+        return Conversion(without_constant_names(found.content), found.notes)
+    try:
+        content = with_corrected_biases(found.content, source.float32.content, few)
+    except ModelError as error:
+        why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
+        return Conversion(found.content, (*found.notes, why))
+    return Conversion(without_constant_names(content), found.notes)
+
+
+def static_int16(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion:
+    """Quantize weights to int8 and activations to int16.
+
+    Raises:
+        StageError: the model cannot be quantized so.
+    """
+    if source.model is not None:
+        return _by_converter(source, calibration, config, "static_int16")
+    found = _by_quantizer(source, calibration, config, 16)
+    if isinstance(found, StageError):
+        raise found
+    return found
+
+
+def _by_converter(
+    source: FloatModel,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    precision: Precision,
+    otherwise: StageError | None = None,
+) -> Conversion:
+    if source.model is None:
+        raise otherwise or InternalError("a .tflite file cannot be converted again")
+    types = (config.artifact_input_type, config.artifact_output_type)
+    per_tensor = config.dense_scales == "tensor"
+    return convert(source.model, precision, calibration, *types, dense_per_tensor=per_tensor)
+
+
+def _by_quantizer(
+    source: FloatModel,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    bits: Literal[8, 16],
+) -> Conversion | StageError:
+    """Return what ai-edge-quantizer makes, or why it does not."""
+    types = (config.artifact_input_type, config.artifact_output_type)
+    if "uint8" in types:
+        return StageError(
+            "uint8 inputs and outputs are not to be had from a .tflite file",
+            hint="use int8 or float32, or start from the Keras model",
+        )
+    content = source.float32.content
+    if any(operator.name == "WHILE" for graph in read(content) for operator in graph.operators):
+        return StageError(
+            "a loop over steps (WHILE) has no integer form",
+            hint="use scheme dynamic_wi8_afp32, or start from the Keras model, whose steps can be "
+            "written one after the other",
+        )
+    measure = least_squares_ranges if bits == 8 else extreme_ranges
+    try:
+        static = edge_quantizer.quantize(
+            content,
+            "static",
+            ranges=measure(content, calibration.batches()),
+            activation_bits=bits,
+            float_borders=(types[0] == "float32", types[1] == "float32"),
+            dense_per_tensor=config.dense_scales == "tensor",
+        )
+    except StageError as error:
+        return error
+    if source.model is not None and (left := float_operators(static)):
+        return StageError(f"ai-edge-quantizer leaves float operators: {', '.join(sorted(left))}")
+    return Conversion(static, source.float32.notes)
+
+
+def _noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float:
+    """Return the squared error of the worst output over that of taking its mean for it."""
+    reference, now = load(source.float32.content), load(conversion.content)
+    wanted, found = (
+        [np.concatenate(column) for column in zip(*map(runner.predict, batches), strict=True)]
+        for runner in (reference, now)
+    )
+    return max(
+        float(np.mean((a - b) ** 2)) / (float(np.mean((a - a.mean(axis=0)) ** 2)) or 1.0)
+        for a, b in zip(wanted, found, strict=True)
+    )
+
 
 Scheme = Callable[[FloatModel, CalibrationExamples, QuantizeConfig], Conversion]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import Position, RecipeError
-from shrink.base.yaml.nodes import MAX_DEPTH
+from shrink.base.yaml.parse import MAX_DEPTH
 from shrink.base.yaml.reader import MAX_BYTES, load, loads
 from tests.recipe.text import RECIPE
 
@@ -226,7 +226,7 @@ def test_loads_refuses_an_alias_bomb_before_expanding_it(
 def test_loads_counts_keys_and_values_up_to_the_limit(
     monkeypatch: pytest.MonkeyPatch, nine: str, ten: str
 ) -> None:
-    monkeypatch.setattr("shrink.base.yaml.nodes.MAX_NODES", 9)
+    monkeypatch.setattr("shrink.base.yaml.parse.MAX_NODES", 9)
     loads(nine, "r.yaml")
     assert "aliases counted in full" in refusal(ten).message
 

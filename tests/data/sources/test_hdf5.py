@@ -11,7 +11,7 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
-from shrink.data.sources import large
+from shrink.data.sources import columns as large
 
 X = np.arange(240, dtype=np.float32).reshape(40, 3, 2)
 Y = np.arange(40) % 4

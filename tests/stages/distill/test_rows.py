@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.rows import Rows, shapes_of
+from shrink.stages.distill.taught_examples import Rows, shapes_of
 
 RANDOM = np.random.default_rng(0)
 

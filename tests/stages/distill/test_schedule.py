@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.stages.distill.config import Ramp
-from shrink.stages.distill.schedule import value_at
+from shrink.stages.distill.objective import value_at
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from shrink.data.pipeline import training_batches
 from shrink.data.view import AugmentedView
 from shrink.stages.distill import teacher_cache
 from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.rows import Rows
-from shrink.stages.distill.taught_examples import TaughtExamples, TaughtViews
+from shrink.stages.distill.taught_examples import Rows, TaughtExamples, TaughtViews
 from shrink.stages.distill.teacher_cache import (
     cache_key,
     every_example,

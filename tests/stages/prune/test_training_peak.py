@@ -16,8 +16,8 @@ from shrink.pruning.allocation import any_channels, uniform
 from shrink.stages.context import StageContext
 from shrink.stages.prune.channels import _hold_to_peak
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.fine_tuning import by_training_peak, outputs, step_peak
 from shrink.stages.prune.run import run
-from shrink.stages.prune.training_peak import by_training_peak, outputs, step_peak
 
 L = keras.layers
 

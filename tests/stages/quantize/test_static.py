@@ -9,7 +9,7 @@ from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import Batches, CalibrationExamples
 from shrink.quantization.ranges import Ranges, extreme_ranges
 from shrink.quantization.source import FloatModel
-from shrink.stages.quantize import static
+from shrink.stages.quantize import schemes as static
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.tflite.interpreter import load
 from tests.quantization.test_aware_model import residual

@@ -14,8 +14,8 @@ from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.stages.quantize.whole_numbers import truncated_inputs, with_exact_inputs
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.unlabelled import UnlabelledExamples

@@ -1,0 +1,248 @@
+"""The graph of a Keras 3 model, called through again with tf-keras' layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tf_keras as keras
+
+from shrink.model.keras3.layers import (
+    MODEL_CLASSES,
+    Carried,
+    NotCarriedError,
+    carry_layer,
+    plain_value,
+    rename_added_layers,
+)
+from shrink.model.keras3.ops import call_op
+
+_RECURRENT = frozenset({"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM1D"}) | {
+    "ConvLSTM2D",
+    "ConvLSTM3D",
+}
+
+
+@dataclass
+class CarriedModel:
+    """A rebuilt model with its layers in the order of the Keras 3 file.
+
+    Attributes:
+        model: of tf-keras.
+        layers: class name in the file and what stands for it; operations are not among them,
+            nested models are, as a `CarriedModel`.
+    """
+
+    model: keras.Model
+    layers: list[tuple[str, Carried | CarriedModel]] = field(default_factory=list)
+
+
+def build_model(config: Mapping[str, Any]) -> CarriedModel:
+    """Return the tf-keras model of a serialized Keras 3 model, its weights still random.
+
+    Raises:
+        NotCarriedError: something has no counterpart in tf-keras.
+    """
+    if config.get("class_name") == "Sequential":
+        return _sequential(config["config"], config.get("build_config"))
+    if config.get("class_name") in MODEL_CLASSES and "layers" in config.get("config", {}):
+        return _functional(config["config"])
+    raise NotCarriedError(str(config.get("class_name")), "it is neither functional nor sequential")
+
+
+def _member(serialized: Mapping[str, Any]) -> Carried | CarriedModel:
+    if serialized["class_name"] in MODEL_CLASSES:
+        return build_model(serialized)
+    return carry_layer(serialized)
+
+
+def _input(config: Mapping[str, Any]) -> Any:
+    shape = config.get("batch_shape") or config["batch_input_shape"]
+    if config.get("sparse") or config.get("ragged"):
+        raise NotCarriedError(config["name"], "its input is sparse or ragged")
+    dtype = config.get("dtype") or "float32"
+    dtype = dtype if isinstance(dtype, str) else dtype["config"]["name"]
+    return keras.Input(shape[1:], batch_size=shape[0], dtype=dtype, name=config["name"])
+
+
+def _sequential(config: Mapping[str, Any], build_config: Mapping[str, Any] | None) -> CarriedModel:
+    members = [m for m in config["layers"] if m["class_name"] != "InputLayer"]
+    inputs = [m["config"] for m in config["layers"] if m["class_name"] == "InputLayer"]
+    carried = [(member["class_name"], _member(member)) for member in members]
+    if inputs:
+        tensor = _input(inputs[0])
+    else:
+        shape = config.get("build_input_shape") or (build_config or {}).get("input_shape")
+        if not shape:
+            raise NotCarriedError(config["name"], "it was saved before it knew its input's shape")
+        tensor = keras.Input(shape[1:], batch_size=shape[0])
+    layers = _layers_of(carried)
+    if all(_is_single(item) for _, item in carried):
+        model = keras.Sequential([tensor, *layers], name=config["name"])
+    else:
+        output = tensor
+        for _, item in carried:
+            output = _callable(item)(output)
+        rename_added_layers(output, [_entry(tensor), *layers])
+        model = keras.Model(tensor, output, name=config["name"])
+    model.trainable = config.get("trainable", True)
+    return _with_trainable(CarriedModel(model, carried), config)
+
+
+def _layers_of(carried: Sequence[tuple[str, Carried | CarriedModel]]) -> list[Any]:
+    """Return what stands for the layers of the file, without those that need no layer."""
+    found = [item.model if isinstance(item, CarriedModel) else item.layer for _, item in carried]
+    return [layer for layer in found if layer is not None]
+
+
+def _entry(tensor: Any) -> Any:
+    return tensor._keras_history.layer
+
+
+def _is_single(item: Carried | CarriedModel) -> bool:
+    return isinstance(item, CarriedModel) or (item.after is None and item.layer is not None)
+
+
+def _callable(item: Carried | CarriedModel) -> Callable[..., Any]:
+    return item.model if isinstance(item, CarriedModel) else item
+
+
+def _with_trainable(carried: CarriedModel, config: Mapping[str, Any]) -> CarriedModel:
+    """Freeze again what was frozen; setting it on a model sets it on all its layers."""
+    by_name = {layer["config"].get("name"): layer["config"] for layer in config["layers"]}
+    for layer in carried.model.layers:
+        frozen = by_name.get(layer.name, {}).get("trainable", True) is False
+        if frozen or not carried.model.trainable:
+            layer.trainable = False
+    return carried
+
+
+def _functional(config: Mapping[str, Any]) -> CarriedModel:
+    walk = _Walk(config)
+    walk.run()
+    inputs = walk.structure(config["input_layers"])
+    outputs = walk.structure(config["output_layers"])
+    entries = [_entry(tensor) for tensor in _flat(inputs)]
+    rename_added_layers(outputs, [*entries, *_layers_of(walk.layers)])
+    model = keras.Model(inputs, outputs, name=config["name"])
+    # Keras 3 names the groups of weights by all layers of the file, inputs too.
+    return _with_trainable(CarriedModel(model, walk.layers), config)
+
+
+class _Walk:
+    """Calls every layer of a functional configuration as soon as its inputs are there."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.layers: list[tuple[str, Carried | CarriedModel]] = []
+        self._nodes: list[tuple[Mapping[str, Any], int, Callable[..., Any]]] = []
+        self._tensors: dict[tuple[str, int], Any] = {}
+        for serialized in config["layers"]:
+            self._enter(serialized)
+
+    def _enter(self, serialized: Mapping[str, Any]) -> None:
+        name, kind = _name(serialized), serialized["class_name"]
+        if kind == "InputLayer":
+            self._tensors[name, 0] = _input(serialized["config"])
+            return
+        if str(serialized.get("module", "")).startswith("keras.src.ops."):
+            call = _op_call(serialized)
+        else:
+            item = _member(serialized)
+            self.layers.append((kind, item))
+            call = _layer_call(_callable(item), serialized)
+        for index in range(len(serialized["inbound_nodes"])):
+            self._nodes.append((serialized, index, call))
+
+    def run(self) -> None:
+        """Call all nodes; an order is found by trying, as files keep none that can be relied on."""
+        waiting = self._nodes
+        while waiting:
+            left = [node for node in waiting if not self._call(*node)]
+            if len(left) == len(waiting):
+                raise NotCarriedError(_name(left[0][0]), "its inputs come from nowhere")
+            waiting = left
+
+    def structure(self, value: Any) -> Any:
+        """Return the tensors that a structure of [layer, node, tensor] means."""
+        if isinstance(value, Mapping):
+            return {key: self.structure(item) for key, item in value.items()}
+        if len(value) == 3 and isinstance(value[0], str):
+            return self._tensor(*value)
+        return [self.structure(item) for item in value]
+
+    def _tensor(self, name: str, node: int, index: int) -> Any:
+        result = self._tensors[name, node]
+        return _flat(result)[index]
+
+    def _call(self, serialized: Mapping[str, Any], index: int, call: Callable[..., Any]) -> bool:
+        node = serialized["inbound_nodes"][index]
+        if any((name, at) not in self._tensors for name, at, _ in _histories(node)):
+            return False
+        args = plain_value(node["args"], self._tensor)
+        kwargs = plain_value(node["kwargs"], self._tensor)
+        try:
+            self._tensors[_name(serialized), index] = call(*args, **kwargs)
+        except NotCarriedError:
+            raise
+        except Exception as error:  # tf-keras raises whatever its layers raise
+            text = str(error).strip().splitlines()[:1]
+            raise NotCarriedError(
+                _label(serialized), f"{type(error).__name__}: {''.join(text)[:300]}"
+            ) from error
+        return True
+
+
+def _name(serialized: Mapping[str, Any]) -> str:
+    return str(serialized.get("name") or serialized["config"]["name"])
+
+
+def _label(serialized: Mapping[str, Any]) -> str:
+    return f"{serialized['class_name']} {_name(serialized)!r}"
+
+
+def _op_call(serialized: Mapping[str, Any]) -> Callable[..., Any]:
+    config = plain_value(serialized["config"])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return call_op(serialized["module"], serialized["class_name"], config, args, kwargs)
+
+    return call
+
+
+def _layer_call(layer: Callable[..., Any], serialized: Mapping[str, Any]) -> Callable[..., Any]:
+    kind = serialized["class_name"]
+    recurrent = kind in _RECURRENT
+    # Keras 3 notes a value of `training` there whatever the caller said.
+    ignores_training = recurrent or kind.startswith("Random")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = {key: value for key, value in kwargs.items() if value is not None}
+        if ignores_training:
+            given.pop("training", None)
+        if recurrent:
+            for key, value in zip(("initial_state", "mask"), args[1:], strict=False):
+                given[key] = value
+            args = args[:1]
+        return layer(*args, **given)
+
+    return call
+
+
+def _histories(value: Any) -> list[tuple[str, int, int]]:
+    if isinstance(value, Mapping):
+        if value.get("class_name") == "__keras_tensor__":
+            name, node, index = value["config"]["keras_history"]
+            return [(name, node, index)]
+        return [found for item in value.values() for found in _histories(item)]
+    if isinstance(value, list):
+        return [found for item in value for found in _histories(item)]
+    return []
+
+
+def _flat(value: Any) -> Sequence[Any]:
+    if isinstance(value, Mapping):
+        return [found for key in sorted(value) for found in _flat(value[key])]
+    if isinstance(value, list | tuple):
+        return [found for item in value for found in _flat(item)]
+    return [value]

@@ -1,0 +1,408 @@
+"""Keras 3 layers and values as tf-keras ones.
+
+Definitions: keras/src/backend/tensorflow/nn.py of Keras 3.15.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+
+def rename_added_layers(outputs: Any, own: Iterable[Any]) -> None:
+    """Give the layers before these outputs other names where the file's layers have them.
+
+    tf-keras numbers the names that it gives, but does not look whether one was given before.
+
+    Args:
+        outputs: symbolic tensors, in any structure.
+        own: the layers that stand for those of the file, which keep their names.
+    """
+    kept = {id(layer): layer for layer in own}
+    taken = {layer.name for layer in kept.values()}
+    for layer in _layers_before(tf.nest.flatten(outputs)):
+        if id(layer) in kept:
+            continue
+        names = itertools.chain([layer.name], (f"{layer.name}_{n}" for n in itertools.count(1)))
+        layer._name = next(name for name in names if name not in taken)
+        taken.add(layer.name)
+
+
+def _layers_before(tensors: list[Any]) -> Iterator[Any]:
+    """Yield every layer that these tensors come from, once."""
+    seen: set[int] = set()
+    yielded: set[int] = set()
+    waiting = [tensor._keras_history for tensor in tensors]
+    while waiting:
+        history = waiting.pop()
+        node = history.layer._inbound_nodes[history.node_index]
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if id(history.layer) not in yielded:
+            yielded.add(id(history.layer))
+            yield history.layer
+        waiting.extend(tensor._keras_history for tensor in node.keras_inputs)
+
+
+def plain_value(value: Any, tensor: Callable[[str, int, int], Any] | None = None) -> Any:
+    """Return lists, tuples, slices and arrays in place of their serialized forms.
+
+    Args:
+        value: parsed JSON.
+        tensor: gives the tensor of a layer's name, node and index.
+    """
+    if isinstance(value, list):
+        return [plain_value(item, tensor) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    kind, config = value.get("class_name"), value.get("config")
+    if kind == "__keras_tensor__" and tensor is not None:
+        return tensor(*value["config"]["keras_history"])
+    if kind == "__tuple__":
+        return tuple(plain_value(item, tensor) for item in value.get("items", config))
+    if kind == "__slice__":
+        parts = [plain_value(value["config"][key], tensor) for key in ("start", "stop", "step")]
+        return slice(*parts)
+    if kind == "__ellipsis__":
+        return Ellipsis
+    if kind in ("__numpy__", "__tensor__"):
+        return np.asarray(value["config"]["value"], value["config"]["dtype"])
+    return {key: plain_value(item, tensor) for key, item in value.items()}
+
+
+SAME = frozenset(
+    {"elu", "exponential", "gelu", "linear", "mish", "relu", "selu", "sigmoid", "softmax",
+     "softplus", "softsign", "swish", "tanh"}
+)  # fmt: skip
+"""Equal in both; `hard_sigmoid` is not: tf-keras has another slope."""
+
+RENAMED = {"silu": "swish", "hard_swish": "hard_silu"}
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """Return relu6(x + 3) / 6."""
+    shifted = keras.layers.Rescaling(1.0, offset=3.0)(x)
+    return keras.layers.Rescaling(1.0 / 6.0)(keras.layers.ReLU(max_value=6.0)(shifted))
+
+
+def hard_silu(x: Any) -> Any:
+    """Return x · relu6(x + 3) / 6 (Howard et al. 2019)."""
+    return keras.layers.Multiply()([x, hard_sigmoid(x)])
+
+
+def celu(x: Any, alpha: float = 1.0) -> Any:
+    """Return max(x, 0) + alpha · (exp(min(x, 0) / alpha) - 1)."""
+    return tf.nn.relu(x) + alpha * tf.math.expm1(tf.math.minimum(x, 0.0) / alpha)
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """Return the first half times the sigmoid of the second (Dauphin et al. 2017)."""
+    first, second = tf.split(x, 2, axis=axis)
+    return tf.math.multiply(first, tf.math.sigmoid(second))
+
+
+def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """Return x moved towards 0 by the threshold."""
+    return tf.nn.relu(x - threshold) - tf.nn.relu(-x - threshold)
+
+
+def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+    """Return x where it is farther from 0 than the threshold, else 0."""
+    return tf.where(tf.math.greater(tf.math.abs(x), threshold), x, tf.zeros_like(x))
+
+
+def threshold(x: Any, threshold: float, default_value: float) -> Any:
+    """Return x where it is above the threshold, else the default value."""
+    other = tf.zeros_like(x) + default_value
+    return tf.where(tf.math.greater(x, threshold), x, other)
+
+
+def squareplus(x: Any, b: float = 4.0) -> Any:
+    """Return (x + sqrt(x² + b)) / 2."""
+    return (x + tf.math.sqrt(tf.math.square(x) + b)) / 2.0
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+    """Return x, its negative part times the slope."""
+    return keras.layers.LeakyReLU(alpha=negative_slope)(x)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "celu": celu,
+    "glu": glu,
+    "hard_shrink": hard_shrink,
+    "hard_sigmoid": hard_sigmoid,
+    "hard_silu": hard_silu,
+    "hard_tanh": lambda x: tf.clip_by_value(x, -1.0, 1.0),
+    "leaky_relu": leaky_relu,
+    "log_sigmoid": lambda x: tf.math.log_sigmoid(x),
+    "log_softmax": lambda x, axis=-1: tf.nn.log_softmax(x, axis=axis),
+    "relu6": lambda x: keras.layers.ReLU(max_value=6.0)(x),
+    "soft_shrink": soft_shrink,
+    "sparse_sigmoid": lambda x: tf.clip_by_value(0.5 * (x + 1.0), 0.0, 1.0),
+    "squareplus": squareplus,
+    "tanh_shrink": lambda x: x - tf.math.tanh(x),
+    "threshold": threshold,
+}
+"""Activations that take more than one layer of tf-keras, as functions of symbolic tensors."""
+
+
+MODEL_CLASSES = frozenset({"Functional", "Sequential", "Model"})
+_BASE_KEYS = frozenset({"name", "trainable", "dtype", "zero_output_for_mask"})
+_RENAMED_KEYS = {("LeakyReLU", "negative_slope"): "alpha"}
+_OBJECT_SUFFIXES = {
+    "_initializer": keras.initializers,
+    "_regularizer": keras.regularizers,
+    "_constraint": keras.constraints,
+}
+_INNER_KEYS = frozenset({"layer", "backward_layer", "cell"})
+_IDLE_KEYS = frozenset({"seed", "renorm_clipping", "renorm_momentum", "use_cudnn", "value_range"})
+"""Keys of Keras 3 that change nothing of what a layer computes when it infers."""
+_IDLE_VALUES = (None, False, "channels_last", "auto", "constant", 0, 0.0)
+_CLASS_NAMES = {"IdentityInitializer": "Identity", "OrthogonalInitializer": "Orthogonal"}
+_QUANTIZED = ("quantized", "int8", "int4", "float8", "gptq", "awq")
+
+
+class NotCarriedError(Exception):
+    """Something of a Keras 3 model has no counterpart in tf-keras.
+
+    Args:
+        layer: which layer, operation or weight.
+        reason: why.
+        hint: what to do instead.
+    """
+
+    def __init__(self, layer: str, reason: str, hint: str | None = None) -> None:
+        super().__init__(f"{layer}: {reason}")
+        self.layer, self.reason, self.hint = layer, reason, hint
+
+
+@dataclass
+class Carried:
+    """What stands for one layer of Keras 3: a layer, and what its activation takes after it.
+
+    Attributes:
+        label: class and name, for messages.
+        layer: of tf-keras; None where an activation needs no layer of its own.
+        after: applied to the layer's output.
+        reshape: whether the weights have other shapes with the same values.
+    """
+
+    label: str
+    layer: Any
+    after: Callable[[Any], Any] | None = None
+    reshape: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer, then its activation."""
+        result = args[0] if self.layer is None else self.layer(*args, **kwargs)
+        return self.after(result) if self.after is not None else result
+
+
+def carry_layer(serialized: Mapping[str, Any]) -> Carried:
+    """Return what computes the same as a serialized layer of Keras 3.
+
+    Raises:
+        NotCarriedError: there is nothing in tf-keras that does.
+    """
+    kind = serialized["class_name"]
+    config = dict(serialized["config"])
+    label = f"{kind} {config.get('name')!r}"
+    custom = keras.saving.get_registered_object(serialized.get("registered_name") or kind)
+    if custom is not None:
+        return Carried(label, _custom_layer(custom, config, label))
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](config, label)
+    config, after = _without_activation(config, label)
+    if kind == "Activation" and after is not None:
+        return Carried(label, None, after)
+    return Carried(label, _layer(kind, config, label), after)
+
+
+def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
+    cls = getattr(keras.layers, kind, None)
+    if cls is None:
+        raise NotCarriedError(label, "tf-keras has no such layer")
+    accepted = _accepted(cls)
+    arguments = {}
+    for key, value in config.items():
+        key = _RENAMED_KEYS.get((kind, key), key)
+        if key == "zero_output_for_mask" and not hasattr(cls, "get_initial_state"):
+            continue
+        if key in accepted:
+            arguments[key] = _argument(key, value, label)
+        elif key not in _IDLE_KEYS and not _is_idle(value):
+            raise NotCarriedError(label, f"tf-keras has no {key} there, and it is {value!r}")
+    return cls(**arguments)
+
+
+def _custom_layer(custom: Any, config: Mapping[str, Any], label: str) -> Any:
+    """Return a layer of a user's class, which has to take the configuration that it gave."""
+    cls: Any = custom
+    if not (isinstance(custom, type) and issubclass(custom, keras.layers.Layer)):
+        raise NotCarriedError(
+            label,
+            "among the custom objects it is no layer of tf-keras",
+            "write the class with `import tf_keras as keras`",
+        )
+    arguments = dict(plain_value(config))
+    if "dtype" in config:
+        arguments["dtype"] = _dtype(config["dtype"], label)
+    try:
+        return cls.from_config(arguments)
+    except Exception as error:  # it raises whatever its author does
+        text = str(error).strip().splitlines()[:1]
+        raise NotCarriedError(
+            label, f"its from_config raises {type(error).__name__}: {''.join(text)[:200]}"
+        ) from error
+
+
+def _is_idle(value: Any) -> bool:
+    return not isinstance(value, list | dict) and value in _IDLE_VALUES
+
+
+def _accepted(cls: Any) -> set[str]:
+    """Return the keywords that a layer's constructors take."""
+    names = set(_BASE_KEYS)
+    for base in cls.__mro__:
+        if base in (keras.layers.Layer, object):
+            break
+        if "__init__" in vars(base):
+            parameters = inspect.signature(base.__init__).parameters.values()
+            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
+    return names - {"self"}
+
+
+def _argument(key: str, value: Any, label: str) -> Any:
+    if key == "dtype":
+        return _dtype(value, label)
+    if key in _INNER_KEYS and isinstance(value, Mapping):
+        return _inner_layer(value, label)
+    if key == "cells":
+        return [_inner_layer(cell, label) for cell in value]
+    if key == "activation" or key.endswith("_activation"):
+        return _activation_name(value, label, key)
+    for suffix, room in _OBJECT_SUFFIXES.items():
+        if key.endswith(suffix):
+            return _object(value, room, label)
+    return plain_value(value)
+
+
+def _inner_layer(serialized: Mapping[str, Any], label: str) -> Any:
+    """Return the one layer for a layer inside a wrapper; what needs several cannot stand there."""
+    inner = f"{serialized['class_name']} within {label}"
+    if serialized["class_name"] in MODEL_CLASSES:
+        raise NotCarriedError(inner, "a model inside a wrapper")
+    carried = carry_layer(serialized)
+    if carried.after is not None or carried.layer is None or carried.reshape:
+        raise NotCarriedError(inner, "its activation takes several layers in tf-keras")
+    return carried.layer
+
+
+def _dtype(value: Any, label: str) -> Any:
+    name = value["config"].get("name") if isinstance(value, Mapping) else value
+    kind = value.get("class_name") if isinstance(value, Mapping) else "DTypePolicy"
+    if kind not in ("DTypePolicy", "FloatDTypePolicy") or _is_quantized(name):
+        raise NotCarriedError(
+            label,
+            f"its dtype policy is {name or kind}",
+            "save the model before Keras quantizes it; shrink quantize does it afterwards",
+        )
+    return keras.mixed_precision.Policy(name) if str(name).startswith("mixed_") else name
+
+
+def _is_quantized(name: Any) -> bool:
+    return any(word in str(name) for word in _QUANTIZED)
+
+
+def _object(value: Any, room: Any, label: str) -> Any:
+    """Return an initializer, regularizer or constraint."""
+    if value is None or isinstance(value, str):
+        return value
+    name = _CLASS_NAMES.get(value["class_name"], value["class_name"])
+    cls = getattr(room, name, None)
+    if cls is None and room is keras.initializers:
+        return "zeros"  # the weights are loaded, whatever they began with
+    if cls is None:
+        raise NotCarriedError(label, f"tf-keras has no {name}")
+    config = plain_value(value.get("config") or {})
+    accepted = inspect.signature(cls.__init__).parameters
+    return cls(**{key: item for key, item in config.items() if key in accepted})
+
+
+def _function_name(value: Any, label: str) -> str:
+    """Return the name of an activation, whichever way it was written."""
+    if value is None:
+        return "linear"
+    if isinstance(value, Mapping):
+        value = value["config"] if value.get("class_name") == "function" else value["class_name"]
+    if not isinstance(value, str):
+        raise NotCarriedError(label, "its activation has no name")
+    return RENAMED.get(value, value)
+
+
+def _activation_name(value: Any, label: str, key: str) -> str:
+    name = _function_name(value, label)
+    if name not in SAME:
+        raise NotCarriedError(
+            label, f"its {key} {name!r} is not what tf-keras computes by that name"
+        )
+    return name
+
+
+def _without_activation(
+    config: dict[str, Any], label: str
+) -> tuple[dict[str, Any], Callable[[Any], Any] | None]:
+    """Return the configuration with an activation that tf-keras has, and what to do after it."""
+    if "activation" not in config or "recurrent_activation" in config:
+        return config, None
+    value = config["activation"]
+    if isinstance(value, Mapping) and hasattr(keras.layers, str(value.get("class_name"))):
+        return {**config, "activation": "linear"}, carry_layer(value)
+    name = _function_name(value, label)
+    if name in SAME:
+        return {**config, "activation": name}, None
+    if name not in FUNCTIONS or name == "threshold":
+        raise NotCarriedError(label, f"tf-keras has no activation {name!r}")
+    return {**config, "activation": "linear"}, FUNCTIONS[name]
+
+
+def _layer_scale(config: Mapping[str, Any], label: str) -> Carried:
+    """A factor per channel (ConvNeXt): a depthwise convolution of 1 x 1 that can be trained."""
+    layer = keras.layers.DepthwiseConv2D(
+        1, use_bias=False, name=config["name"], dtype=_dtype(config.get("dtype"), label)
+    )
+    return Carried(label, layer, reshape=True)
+
+
+def _stochastic_depth(config: Mapping[str, Any], label: str) -> Carried:
+    """A whole example's branch dropped: dropout with one draw per example."""
+    shape = (None, 1, 1, 1)
+    dtype = _dtype(config.get("dtype"), label)
+    rate, name = config["drop_path_rate"], config["name"]
+    return Carried(label, keras.layers.Dropout(rate, noise_shape=shape, name=name, dtype=dtype))
+
+
+def _scaled_sum(config: Mapping[str, Any], label: str) -> Carried:
+    """`a + scale * b` (Inception-ResNet)."""
+    dtype, name = _dtype(config.get("dtype"), label), config["name"]
+    scale = keras.layers.Rescaling(config["scale"], name=f"{name}_scale", dtype=dtype)
+    add = keras.layers.Add(name=name, dtype=dtype)
+    return Carried(label, None, lambda both: add([both[0], scale(both[1])]))
+
+
+_SPECIAL: dict[str, Callable[[dict[str, Any], str], Carried]] = {
+    "LayerScale": _layer_scale,
+    "StochasticDepth": _stochastic_depth,
+    "CustomScaleLayer": _scaled_sum,
+}

@@ -1,0 +1,278 @@
+"""Scans .keras archives and HDF5 files."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from shrink.base.errors import ModelError
+from shrink.base.refusal import refused, unreadable
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+_CONFIG_CAP_BYTES = 64 << 20
+_ARCHIVE_RATIO_CAP = 100
+_RATIO_FLOOR_BYTES = 16 << 20
+_MEMBERS_CAP = 10_000
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_ENCRYPTED = 1
+_DAMAGE = (
+    *(OSError, ValueError, LookupError, RuntimeError, EOFError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What zipfile, zlib and json raise for damaged data."""
+
+
+def check_archive(path: Path) -> tuple[Any, Any]:
+    """Return metadata and configuration of a `.keras` file whose members are as they must be.
+
+    Raises:
+        ModelError: no archive, damaged, or with a member that Keras never writes: a path that
+            leaves the folder, a link, a duplicate, a size that its bytes cannot have.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PK\x03\x04":
+                raise ValueError("File is not a zip file")
+        with zipfile.ZipFile(path) as archive:
+            _check_members(archive, path)
+            return _parsed(archive, METADATA), _parsed(archive, CONFIG)
+    except _DAMAGE as error:
+        raise unreadable("a .keras file", error, path) from error
+
+
+def open_weights(path: Path) -> BinaryIO | None:
+    """Return the HDF5 file inside a checked `.keras` file, seekable; None where there is none.
+
+    A stored member is read in place, so that only what is looked at is read.
+
+    Raises:
+        ModelError: it does not unpack to what the archive says.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if WEIGHTS not in archive.namelist():
+            return None
+        member = archive.getinfo(WEIGHTS)
+    file = path.open("rb")
+    try:
+        file.seek(member.header_offset)
+        fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+        start = member.header_offset + _LOCAL_HEADER.size + fields[-2] + fields[-1]
+        if member.compress_type == zipfile.ZIP_STORED:
+            return io.BufferedReader(_Window(file, start, member.file_size), 1 << 16)
+        file.seek(start)
+        content = _inflated(file.read(member.compress_size), member)
+    except (*_DAMAGE, MemoryError) as error:
+        file.close()
+        raise unreadable("a .keras file", error, path) from error
+    file.close()
+    return io.BytesIO(content)
+
+
+def _inflated(packed: bytes, member: zipfile.ZipInfo) -> bytes:
+    """Unpack a member in one call: by parts, as zipfile does, it takes twice as long."""
+    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+    content = unpacking.decompress(packed, member.file_size + 1)
+    if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
+        raise ValueError(f"{member.filename} is damaged")
+    return content
+
+
+class _Window(io.RawIOBase):
+    """A part of an open file, as a file of its own."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        self._file, self._start, self._size, self._at = file, start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = (0, self._at, self._size)[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        self._file.seek(self._start + self._at)
+        data = self._file.read(min(len(buffer), max(self._size - self._at, 0)))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
+    members = archive.infolist()
+    if len(members) > _MEMBERS_CAP:
+        raise refused(f"it has {len(members)} members", "archive", path)
+    seen: set[str] = set()
+    for member in members:
+        _check_name(member, seen, path)
+        _check_size(member, path)
+    if sum(member.compress_size for member in members) > path.stat().st_size:
+        raise refused("its members are larger than the file itself", "archive", path)
+
+
+def _check_name(member: zipfile.ZipInfo, seen: set[str], path: Path) -> None:
+    name = member.filename
+    spot = name[:80]
+    if member.orig_filename != name or "\\" in name or ":" in name or not name.isprintable():
+        raise refused("a member has a name that Keras does not write", spot, path)
+    parts = name.rstrip("/").split("/")
+    if name.startswith("/") or any(part in ("", ".", "..") for part in parts):
+        raise refused("a member leaves the folder it is unpacked in", spot, path)
+    if parts[0] != "assets" and name not in (CONFIG, METADATA, WEIGHTS):
+        raise refused("a member that a Keras file does not have", spot, path)
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise refused("a member is a link or a device", spot, path)
+    if name.casefold() in seen:
+        raise refused("two members have the same name", spot, path)
+    seen.add(name.casefold())
+
+
+def _check_size(member: zipfile.ZipInfo, path: Path) -> None:
+    name, size, packed = member.filename, member.file_size, member.compress_size
+    if member.flag_bits & _ENCRYPTED:
+        raise refused("a member is encrypted", name, path)
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise refused("a member is packed in a way that Keras does not use", name, path)
+    if member.compress_type == zipfile.ZIP_STORED and size != packed:
+        raise refused("a member's two sizes differ", name, path)
+    if size > _RATIO_FLOOR_BYTES and size > _ARCHIVE_RATIO_CAP * packed:
+        raise refused(f"{packed} bytes unpack to {size}", name, path)
+    if name in (CONFIG, METADATA) and size > _CONFIG_CAP_BYTES:
+        raise refused(f"it is larger than {_CONFIG_CAP_BYTES >> 20} MiB", name, path)
+
+
+def _parsed(archive: zipfile.ZipFile, name: str) -> Any:
+    return json.loads(archive.read(name))
+
+
+_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
+"""gzip, shuffle, fletcher32, szip, nbit, scale-offset and lzf; others are plug-ins to load."""
+_HDF5_RATIO_CAP = 1000
+_FREE_BYTES = 16 << 20
+_TEXT_CAP_BYTES = 64 << 20
+_DEPTH_CAP = 64
+_OBJECTS_CAP = 1_000_000
+
+
+def check_hdf5(source: Path | BinaryIO, path: Path) -> set[int]:
+    """Return the dimensions of all data sets of a file that holds plain numbers only.
+
+    Args:
+        source: an HDF5 file, or the open member of an archive.
+        path: the file, for messages.
+
+    Raises:
+        ModelError: damaged; a soft, external or virtual link; a plug-in filter; objects; a size
+            that the file cannot hold.
+    """
+    import h5py
+
+    try:
+        with h5py.File(source, "r") as file:
+            return {size for shape in _shapes(file, path) for size in shape}
+    except ModelError:
+        raise
+    except Exception as error:  # h5py raises nearly every builtin error for damaged files
+        raise unreadable("an HDF5 file", error, path) from error
+
+
+def read_attribute(path: Path, name: str) -> Any:
+    """Return the parsed JSON of a root attribute, or None; text that is no JSON is returned as is.
+
+    Raises:
+        ModelError: damaged, or far too long.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            text = file.attrs.get(name)
+        if text is None:
+            return None
+        text = text.decode() if isinstance(text, bytes) else text
+        if not isinstance(text, str) or len(text) > _TEXT_CAP_BYTES:
+            raise ValueError(f"its attribute {name} is no text of a model")
+        return json.loads(text) if text.lstrip()[:1] in ("{", "[") else text
+    except Exception as error:
+        raise unreadable("an HDF5 model", error, path) from error
+
+
+def _shapes(file: Any, path: Path) -> Iterator[tuple[int, ...]]:
+    """Yield the shape of every data set after looking at it."""
+    import h5py
+
+    seen: set[Any] = set()
+    waiting: list[tuple[str, Any, int]] = [("", file, 0)]
+    while waiting:
+        where, group, depth = waiting.pop()
+        _check_attributes(group, where, path)
+        for name in group:
+            spot = f"{where}/{name}"
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise refused("a link that leads elsewhere", spot, path)
+            item = group[name]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen or depth > _DEPTH_CAP or len(seen) > _OBJECTS_CAP:
+                raise refused("an object stands in two places, or too deep", spot, path)
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                waiting.append((spot, item, depth + 1))
+            elif isinstance(item, h5py.Dataset):
+                _check_dataset(item, spot, path)
+                yield item.shape or ()
+            else:
+                raise refused("an object that is neither group nor data set", spot, path)
+
+
+def _check_attributes(item: Any, where: str, path: Path) -> None:
+    import h5py
+
+    for name in item.attrs:
+        attribute = h5py.h5a.open(item.id, name.encode())
+        size = math.prod(attribute.shape) * attribute.get_type().get_size()
+        if size > _TEXT_CAP_BYTES:
+            raise refused("an attribute is larger than any of Keras", f"{where}@{name}", path)
+        kind = attribute.get_type().get_class()
+        if kind in (h5py.h5t.REFERENCE, h5py.h5t.OPAQUE, h5py.h5t.COMPOUND):
+            raise refused("an attribute holds no plain value", f"{where}@{name}", path)
+
+
+def _check_dataset(data: Any, where: str, path: Path) -> None:
+    creation = data.id.get_create_plist()
+    if data.is_virtual:
+        raise refused("a data set is put together from other files", where, path)
+    if creation.get_external_count():
+        raise refused("a data set keeps its values in another file", where, path)
+    if data.dtype.kind not in "fiub" and data.dtype.kind not in "SU":
+        raise refused(f"a data set holds {data.dtype}, not numbers", where, path)
+    for index in range(creation.get_nfilters()):
+        if creation.get_filter(index)[0] not in _FILTERS:
+            raise refused("a data set needs a plug-in to be read", where, path)
+    _check_extent(data, where, path)
+
+
+def _check_extent(data: Any, where: str, path: Path) -> None:
+    stored, wanted = data.id.get_storage_size(), data.nbytes
+    packed = data.chunks is not None
+    if wanted > (max(_HDF5_RATIO_CAP * stored, _FREE_BYTES) if packed else stored):
+        raise refused(f"{data.shape} needs {wanted} bytes, {stored} are there", where, path)

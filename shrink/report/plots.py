@@ -1,0 +1,266 @@
+"""Plots of training, memory and sensitivity."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shrink.base.figures import format_value, is_number
+from shrink.report import svg
+from shrink.report.content import Report, Stage
+
+_CURVE_HEIGHT = 150
+_LOSSES = {"loss": "training", "val_loss": "validation"}
+
+
+def loss_plots(report: Report) -> list[svg.Plot]:
+    """Return a plot per stage that trained: its loss by epoch, and that on held-out examples."""
+    found = []
+    for index, stage in enumerate(report["stages"]):
+        curves = dict(_loss_curves(stage))
+        if curves:
+            found.append(_loss_plot(index, stage, curves))
+    return found
+
+
+def _loss_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[int, float]]]]:
+    history = (stage["training"] or {}).get("history") or {}
+    for name in ("loss", "val_loss"):
+        values = history.get(name)
+        if isinstance(values, list):
+            pairs = [(epoch, v) for epoch, v in enumerate(values, start=1) if is_number(v)]
+            if pairs:
+                yield name, pairs
+
+
+def _loss_plot(
+    index: int, stage: Stage, curves: Mapping[str, Sequence[tuple[int, float]]]
+) -> svg.Plot:
+    epochs = max(epoch for pairs in curves.values() for epoch, _ in pairs)
+    x = svg.Scale(1, max(epochs, 2))
+    y = svg.scale_of([value for pairs in curves.values() for _, value in pairs])
+    marks = sorted({1, *(int(t) for t in x.ticks(4) if t >= 1 and t == int(t) and t <= epochs)})
+    y_ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
+    titles = ("epoch", "loss, logarithmic" if y.log else "loss")
+    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], y_ticks, titles)]
+    lines = [
+        svg.line([(x(epoch), y(value)) for epoch, value in pairs], f"curve {name}")
+        for name, pairs in curves.items()
+    ]
+    parts.append(svg.stretched(lines))
+    if epochs == 1:
+        parts += [
+            svg.dot(0, y(pairs[0][1]), f"dot {name}", f"{pairs[0][1]:.4g}")
+            for name, pairs in curves.items()
+        ]
+    ends = [f"{_LOSSES[name]} {pairs[-1][1]:.4g}" for name, pairs in curves.items()]
+    title = f"{stage['name']}: loss by epoch"
+    caption = f"After epoch {epochs}: {', '.join(ends)}"
+    return svg.Plot(
+        title=str(stage["name"]),
+        caption=f"{caption}.",
+        markup=svg.picture(f"loss-{index}", _CURVE_HEIGHT, title, caption, "".join(parts)),
+    )
+
+
+_SENSITIVITY_HEIGHT = 120
+_MOST_PLOTS = 24
+_MARKS = [(0.0, "0"), (0.5, "50 %"), (1.0, "100 %")]
+
+
+def sensitivity_plots(report: Report) -> list[svg.Plot]:
+    """Return a plot per pruned group: the loss on held-out examples by the channels removed.
+
+    The groups of a stage share one axis; a stage shows its first 24.
+    """
+    found = []
+    for index, stage in enumerate(report["stages"]):
+        curves = list(_layer_curves(stage.get("details") or {}))[:_MOST_PLOTS]
+        if curves:
+            y = svg.scale_of([loss for _, points in curves for _, loss in points])
+            found += [
+                _layer_plot(f"sensitivity-{index}-{n}", f"{stage['name']}: {layers}", points, y)
+                for n, (layers, points) in enumerate(curves)
+            ]
+    return found
+
+
+def _layer_curves(details: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    listed = details.get("sensitivity")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            pairs = zip(_numbers(one.get("ratios")), _numbers(one.get("losses")), strict=False)
+            if points := list(pairs):
+                yield str(one.get("layers")), points
+
+
+def _numbers(values: Any) -> list[float]:
+    return [v for v in values if is_number(v)] if isinstance(values, list) else []
+
+
+def _layer_plot(
+    identifier: str, title: str, points: Sequence[tuple[float, float]], y: svg.Scale
+) -> svg.Plot:
+    x = svg.Scale(0.0, 1.0)
+    ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
+    titles = ("channels of the group removed (%)", "loss, logarithmic" if y.log else "loss")
+    parts = [svg.axes(x, y, _MARKS, ticks, titles)]
+    parts.append(svg.stretched([svg.line([(x(r), y(v)) for r, v in points], "curve loss")]))
+    parts += [
+        svg.dot(x(ratio), y(loss), "dot loss", f"{ratio:.0%} removed: {loss:.4g}")
+        for ratio, loss in points
+    ]
+    last, worst = points[-1]
+    caption = f"{points[0][1]:.4g} with all channels, {worst:.4g} without {last:.0%} of them."
+    return svg.Plot(
+        title, caption, svg.picture(identifier, _SENSITIVITY_HEIGHT, title, caption, "".join(parts))
+    )
+
+
+_MEMORY_HEIGHT = 150
+_MEMORY_COLUMNS = {"device_bytes": "device", "host_bytes": "process"}
+"""The columns, each with what it is called; a plot each, as their scales are far apart."""
+
+
+def timeline_plots(report: Report) -> list[svg.Plot]:
+    """Return plots of memory by update: of the device's allocator, and of the whole process."""
+    found = []
+    for index, stage in enumerate(report["stages"]):
+        columns = (stage["training"] or {}).get("memory_timeline")
+        if isinstance(columns, Mapping):
+            for name in _MEMORY_COLUMNS:
+                points = _points(columns, name)
+                if len(points) > 1:
+                    found.append(_memory_plot(index, stage, name, points))
+    return found
+
+
+def _memory_plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point]) -> svg.Plot:
+    values = [value for _, value in points]
+    limit = _near_limit(stage, max(values)) if name == "device_bytes" else None
+    x = svg.Scale(points[0][0], points[-1][0])
+    y = svg.scale_of([0.0, *values, *([limit] if limit else [])], log=False)
+    x_ticks = [(tick, f"{tick:.6g}") for tick in x.ticks(4) if tick == int(tick)]
+    y_ticks = [(tick, format_value(tick, "bytes")) for tick in y.ticks(3) if tick >= 0]
+    parts = [svg.axes(x, y, x_ticks, y_ticks, ("update", "memory (bytes)"))]
+    parts.append(svg.stretched([svg.line([(x(u), y(v)) for u, v in points], "curve loss")]))
+    if limit:
+        parts.append(svg.rule((0, y(limit)), (100, y(limit)), "limit"))
+    title = f"{stage['name']}, {_MEMORY_COLUMNS[name]}"
+    highest = format_value(max(values), "bytes")
+    caption = f"At most {highest}, over {int(points[-1][0]):,} updates."
+    caption += f" The red line is the limit, {format_value(limit, 'bytes')}." if limit else ""
+    identifier = f"timeline-{index}-{_MEMORY_COLUMNS[name]}"
+    told = f"{title}: memory by update"
+    markup = svg.picture(identifier, _MEMORY_HEIGHT, told, caption, "".join(parts))
+    return svg.Plot(title=title, caption=caption, markup=markup)
+
+
+def _near_limit(stage: Stage, highest: float) -> float | None:
+    """Return the memory limit, unless it lies so far above that the line would be pressed flat."""
+    limit = (stage["training"] or {}).get("memory_limit_bytes")
+    return float(limit) if is_number(limit) and 0 < limit <= 2 * highest else None
+
+
+def _points(columns: Mapping[str, Any], name: str) -> list[svg.Point]:
+    updates, values = columns.get("update"), columns.get(name)
+    if not isinstance(updates, list) or not isinstance(values, list):
+        return []
+    pairs = zip(updates, values, strict=False)
+    found = [(float(u), float(v)) for u, v in pairs if is_number(u) and is_number(v)]
+    is_rising = all(a[0] < b[0] for a, b in itertools.pairwise(found))
+    return found if is_rising else []
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of memory: a length in percent, and where its limit stands, if that is near."""
+
+    label: str
+    value: str
+    percent: float
+    limit_percent: float | None
+    kind: str
+
+
+@dataclass(frozen=True)
+class BarGroup:
+    """The bars of one kind of memory, on one scale."""
+
+    title: str
+    caption: str
+    bars: tuple[Bar, ...]
+
+
+def memory_groups(report: Report) -> list[BarGroup]:
+    """Return the bars of training memory (device, host) and of memory on the device."""
+    stages = report["stages"]
+    device = [
+        _Row(f"{stage['name']}{suffix}", _memory(stage, name), _limit(stage), kind)
+        for stage in stages
+        for suffix, name, kind in (
+            ("", "training_peak_bytes", "measured"),
+            (", predicted", "training_peak_predicted_bytes", "predicted"),
+        )
+    ]
+    groups = [_group("Training peak, on the device", device)]
+    for title, name in (
+        ("Training peak, whole process on the host", "training_host_peak_bytes"),
+        ("Inference, above an empty process", "inference_peak_bytes"),
+        ("Tensor arena on a microcontroller", "arena_bytes"),
+    ):
+        rows = [_Row(stage["name"], _memory(stage, name), None, "measured") for stage in stages]
+        groups.append(_group(title, rows))
+    return [group for group in groups if group is not None]
+
+
+@dataclass(frozen=True)
+class _Row:
+    label: str
+    value: float | None
+    limit: float | None
+    kind: str
+
+
+def _group(title: str, rows: Sequence[_Row]) -> BarGroup | None:
+    known = [(row, row.value) for row in rows if row.value is not None]
+    if not known:
+        return None
+    longest = max(value for _, value in known) or 1
+    limits = {row.limit for row, _ in known} - {None, 0}
+    near = [limit for limit in limits if limit is not None and limit <= 2 * longest]
+    full = max([longest, *near])
+    bars = tuple(
+        Bar(
+            label=row.label,
+            value=format_value(value, "bytes"),
+            percent=100 * value / full,
+            limit_percent=100 * row.limit / full if row.limit in near and row.limit else None,
+            kind="over" if row.limit and value > row.limit else row.kind,
+        )
+        for row, value in known
+    )
+    return BarGroup(title, _limit_caption(sorted(x for x in limits if x), near, longest), bars)
+
+
+def _limit_caption(limits: Sequence[float], near: Sequence[float], longest: float) -> str:
+    texts = []
+    for limit in limits:
+        text = f"Limit {format_value(limit, 'bytes')}"
+        far = (
+            f", {limit / longest:.3g} times the longest bar" if limit not in near else ", the tick"
+        )
+        texts.append(text + far)
+    return "; ".join(texts)
+
+
+def _memory(stage: Stage, name: str) -> float | None:
+    value = (stage["memory"] or {}).get(name)
+    return None if value is None else float(value)
+
+
+def _limit(stage: Stage) -> float | None:
+    limit = (stage["training"] or {}).get("memory_limit_bytes")
+    return float(limit) if isinstance(limit, int | float) and limit > 0 else None
