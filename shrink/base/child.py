@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -22,6 +21,8 @@ def die_with_parent(parent: int | None = None) -> None:
         parent: the parent's process id, if this child was told. Where the parent has gone before
             the kernel was asked, the process ends itself.
     """
+    import ctypes  # the parent, a light command, needs none of it
+
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except (AttributeError, OSError):

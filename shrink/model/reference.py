@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from shrink.base import files
 from shrink.base.errors import ModelError
 from shrink.base.protobuf import messages, text
 from shrink.base.suggest import near_file
@@ -128,6 +127,8 @@ def report_of(artifact: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
         artifact: None is returned for any file but the very one that the report beside it speaks
             of, by its SHA-256: what was put into a run folder later has nothing of that run.
     """
+    from shrink.base import files  # random numbers and hashes, which naming a model needs not
+
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         report = json.loads((artifact.parent.parent / REPORT_NAME).read_text(encoding="utf-8"))
         name = f"{artifact.parent.name}/{artifact.name}"
