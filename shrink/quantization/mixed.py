@@ -126,7 +126,12 @@ def smallest_within_drop(
     return Assignment(best.content, best.bits, best.drop, tried)
 
 
-def least_error_within_bytes(ranked: Sequence[Sensitivity], build: Build, limit: int) -> Assignment:
+def least_error_within_bytes(
+    ranked: Sequence[Sensitivity],
+    build: Build,
+    limit: int,
+    file_bytes: Callable[[bytes], int] = len,
+) -> Assignment:
     """Return the artifact of at most `limit` bytes with little summed error.
 
     Operators get 4 bits in the order of error per byte until the file is small enough; then those
@@ -136,11 +141,12 @@ def least_error_within_bytes(ranked: Sequence[Sensitivity], build: Build, limit:
         ranked: operators, the least error per byte first.
         build: makes an artifact; sizes do not depend on how weights are rounded.
         limit: bytes of the file.
+        file_bytes: returns how large an artifact's file is, with what will be added to it.
 
     Raises:
         StageError: 4 bits everywhere are larger.
     """
-    count, size = 0, len(build({}, False))
+    count, size = 0, file_bytes(build({}, False))
     while size > limit:
         if count == len(ranked):
             raise StageError(
@@ -149,11 +155,11 @@ def least_error_within_bytes(ranked: Sequence[Sensitivity], build: Build, limit:
                 hint="allow more file_bytes, or prune the model first",
             )
         count += 1
-        size = len(build(_four(_widths(ranked, count)), False))
+        size = file_bytes(build(_four(_widths(ranked, count)), False))
     bits = _widths(ranked, count)
     for one in sorted(ranked[:count], key=lambda one: -one.error):
         wider = bits | {one.name: 8}
-        if size + one.saved_bytes <= limit and len(build(_four(wider), False)) <= limit:
+        if size + one.saved_bytes <= limit and file_bytes(build(_four(wider), False)) <= limit:
             bits, size = wider, size + one.saved_bytes
     return Assignment(build(_four(bits), True), bits, None, 0)
 

@@ -57,3 +57,10 @@ def test_least_error_within_bytes_narrows_only_what_the_budget_needs(
 def test_least_error_within_bytes_refuses_a_size_out_of_reach() -> None:
     with pytest.raises(StageError, match="4-bit weights wherever possible"):
         least_error_within_bytes(RANKED, build, 349)
+
+
+def test_least_error_within_bytes_counts_what_is_added_to_the_file() -> None:
+    found = least_error_within_bytes(RANKED, build, 500, lambda content: len(content) + 50)
+    assert {name for name, width in found.bits.items() if width == 4} == set("ab")
+    with pytest.raises(StageError, match="4-bit weights wherever possible"):
+        least_error_within_bytes(RANKED, build, 350, lambda content: len(content) + 1)

@@ -35,8 +35,16 @@ def mixed_artifact(
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     context: StageContext,
+    file_bytes: Callable[[bytes], int] = len,
 ) -> tuple[Conversion, dict[str, Any]]:
     """Return the artifact within the budget, and the table of its operators as plain data.
+
+    Args:
+        source: the float model.
+        calibration: its examples.
+        config: names the budget.
+        context: of the stage.
+        file_bytes: returns how large an artifact's file is, with what will be added to it.
 
     Raises:
         StageError: no operator can have 4 bits, the budget is out of reach, or accuracy is no
@@ -61,7 +69,7 @@ def mixed_artifact(
     context.phase("searching")
     build = _builder(content, mode, config, batches)
     if config.file_bytes is not None:
-        found = least_error_within_bytes(ranked, build, config.file_bytes)
+        found = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
     else:
         drop_of = _drop_on_validation(source, context)
         found = smallest_within_drop(ranked, build, drop_of, config.accuracy_drop or 0.0)

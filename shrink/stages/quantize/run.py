@@ -188,9 +188,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     if config.sparse:
         content, told = _stored_sparsely(content, examples)
         notes.append(told)
-    if config.embed_metadata:
-        interface = describe_interface(content, context.dataset, context.data_config)
-        content = with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
+    content = _with_interface(content, config, context)
     context.phase("auditing")
     candidate = context.work / "audited.tflite"
     compared_on = "training examples" if context.has_data else "random inputs"
@@ -225,7 +223,13 @@ def _converted(
     details: dict[str, Any] = {}
     config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
-        conversion, details["mixed"] = mixed_artifact(source, calibration, config, context)
+        conversion, details["mixed"] = mixed_artifact(
+            source,
+            calibration,
+            config,
+            context,
+            lambda content: len(_with_interface(_in_order_of(source, content), config, context)),
+        )
     else:
         conversion = SCHEMES[config.scheme](source, calibration, config)
     conversion = Conversion(
@@ -238,6 +242,14 @@ def _converted(
             hint="it has no convolution or dense layer; try static_wi8_ai8",
         )
     return conversion, details
+
+
+def _with_interface(content: bytes, config: QuantizeConfig, context: StageContext) -> bytes:
+    """Return the artifact with its interface inside, where the recipe asks for it."""
+    if not config.embed_metadata:
+        return content
+    interface = describe_interface(content, context.dataset, context.data_config)
+    return with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
 
 
 def _in_order_of(source: FloatModel, content: bytes) -> bytes:
