@@ -31,8 +31,12 @@ REFUSED = {
         "a teacher needs outputs of one kind": {"network": "two"},
         "training_peak_bytes: a step of this model cannot be measured": {"target": "peak"},
         "arena_bytes: ": {"target": "arena"},
+        "is out of reach: with as few channels": {"target": "int8 arena"},
+        "no channel would be removed": {"round_to": "4"},
     },
-    "distill": {},
+    "distill": {
+        "mixup cannot be: the layer first looks": {"network": "sequence", "augment": "mixup"},
+    },
     "quantize": {
         "more than the budget of": {"scheme": "mixed file"},
         "accuracy_drop is measured on the validation split": {"scheme": "mixed drop"},
