@@ -111,27 +111,37 @@ def _sum_over_replicas(strategy: Any) -> Any:
     return tf.function(lambda values: strategy.run(reduce, args=(values,)))
 
 
-def settle(model: Any, devices: Devices) -> None:
-    """Give variables that each replica has of its own, such as statistics, their mean.
+def average_local_variables(model: Any, devices: Devices) -> None:
+    """Give variables of which each replica has its own value, such as statistics, the joint one.
 
-    From then on this process reads them without the others: the chief measures alone.
+    Whatever reads them in this process afterwards finds the same: saving reads what replicas have
+    together (their mean, of batch normalisation), but a conversion the first replica's alone. A
+    chief reads them without the other workers.
     """
-    if devices.workers == 1:
+    if devices.replicas == 1:
         return
     for variable in own_variables(model.variables):
-        mean = variable.read_value()
+        joint = variable.read_value()
         for copy in devices.strategy.experimental_local_results(variable):
-            copy.assign(mean)
+            copy.assign(joint)
         # What a read in cross-replica context does is decided by this alone.
+        variable._aggregation_of_training = variable._aggregation
         variable._aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
-def unsettle(model: Any, devices: Devices) -> None:
-    """Let variables of each replica have a mean again, for another training."""
-    if devices.workers == 1:
+def restore_local_variables(model: Any, devices: Devices) -> None:
+    """Let variables of each replica be joined again as before they were, for another training."""
+    if devices.replicas == 1:
         return
     for variable in own_variables(model.variables):
-        variable._aggregation = tf.VariableAggregation.MEAN
+        before = vars(variable).pop("_aggregation_of_training", None)
+        if before is None:
+            continue
+        variable._aggregation = before
+        if before == tf.VariableAggregation.SUM:
+            copies = devices.strategy.experimental_local_results(variable)
+            for copy in copies[int(devices.worker == 0) :]:  # the first of all has the sum
+                copy.assign(tf.zeros_like(copy))
 
 
 def own_variables(variables: Any) -> list[Any]:

@@ -22,7 +22,7 @@ from shrink.data.pipeline import (
 )
 from shrink.engine.batch_norm import batch_norm_mode, frozen_statistics
 from shrink.engine.class_weights import class_weights_of, with_class_weights
-from shrink.engine.cluster import settle, share_weights, unsettle
+from shrink.engine.cluster import average_local_variables, restore_local_variables, share_weights
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches
 from shrink.engine.exactness import inexact_because, mixes_examples
@@ -151,7 +151,7 @@ def train(
         DataError: there is nothing to train on, or to find the best epoch on.
     """
     _check(dataset, config, metrics, monitor, stage)
-    unsettle(model, devices)
+    restore_local_variables(model, devices)
     share_weights(model, devices)
     examples, checks = len(dataset.train), len(dataset.validation)
     plan = plan_batches(config, devices.replicas, examples, checks)
@@ -208,7 +208,7 @@ def train(
                 size = validation_batch_size or config.global_batch_size
                 validation = _validation(dataset, size, devices)
                 _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first, validation)
-        settle(model, devices)
+        average_local_variables(model, devices)
     record = _record(trainer, dataset, config, devices, plan, progress, checkpoints, memory)
     return replace(record, memory_timeline=timeline.to_dict())
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_model_optimization as tfmot
 import tf_keras as keras
+from ai_edge_litert.interpreter import Interpreter
 
 from shrink.data.dataset import Dataset
 from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
@@ -17,6 +20,7 @@ from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
+from shrink.tflite.convert import to_float32
 from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
 
@@ -142,6 +146,61 @@ def synchronized(devices: Devices) -> dict[str, Any]:
             getattr(layer, "synchronized", False) for layer in model.layers
         ),
     }
+
+
+def local_statistics(devices: Devices) -> dict[str, Any]:
+    """Train with statistics of each replica; compare the model's conversion with the saved model.
+
+    A counter adds up examples over all replicas, in two trainings one after the other.
+    """
+    keras.backend.set_floatx("float32")
+    keras.mixed_precision.set_global_policy("float32")
+    with devices.scope():
+        inputs = keras.layers.Input((8,))
+        normed = keras.layers.BatchNormalization(momentum=0.5)(ExampleCounter()(inputs))
+        model = keras.Model(inputs, keras.layers.Dense(5)(normed))
+    data = vectors()
+    results: dict[str, Any] = {"seen": []}
+    for _ in range(2):
+        fit(model, devices, BATCH_SIZE, data)
+        results["seen"].append(float(model.layers[1].seen.read_value()))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.keras"
+        model.save(path)
+        saved = keras.models.load_model(path, {"ExampleCounter": ExampleCounter}, compile=False)
+    x, _ = data.train.arrays(np.arange(COUNT))
+    expected = saved.predict(x, verbose=0)
+    artifact = to_float32(model)
+    interpreter = Interpreter(model_content=artifact)
+    (given,), (taken,) = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter.resize_tensor_input(given["index"], x.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(given["index"], x)
+    interpreter.invoke()
+    converted = interpreter.get_tensor(taken["index"])
+    return results | {
+        "difference": float(np.abs(converted - expected).max()),
+        "moved": float(np.abs(saved.layers[2].moving_mean.numpy()).max()),
+    }
+
+
+class ExampleCounter(keras.layers.Layer):
+    """Passes its inputs on and counts the examples of training."""
+
+    def build(self, input_shape: Any) -> None:
+        self.seen = self.add_weight(
+            "seen",
+            (),
+            initializer="zeros",
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        if training:
+            self.seen.assign_add(tf.cast(tf.shape(inputs)[0], tf.float32))
+        return tf.identity(inputs)
 
 
 def in_micro_batches(devices: Devices) -> dict[str, Any]:

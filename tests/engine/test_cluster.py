@@ -7,7 +7,13 @@ import json
 import pytest
 import tf_keras as keras
 
-from shrink.engine.cluster import agree, cluster_resolver, own_variables, settle, unsettle
+from shrink.engine.cluster import (
+    agree,
+    average_local_variables,
+    cluster_resolver,
+    own_variables,
+    restore_local_variables,
+)
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 
@@ -43,14 +49,14 @@ def test_cluster_resolver_reads_slurm_on_machines_without_gpus(
     assert resolver.num_accelerators() == {"GPU": 0}
 
 
-def test_agree_and_settle_change_nothing_when_alone() -> None:
+def test_agree_and_average_local_variables_change_nothing_when_alone() -> None:
     devices = open_devices(TrainingConfig())
     assert agree(devices, True)
     assert not agree(devices, False)
     inputs = keras.layers.Input((2,))
     model = keras.Model(inputs, keras.layers.BatchNormalization()(inputs))
     kept = [variable.aggregation for variable in own_variables(model.variables)]
-    settle(model, devices)
-    unsettle(model, devices)
+    average_local_variables(model, devices)
+    restore_local_variables(model, devices)
     assert kept
     assert [variable.aggregation for variable in own_variables(model.variables)] == kept

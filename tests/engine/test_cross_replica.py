@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine._cross_replica import COUNT, EPOCHS
 from tests.engine._run import run_in_fresh_process
 
 EXACT = 1e-12
@@ -22,7 +23,7 @@ def run(*scenarios: str) -> dict[str, Any]:
 
 
 def results() -> dict[str, Any]:
-    return run("loop", "synchronized", "masked")
+    return run("loop", "local_statistics", "synchronized", "masked")
 
 
 def slow_results() -> dict[str, Any]:
@@ -42,6 +43,14 @@ def test_synchronized_statistics_equal_those_of_one_big_batch() -> None:
     assert result["difference"] <= EXACT
     assert result["exact"]
     assert result["layer_left_alone"]
+
+
+def test_train_leaves_one_value_of_statistics_that_each_replica_has_of_its_own() -> None:
+    result = results()["local_statistics"]
+    assert result["difference"] <= 1e-6
+    assert result["moved"] > 1e-3
+    # Micro-batches may be filled up with examples of weight 0: at least all are seen, once each.
+    assert result["seen"][1] == 2 * result["seen"][0] >= 2 * COUNT * EPOCHS
 
 
 def test_train_counts_masked_losses_by_valid_elements() -> None:
