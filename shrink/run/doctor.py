@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 import shrink
 from shrink.base.console import Console
 from shrink.base.errors import ShrinkError
@@ -23,7 +25,7 @@ _VARIABLES = re.compile(
     r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"
     r"|KERAS_|XLA_|PYTHON(PATH|HOME)|SLURM_JOB_NUM_NODES)"
 )
-_EXTRAS = ("mlflow", "hdf5", "lmdb", "tiles", "tfds")
+_EXTRAS = ("mlflow", "lmdb", "tiles", "tfds")
 _LOW_DISK_BYTES = 1_000_000_000
 
 
@@ -96,36 +98,30 @@ def _store_problems(store: dict[str, Any]) -> list[str]:
 
 def _unmet_requirements() -> list[str]:
     """Return a sentence for each plain dependency that is missing or of another version."""
-    return [text for line in requirements() if "extra ==" not in line if (text := _unmet(line))]
+    plain = [line for line in requirements() if _applies(line)]
+    return [text for line in plain if (text := _unmet(line)) is not None]
 
 
-def _unmet(requirement: str) -> str | None:
-    name = re.split(r"[\s<>=\[;]", requirement)[0]
-    bounds = dict(re.findall(r"(>=|<)([\d.]+)", requirement.partition(";")[0]))
+def _unmet(line: str) -> str | None:
+    requirement = Requirement(line)
     try:
-        version = importlib.metadata.version(name)
+        version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
-        return f"{name} is missing: python -m pip install '{requirement}'"
-    numbers = _numbers(version)
-    is_old = ">=" in bounds and numbers < _numbers(bounds[">="])
-    is_new = "<" in bounds and numbers >= _numbers(bounds["<"])
-    if is_old or is_new:
-        return f"{name} {version} is not what shrink needs: python -m pip install '{requirement}'"
-    return None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+        return f"{requirement.name} is missing: python -m pip install '{line}'"
+    if requirement.specifier.contains(version, prereleases=True):
+        return None
+    return f"{requirement.name} {version} is not what shrink needs: python -m pip install '{line}'"
 
 
 def _has_extra(name: str) -> bool:
     """Whether the packages of an extra are there; an unknown extra is not."""
-    marker = re.compile(rf"""extra == ['"]{name}['"]""")
-    packages = [re.split(r"[\s<>=\[;]", line)[0] for line in requirements() if marker.search(line)]
-    try:
-        return bool(packages) and all(importlib.metadata.version(p) for p in packages)
-    except importlib.metadata.PackageNotFoundError:
-        return False
+    packages = [line for line in requirements() if _applies(line, name) and not _applies(line)]
+    return bool(packages) and all(_unmet(line) is None for line in packages)
+
+
+def _applies(line: str, extra: str = "") -> bool:
+    marker = Requirement(line).marker
+    return marker is None or marker.evaluate({"extra": extra})
 
 
 def _variables() -> dict[str, str]:

@@ -1,0 +1,55 @@
+"""What the package imports is declared, and what is declared is imported."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NOT_INSTALLED = {
+    "array_record": "array-record",
+    "mlflow": "mlflow-skinny",
+    "pynvml": "nvidia-ml-py",
+    "tensorflow_datasets": "tensorflow-datasets",
+}
+"""Distributions of extras that the tests do without, by import."""
+NOT_IMPORTED = {
+    "imagecodecs": "tifffile decompresses with it",
+    "tensorflow-model-optimization": "its version is recorded; tests compare with it",
+}
+
+
+def test_every_import_is_declared_and_every_declared_package_is_imported() -> None:
+    extras = PROJECT["optional-dependencies"]
+    lines = {*PROJECT["dependencies"]}.union(*(extras[name] for name in {*extras} - {"test"}))
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    imported = {_distribution(name) for name in _imports(ROOT / "shrink")}
+    assert imported - declared == set()
+    assert declared - imported == set(NOT_IMPORTED)
+
+
+def _imports(package: Path) -> set[str]:
+    """Return the top-level modules that sources import, in functions too, or name as a string."""
+    found: set[str] = set()
+    for file in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add(node.module or "")
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+                found |= {str(one.value) for one in node.args if isinstance(one, ast.Constant)}
+    names = {name.partition(".")[0] for name in found}
+    return names - sys.stdlib_module_names - {"shrink"}
+
+
+def _distribution(module: str) -> str:
+    known = {**importlib.metadata.packages_distributions()}
+    return canonicalize_name(NOT_INSTALLED.get(module) or known.get(module, [module])[0])
