@@ -22,6 +22,11 @@ from tests.stages._settings import Row
 SLICES = 12
 SAMPLE: list[tuple[str, dict[str, str]]] = [
     ("magnitude", {"pattern": "2:4", "epochs": "0", "after": "int8"}),
+    (
+        "channels",
+        {"importance": "taylor", "steps": "2", "epochs": "2", "precision": "float16"}
+        | {"split": "replicas"},
+    ),
     ("distill", {"cache": "on", "temperature": "ramp", "loss": "logit_mse", "stored": "float16"}),
 ]
 REFUSED = {

@@ -47,9 +47,10 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     graph = find_groups(context.load(), config.exclude)
     refuse_unmatched(config.exclude, list(graph.layers), "prune.exclude")
     _refuse_no_groups(graph, config, context)
+    # Not in the devices' scope: variables of several replicas have no gradients outside of a step.
+    curves, known = measure_sensitivity(graph, config, context)
+    allocate = _sharing(graph, curves, config, context)
     with context.devices.scope():
-        curves, known = measure_sensitivity(graph, config, context)
-        allocate = _sharing(graph, curves, config, context)
         target = find_target(graph, config, context, allocate)
         _refuse_nothing(target.counts, graph, config, context)
     counts = target.counts
@@ -133,10 +134,10 @@ def _round(
     context: StageContext,
     check: Callable[[keras.Model], None] | None,
 ) -> _Round:
+    context.phase("choosing channels")
+    chosen = choose(graph, counts, config, context)
+    keep = graph.keep(chosen.removed)
     with context.devices.scope():
-        context.phase("choosing channels")
-        chosen = choose(graph, counts, config, context)
-        keep = graph.keep(chosen.removed)
         smaller = rebuild(graph, keep, chosen.weights)
         same_size = rebuild(graph, graph.keep(np.array([])), chosen.weights)
         _set(same_size, masked(graph, keep, chosen.weights))
