@@ -41,6 +41,7 @@ REFUSED = {
     },
     "distill": {
         "mixup cannot be: the layer first looks": {"network": "sequence", "augment": "mixup"},
+        "mixup cannot be: the class numbers of": {"network": "two", "augment": "mixup"},
     },
     "quantize": {
         "more than the budget of": {"scheme": "mixed file"},
