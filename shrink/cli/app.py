@@ -26,6 +26,7 @@ from shrink.base.errors import (
 from shrink.base.streams import prepare_streams
 from shrink.cli import (
     bench,
+    cache,
     data,
     doctor,
     init,
@@ -93,6 +94,7 @@ tools.register(app)
 bench.register(app)
 reports.register(app)
 data.register(app)
+cache.register(app)
 validate.register(app)
 recipes.register(app)
 init.register(app)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base import files
+from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.decoding import PictureDecoder
@@ -122,8 +121,7 @@ def remembered_bad_files(
     """
     decoders = json.dumps(versions())
     settings = [fingerprint(config), decoders, *map(str, astuple(decoder)), *sorted(paths)]
-    key = hashlib.sha256(os.fsencode("\0".join(settings))).hexdigest()
-    memory = cache_root() / "checked" / f"{key}.json"
+    memory = entry_path("checked", key_of(*settings), ".json")
     try:
         known = json.loads(memory.read_text("utf-8", "surrogateescape"))
         if isinstance(known, dict) and known.keys() <= set(paths):

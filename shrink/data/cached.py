@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base import files
+from shrink.base.cache import entry_path
 from shrink.base.errors import DataError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.base.versions import versions
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
@@ -75,7 +75,7 @@ def spooled(
 
 
 def _folder(key: str) -> Path:
-    return cache_root() / "spool" / key
+    return entry_path("spool", key)
 
 
 def _moved(made: Path, wanted: Path) -> Path:

@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from shrink.base import files
+from shrink.base.cache import entry_path
 from shrink.base.errors import DataError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.folders import find_pictures, shown
 from shrink.data.listing import Names, read_listing
@@ -293,7 +293,7 @@ def hash_files(root: Path, names: Sequence[str], place: Path) -> bytes:
     Raises:
         DataError: a file cannot be read.
     """
-    memory = cache_root() / "fingerprints" / f"{_hash([str(place)])}.bin"
+    memory = entry_path("fingerprints", _hash([str(place)]), ".bin")
     known, current, unknown = read_known_hashes(memory), KnownHashes(), array("q")
     settled_before_ns = time.time_ns() - _SETTLED_NS
     for row, name in enumerate(names):

@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base import files
+from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
@@ -104,8 +104,8 @@ def membership_of(parts: dict[str, Examples], config: DataConfig, seed: int) -> 
         DataError: an example cannot be read.
     """
     decided_by = config.model_dump_json(exclude=NOT_OF_SPLITS)
-    described = "\0".join([fingerprint(config), decided_by, str(seed), json.dumps(versions())])
-    memory = cache_root() / "splits" / f"{hashlib.sha256(described.encode()).hexdigest()}.bin"
+    key = key_of(fingerprint(config), decided_by, str(seed), json.dumps(versions()))
+    memory = entry_path("splits", key, ".bin")
     with contextlib.suppress(DataError):
         return read_membership(memory)
     told_by = _told_by(parts["train"])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
+from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root
 from shrink.model.user_modules import code_digest, is_users
@@ -85,8 +86,7 @@ def _name(path: str, folder: str) -> str:
 
 
 def _record(entry: Path, function: str) -> Path:
-    key = "\0".join(code_and_place(entry, function))
-    return cache_root() / "reads" / f"{hashlib.sha256(os.fsencode(key)).hexdigest()}.json"
+    return entry_path("reads", key_of(*code_and_place(entry, function)), ".json")
 
 
 @dataclass(eq=False)

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base import files
+from shrink.base.cache import entry_path
 from shrink.base.errors import DataError
-from shrink.base.paths import cache_root
 from shrink.data.folders import shown
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
@@ -109,7 +109,7 @@ def uncompressed(path: Path, digests: Callable[[], Mapping[str, str]]) -> str:
         is_gzip = stream.read(3) == b"\x1f\x8b\x08"
     if not is_gzip and path.suffix != ".zlib":
         return str(path)
-    target = cache_root() / "records" / f"{digests()[str(path)]}.tfrecord"
+    target = entry_path("records", digests()[str(path)], ".tfrecord")
     if not target.is_file():
         with files.replacing(target) as temporary, temporary.open("wb") as out:
             try:

@@ -22,8 +22,8 @@ from typing import Any
 
 import shrink
 from shrink.base import files
+from shrink.base.cache import entry_path
 from shrink.base.errors import ModelError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.model.trust import declared_objects
 
 _LIBRARIES = ("site-packages", "dist-packages")
@@ -126,7 +126,7 @@ def _referred_to(module: ModuleType) -> dict[str, ModuleType]:
 
 
 def _record(content: bytes) -> Path:
-    return cache_root() / "imports" / f"{hashlib.sha256(content).hexdigest()}.json"
+    return entry_path("imports", hashlib.sha256(content).hexdigest(), ".json")
 
 
 def _remember(entry: Path, modules: Iterable[Path]) -> None:

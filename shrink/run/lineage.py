@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
+from shrink.base.cache import mark_used
 from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
@@ -401,4 +402,6 @@ def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Pat
 
 
 def _place(root: Path, digest: str) -> Path:
-    return root / "lineages" / f"{digest}.json"
+    place = root / "lineages" / f"{digest}.json"
+    mark_used(place)
+    return place

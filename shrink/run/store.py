@@ -6,10 +6,9 @@ Layout under the root:
     steps/<key>.json                one manifest per finished step: its result and its files
     locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
     work/<random>/                  a worker's folder, locked while it is in use
-    lineages/<sha256>.json          where an artifact comes from (`shrink.run.lineage`)
     checkpoints/<key>/              of a step that is being computed, or was when its run died
-    teachers/<key>/                 what a teacher gave for every example, kept while it is used
-    sensitivities/<key>.json        what pruning each group of a model alone costs, kept likewise
+
+Other entries of the cache, and what is removed after a time, are in `shrink.base.cache`.
 """
 
 from __future__ import annotations
@@ -17,26 +16,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import itertools
 import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.base import files
+from shrink.base import cache, files
 from shrink.base.errors import ResourceError
 from shrink.base.faults import reached
 
 _MANIFEST_VERSION = 1
-_CHECKPOINTS_KEPT_S = 7 * 24 * 3600
-_SHARED_KEPT_S = 7 * 24 * 3600
-_SHARED = ("teachers", "sensitivities")
-"""What several steps may use: kept for a while after its last use."""
 _WORK, _WRITERS = "work", "writers"
 """Locks that are never removed."""
 
@@ -61,7 +54,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("objects", "steps", "locks", "work", "checkpoints", "lineages", *_SHARED):
+        for name in ("objects", "locks", "work", *cache.KINDS):
             self._make(root / name)
 
     def find(self, key: str) -> StoredStep | None:
@@ -79,6 +72,7 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self._warn(f"the store's entry {key[:12]} is corrupt ({error}); computing it again")
             return None
+        cache.mark_used(manifest)
         return StoredStep(key, entry["result"], found)
 
     def contains(self, key: str) -> bool:
@@ -112,7 +106,7 @@ class Store:
         link = self.checkpoints(key)
         if link.is_symlink():
             shutil.rmtree(link.resolve(), ignore_errors=True)
-        _remove(link)
+        cache.remove_path(link)
 
     def add(self, key: str, result: Mapping[str, Any], produced: Mapping[str, Path]) -> StoredStep:
         """Take a step's files into the store, then write its manifest.
@@ -167,29 +161,29 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what killed runs left behind; whatever is still in use stays."""
+        """Remove what killed runs left behind, and what was not used for long.
+
+        Whatever is still in use stays.
+        """
         with self.lock(_WORK):
             for folder in (self.root / "work").iterdir():
                 with contextlib.suppress(OSError), _opened(folder / ".lock") as descriptor:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError), self._exclusive():
+        with contextlib.suppress(OSError), self.alone():
             for place in (self.root / "steps", *(self.root / "objects").iterdir()):
                 files.sweep(place)
             for checkpoints in (self.root / "checkpoints").iterdir():
-                dangles = not checkpoints.exists()
-                if dangles or self.contains(checkpoints.name) or _is_old(checkpoints):
-                    _remove(checkpoints)
-            for entry in itertools.chain(*((self.root / name).iterdir() for name in _SHARED)):
-                if _age_s(entry) > _SHARED_KEPT_S:
-                    _remove(entry)
+                if not checkpoints.exists() or self.contains(checkpoints.name):
+                    cache.remove_path(checkpoints)
+            cache.sweep_daily(self.root)
             for lock in (self.root / "locks").iterdir():
                 if lock.stem not in (_WORK, _WRITERS):
                     lock.unlink()
 
     @contextlib.contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """Hold the lock that every writer shares, alone, or raise `BlockingIOError`."""
+    def alone(self) -> Iterator[None]:
+        """Hold the lock that every run shares, alone, or raise `BlockingIOError`."""
         with _opened(self.root / "locks" / f"{_WRITERS}.lock") as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
@@ -229,22 +223,6 @@ class Store:
                 subject=folder,
                 hint="choose another place with SHRINK_CACHE_DIR",
             ) from error
-
-
-def _remove(entry: Path) -> None:
-    if entry.is_dir() and not entry.is_symlink():
-        shutil.rmtree(entry, ignore_errors=True)
-    else:
-        entry.unlink(missing_ok=True)
-
-
-def _is_old(checkpoints: Path) -> bool:
-    return _age_s(checkpoints) > _CHECKPOINTS_KEPT_S
-
-
-def _age_s(folder: Path) -> float:
-    """Return the seconds since anything in a folder was last written."""
-    return time.time() - max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
 
 
 def _digest(entry: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ def run_action(action: str, name: str, console: Console, **settings: Any) -> dic
     """
     store = Store(cache_root(), console.warn)
     store.sweep()
-    with store.work_folder() as work:
+    with store.in_use(), store.work_folder() as work:
         job = {"action": action, "name": name, "work": str(work), **settings}
         try:
             return run_worker(job, work, console.event)

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
 _MOST_LAYERS = 12
 _MOST_SAME = 3
+_DAY_S = 24 * 3600
+_CACHE_COLUMNS = (
+    ("kind", "left"),
+    ("holds", "left"),
+    ("entries", "right"),
+    ("size", "right"),
+    ("oldest", "right"),
+)
 _WHOLE: dict[str, Any] = {"markup": False, "soft_wrap": True}
 """How a line is printed that programs read: as it is, whatever the width."""
 
@@ -52,6 +60,27 @@ def show_profile(result: Mapping[str, Any], console: Console) -> None:
         console.print(f"trace: {path}", markup=False)
     for note in result["notes"]:
         console.print(f"note: {note}", markup=False)
+
+
+def show_cache(result: Mapping[str, Any], console: Console) -> None:
+    """Print what the cache holds, by kind."""
+    table = _table(*_CACHE_COLUMNS, ("kept unused", "right"))
+    for kind in result["kinds"]:
+        age = f"{kind['unused_s'] // _DAY_S} d"
+        count, size = f"{kind['entries']:,}", _bytes(kind["bytes"])
+        table.add_row(kind["kind"], kind["holds"], count, size, age, f"{kind['kept_days']} d")
+    console.print(table)
+    total, most = _bytes(result["bytes"]), _bytes(result["limit_bytes"])
+    console.print(f"{result['path']}: {total}, of at most {most}", **_WHOLE)
+
+
+def show_cache_entries(result: Mapping[str, Any], console: Console) -> None:
+    """Print the entries of the cache, one a line."""
+    table = _table(("kind", "left"), ("key", "left"), ("size", "right"), ("unused for", "right"))
+    for entry in result["entries"]:
+        hours = f"{entry['unused_s'] / 3600:,.1f} h"
+        table.add_row(entry["kind"], entry["key"][:12], _bytes(entry["bytes"]), hours)
+    console.print(table)
 
 
 def show_inspection(result: Mapping[str, Any], console: Console) -> None:

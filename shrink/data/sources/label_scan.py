@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base import files
+from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.base.versions import versions
 from shrink.data.decoding import reason
 from shrink.data.examples import reading_batch
@@ -61,7 +60,7 @@ def scanned_labels(records: Labelled, parser: Parser, part: str) -> np.ndarray:
     Raises:
         DataError: a record is damaged, or has no such label, or a negative one.
     """
-    memory = cache_root() / "labels" / f"{_key(records, parser, part)}.bin"
+    memory = entry_path("labels", _key(records, parser, part), ".bin")
     if memory.is_file() and memory.stat().st_size == 8 * len(records):
         return np.fromfile(memory, np.int64)
     try:
@@ -99,4 +98,4 @@ def _key(records: Labelled, parser: Parser, part: str) -> str:
         status = Path(path).stat()
         times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
         described.append(f"{path} {status.st_size} {times}")
-    return hashlib.sha256("\0".join(described).encode("utf-8", "surrogateescape")).hexdigest()
+    return key_of(*described)

@@ -1,0 +1,189 @@
+"""`shrink cache`: what is kept between runs, and how to have less of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shrink.cli.options import JsonFlag, QuietFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shrink.base.cache import Entry
+
+_UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        help="See what is kept between runs, and remove it.", invoke_without_command=True
+    )
+    group.callback()(size)
+    group.command("list")(list_)
+    group.command("prune")(prune)
+    group.command("clear")(clear)
+    app.add_typer(group, name="cache")
+
+
+def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Show what the cache holds: entries, bytes and age by kind."""
+    from shrink.base import cache
+    from shrink.base.console import Console
+    from shrink.base.paths import cache_root
+    from shrink.tools.show import show_cache
+
+    if context.invoked_subcommand is not None:
+        return
+    root, console = cache_root(), Console(as_json=json_, quiet=quiet)
+    found = cache.entries(root)
+    kinds = [
+        {
+            "kind": kind,
+            "holds": about.holds,
+            "entries": len(of_kind),
+            "bytes": cache.bytes_of(root, of_kind),
+            "unused_s": round(of_kind[0].unused_s),
+            "kept_days": about.days,
+        }
+        for kind, about in cache.KINDS.items()
+        if (of_kind := [entry for entry in found if entry.kind == kind])
+    ]
+    document = {
+        "path": str(root),
+        "bytes": cache.total_bytes(root),
+        "limit_bytes": cache.limit_bytes(root),
+        "kinds": kinds,
+    }
+    if json_:
+        console.document(document)
+    elif not quiet:
+        show_cache(document, console.rich())
+
+
+def list_(
+    kinds: Annotated[list[str] | None, typer.Argument(metavar="[KIND]...")] = None,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """List entries, the longest unused first."""
+    from shrink.base import cache
+    from shrink.base.console import Console
+    from shrink.base.paths import cache_root
+    from shrink.tools.show import show_cache_entries
+
+    console = Console(as_json=json_, quiet=quiet)
+    found = cache.entries(cache_root(), _kinds(kinds))
+    document = {"path": str(cache_root()), "entries": [_plain(one) for one in found]}
+    if json_:
+        console.document(document)
+    elif not quiet:
+        show_cache_entries(document, console.rich())
+
+
+def prune(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Remove what was unused for so long: 12h, 30d.",
+        ),
+    ] = None,
+    max_size: Annotated[
+        str | None,
+        typer.Option(
+            "--max-size", metavar="SIZE", help="Then what was unused longest, down to this: 5GB."
+        ),
+    ] = None,
+    dry_run: DryRunFlag = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Remove what was not used for long, then what is too much; without options as runs do."""
+    from shrink.base import cache
+    from shrink.base.errors import RecipeError
+    from shrink.base.fields import parse_bytes
+    from shrink.base.paths import cache_root
+
+    root = cache_root()
+    try:
+        most = cache.limit_bytes(root) if max_size is None else parse_bytes(max_size)
+    except ValueError as error:
+        raise RecipeError(str(error), subject="--max-size", hint="such as 5GB") from error
+    unused_s = None if older_than is None else _seconds(older_than)
+    going = cache.outdated(root, unused_s=unused_s, most_bytes=most)
+    _remove(going, dry_run=dry_run, json_=json_, quiet=quiet)
+
+
+def clear(
+    kinds: Annotated[list[str] | None, typer.Argument(metavar="[KIND]...")] = None,
+    dry_run: DryRunFlag = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Remove everything, or all of some kinds; run folders and artifacts stay."""
+    from shrink.base import cache
+    from shrink.base.paths import cache_root
+
+    going = cache.entries(cache_root(), _kinds(kinds))
+    _remove(going, dry_run=dry_run, json_=json_, quiet=quiet)
+
+
+def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) -> None:
+    from shrink.base import cache
+    from shrink.base.console import Console
+    from shrink.base.errors import ResourceError
+    from shrink.base.figures import format_value
+    from shrink.base.paths import cache_root
+    from shrink.run.store import Store
+
+    root, console = cache_root(), Console(as_json=json_, quiet=quiet)
+    try:
+        with Store(root, console.warn).alone():
+            freed = cache.freed_bytes(root, going) if dry_run else cache.remove(root, going)
+    except BlockingIOError as error:
+        raise ResourceError(
+            "a run uses the cache", subject=root, hint="try again when it has ended"
+        ) from error
+    if json_:
+        entries = [_plain(entry) for entry in going]
+        console.document({"path": str(root), "freed_bytes": freed, "entries": entries})
+    elif not quiet:
+        done = "would be removed" if dry_run else "removed"
+        freed_text = format_value(freed, "bytes")
+        console.print(f"{len(going):,} entries {done}, {freed_text} of {root}")
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {
+        "kind": entry.kind,
+        "key": entry.path.stem,
+        "bytes": entry.bytes,
+        "unused_s": round(entry.unused_s),
+    }
+
+
+def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
+    from shrink.base.cache import KINDS
+    from shrink.base.errors import RecipeError
+    from shrink.base.suggest import hint_for
+
+    for name in named or ():
+        if name not in KINDS:
+            hint = hint_for(name, KINDS)
+            raise RecipeError(f"{name!r} is no kind of entry", subject="KIND", hint=hint)
+    return tuple(named or KINDS)
+
+
+def _seconds(age: str) -> float:
+    from shrink.base.errors import RecipeError
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([hdw])", age.strip())
+    if found is None:
+        raise RecipeError(f"{age!r} is no age", subject="--older-than", hint="such as 12h, 30d, 4w")
+    return float(found[1]) * _UNITS_S[found[2]]
