@@ -56,8 +56,11 @@ def versions() -> dict[str, str]:
 def _sources_digest() -> str | None:
     """Return a hash of shrink's sources in a checkout, None where it is installed."""
     package = Path(shrink.__file__).parent
-    if not (package.parent / "pyproject.toml").is_file():
-        return None
+    return sources_digest(package) if (package.parent / "pyproject.toml").is_file() else None
+
+
+def sources_digest(package: Path) -> str:
+    """Return the SHA-256, in hex, of all Python files in a folder, by their names."""
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())

@@ -19,7 +19,7 @@ from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.schema import Recipe
 from shrink.recipe.validation import errors_of
 from shrink.report.config import parse_gates
-from shrink.stages import STAGES
+from shrink.stages import STAGES, find_stage
 from shrink.stages.base import StageConfig
 
 Path_ = tuple[str | int, ...]
@@ -179,16 +179,16 @@ def _stage(item: Any, path: Path_, locate: Any) -> StageConfig:
         raise RecipeError("a stage is one key with its settings", position=locate(path))
     kind, settings = next(iter(item.items()))
     where = (*path, kind)
-    if kind not in STAGES:
+    if (config := find_stage(kind)) is None:
         raise RecipeError(
             f"unknown stage {kind!r}", position=locate(where), hint=hint_for(kind, STAGES)
         )
     if not isinstance(settings, dict | None):
         raise RecipeError(f"{kind} takes a mapping of settings", position=locate(where))
     try:
-        return STAGES[kind].model_validate(settings or {})
+        return config.model_validate(settings or {})
     except ValidationError as error:
-        raise together(errors_of(error, STAGES[kind], where, locate)) from error
+        raise together(errors_of(error, config, where, locate)) from error
 
 
 def _gates(value: Any, locate: Any, problems: list[RecipeError]) -> Any:

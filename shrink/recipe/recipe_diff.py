@@ -81,9 +81,9 @@ def _stage_said(prefix: str, kind: str, settings: Mapping[str, Any]) -> dict[str
 
 def _defaults(kind: str) -> dict[str, Any]:
     """Return what a stage's keys mean where they are left out, as plain data."""
-    from shrink.stages import STAGES  # only a recipe that changed needs it
+    from shrink.stages import find_stage  # only a recipe that changed needs it
 
-    config = STAGES.get(kind)
+    config = find_stage(kind)
     if config is None:
         return {}
     found = {}

@@ -28,7 +28,7 @@ from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes, nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
 from shrink.recipe.plan import BASELINE
-from shrink.stages import STAGES
+from shrink.stages import find_stage, run_module
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.task.artifact import (
@@ -136,15 +136,18 @@ def probe(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
 
 
 def _stage(kind: str) -> Callable[[Any, StageContext], StageResult]:
-    return importlib.import_module(f"shrink.stages.{kind}.run").run
+    return importlib.import_module(run_module(kind)).run
 
 
 def _config(job: Mapping[str, Any]) -> Any:
     step = job["step"]
     if step["config"] is None:
         return None
+    config = find_stage(step["kind"])
+    if config is None:
+        raise InternalError(f"no stage is called {step['kind']}")
     # Validated again: a job is plain data, in which a tuple is a list and `from_` its alias.
-    return STAGES[step["kind"]].model_validate(step["config"])
+    return config.model_validate(step["config"])
 
 
 def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:

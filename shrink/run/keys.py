@@ -16,6 +16,7 @@ from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
 from shrink.run.lineage import Splits
+from shrink.stages import stage_code
 from shrink.task.config import TaskConfig
 
 _NOT_IN_KEYS = {"name", "from_", "training", "teacher", "student"}
@@ -112,6 +113,7 @@ def describe_step(
     splits = splits or Splits(plan.recipe.training.seed)
     return {
         "kind": step.kind,
+        **({} if step.config is None else stage_code(step.kind)),
         "config": config,
         "training": dict(settings.training),
         "inputs": {role: _source(source, keys) for role, source in step.inputs.items()},

@@ -15,20 +15,16 @@ StageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 class StageConfig(Config):
     """What a recipe says of one stage; every stage's own configuration derives from it.
 
-    The heavy half is `shrink.stages.<kind>.run.run(config, context) -> StageResult`, imported
-    in the worker only.
+    The heavy half is `run(config, context) -> StageResult` in the module `run` beside the
+    configuration's, imported in the worker only.
     """
 
     kind: ClassVar[str]
     """The stage's key in a recipe and the folder of its code."""
-    summary: ClassVar[str]
-    """One line for help texts."""
     accepts: ClassVar[tuple[Form, ...]] = ("keras",)
     """The forms of model that the stage can start from."""
     produces: ClassVar[Form] = "keras"
     """The form of its artifact."""
-    trains: ClassVar[bool] = False
-    """Whether it may train, and so has a training peak to report."""
     claims: ClassVar[tuple[str, ...]] = ()
     """What it establishes and every later stage must keep, such as `sparsity`."""
     loses: ClassVar[tuple[str, ...]] = ()

@@ -14,8 +14,6 @@ class ClusterConfig(StageConfig):
     """Let the weights of each kernel share a few values, which compress well (Han et al. 2016)."""
 
     kind: ClassVar[str] = "cluster"
-    summary: ClassVar[str] = "let the weights of each kernel share a few values, then fine-tune"
-    trains: ClassVar[bool] = True
     claims: ClassVar[tuple[str, ...]] = ("clusters",)
 
     clusters: Annotated[int, Field(ge=2, le=256)] = 16

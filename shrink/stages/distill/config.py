@@ -46,8 +46,6 @@ class DistillConfig(StageConfig):
     """Train a student to give what its teacher gives (Hinton et al. 2015 and others)."""
 
     kind: ClassVar[str] = "distill"
-    summary: ClassVar[str] = "train a smaller student to follow a teacher"
-    trains: ClassVar[bool] = True
 
     teacher: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None
     """A stage's name or a model, or several of them; by default the baseline."""

@@ -26,8 +26,6 @@ class PruneConfig(StageConfig):
     """Remove what matters least, then fine-tune: weights by mask, or whole channels for real."""
 
     kind: ClassVar[str] = "prune"
-    summary: ClassVar[str] = "remove the weights that matter least, then fine-tune"
-    trains: ClassVar[bool] = True
     loses: ClassVar[tuple[str, ...]] = ("clusters",)
 
     method: Literal["magnitude", "channels"] = "magnitude"

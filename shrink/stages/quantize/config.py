@@ -61,8 +61,6 @@ class QuantizeConfig(StageConfig):
     """Convert to TFLite under a quantization scheme, calibrated on the training split."""
 
     kind: ClassVar[str] = "quantize"
-    summary: ClassVar[str] = "convert to TFLite with integer or half-precision weights"
-    trains: ClassVar[bool] = True
     accepts: ClassVar[tuple[Form, ...]] = ("keras", "tflite")
     produces: ClassVar[Form] = "tflite"
     meant_by: ClassVar[dict[str, dict[str, str]]] = {"scheme": _MEANT_BY}

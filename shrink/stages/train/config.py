@@ -12,8 +12,6 @@ class TrainConfig(StageConfig):
     """Train the model on the training split; on a model file, continue from its weights."""
 
     kind: ClassVar[str] = "train"
-    summary: ClassVar[str] = "train a model, or continue from its weights"
-    trains: ClassVar[bool] = True
 
     epochs: Count = 10
     """Passes over the training split."""
