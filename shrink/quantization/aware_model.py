@@ -20,12 +20,14 @@ from shrink.engine.batch_norm import is_batch_norm
 from shrink.graph.network import Call, Network, Ref, read_network
 from shrink.graph.rebuild import connect
 from shrink.quantization.calibration import Batches
-from shrink.quantization.ranges import Ranges, least_squares_of
+from shrink.quantization.ranges import Ranges, least_squares_of, tensor_values
+from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
 
 L = keras.layers
 
 _LARGEST_CODE = 127
+_LEVELS = 256
 _KERNELS: dict[type, tuple[str, tuple[int, ...]]] = {
     L.Dense: ("kernel", (0,)),
     L.Conv1D: ("kernel", (0, 1)),
@@ -40,6 +42,10 @@ _KERNELS: dict[type, tuple[str, tuple[int, ...]]] = {
 class FakeQuantize(keras.layers.Layer):
     """Rounds its input (n, ...) to 256 levels of a fixed range, and clips it to that range.
 
+    What lies in the middle of two levels goes to the even code, as in numpy, in XNNPACK and in
+    `shrink.tflite.session.quantize`; TensorFlow's own operator takes the one above or below, as its
+    float error falls. 8 / 16 in a range of 0 to 1 is such a value.
+
     Args:
         low: least value, at most 0.
         high: largest value, at least 0.
@@ -52,10 +58,23 @@ class FakeQuantize(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Return the rounded values, in the inputs' dtype."""
-        rounded = tf.quantization.fake_quant_with_min_max_args(
-            tf.cast(inputs, tf.float32), self.low, self.high
-        )
-        return tf.cast(rounded, inputs.dtype)
+        return tf.cast(self._rounded(tf.cast(inputs, tf.float32)), inputs.dtype)
+
+    def _rounded(self, inputs: Any) -> Any:
+        scale = np.float32((self.high - self.low) / (_LEVELS - 1))
+        least = np.rint(np.float32(self.low) / scale)
+
+        @tf.custom_gradient
+        def rounded(x: Any) -> tuple[Any, Callable[[Any], Any]]:
+            def gradient(upstream: Any) -> Any:
+                return tf.quantization.fake_quant_with_min_max_args_gradient(
+                    upstream, x, self.low, self.high
+                )
+
+            codes = tf.clip_by_value(tf.round(x / scale), least, least + _LEVELS - 1)
+            return codes * scale, gradient
+
+        return rounded(inputs)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments."""
@@ -103,7 +122,6 @@ def _quantizing(kind: type) -> type:
     return type(f"Quantizing{kind.__name__}", (kind,), {"call": call})
 
 
-_LEVELS = 256
 _PASSING = (
     L.Flatten, L.Reshape, L.Permute, L.Dropout, L.SpatialDropout1D, L.SpatialDropout2D,
     L.ActivityRegularization, L.MaxPooling1D, L.MaxPooling2D, L.GlobalMaxPooling2D,
@@ -111,6 +129,19 @@ _PASSING = (
 )  # fmt: skip
 """Layers whose output holds nothing but values of their input, or zeros."""
 _SUMS = (L.Add, L.Subtract, L.Multiply)
+_KEEPING_SCALE = (L.AveragePooling1D, L.AveragePooling2D, L.UpSampling2D)
+"""Layers whose integer kernels write with the scale that they read with."""
+_GIVING_SCALE = (L.Concatenate, L.Maximum)
+"""Layers whose inputs are written with the scale of their output, where nothing else reads them."""
+_FUSED = (keras.activations.relu, tf.nn.relu, tf.nn.relu6)
+_SCALED = {
+    keras.activations.sigmoid: (0.0, 255 / 256),
+    keras.activations.softmax: (0.0, 255 / 256),
+    keras.activations.tanh: (-1.0, 127 / 128),
+}
+"""Ranges that the kernels of these functions write, whatever the examples are."""
+_TOLD_BY = 8
+_SAME = 1e-3  # of the largest: kernels of Keras and of LiteRT add up in another order
 
 
 @dataclass(frozen=True)
@@ -120,43 +151,58 @@ class AwareModel:
     Attributes:
         plain: the float model, flattened.
         aware: the one to train; its kernels and activations are rounded.
+        ranges: of the activations that `aware` rounds, by their index in the network of `plain`.
         skipped: layers that are trained with float weights, each with the reason.
     """
 
     plain: keras.Model
     aware: keras.Model
+    ranges: Ranges
     skipped: list[dict[str, str]]
 
     def trained(self) -> keras.Model:
         """Return a float model with the weights of `aware`; call it outside of devices' scopes."""
         network = read_network(self.plain)
         model, built = _copy(network, lambda layer: type(layer))
-        for layer in network.layers():
-            built[id(layer)].set_weights(self.aware.get_layer(network.name(layer)).get_weights())
+        _take_weights(network, built, self.aware)
         return model
+
+    def source(self, batches: Batches) -> FloatModel:
+        """Return `trained()` with the ranges that it was trained with.
+
+        Tensors of the file are told by their values: the converter fuses layers, and names what
+        they become as it likes.
+
+        Args:
+            batches: a few examples of the first batch are run.
+        """
+        source = FloatModel(self.trained())
+        few = [{name: array[:_TOLD_BY] for name, array in next(iter(batches)).items()}]
+        (ours,) = _activations(read_network(self.plain), self.aware, few)
+        (theirs,) = tensor_values(source.float32.content, few)
+        told = {name: _same_values(array, ours) for name, array in theirs.items()}
+        source.ranges = {name: self.ranges[index] for name, index in told.items() if index}
+        return source
 
 
 def aware_model(model: keras.Model, batches: Batches) -> AwareModel:
     """Return a model for quantization-aware training; call it inside the devices' scope.
 
     Rounded are kernels, for each output channel, and every activation that the artifact stores:
-    the converter fuses batch normalisation and ReLU into the operator before them. The ranges of
-    activations are taken from the examples and then stay.
+    the converter fuses batch normalisation and ReLU into the operator before them, and makes an
+    operator of every other activation function. The ranges of activations are taken from the
+    examples and then stay.
 
     Args:
         model: functional or sequential; nested models are flattened.
         batches: calibration examples.
     """
-    original = read_network(model)
-    plain, built = _copy(original, lambda layer: type(layer))
-    for layer in original.layers():
-        built[id(layer)].set_weights(layer.get_weights())
+    plain = _flat(read_network(model))
     network = read_network(plain)
     ranges = _ranges(network, batches)
     aware, quantizing = _copy(network, _kind, _quantize(ranges))
-    for layer in network.layers():
-        quantizing[id(layer)].set_weights(layer.get_weights())
-    return AwareModel(plain, aware, _skipped(network))
+    _take_weights(network, quantizing, plain)
+    return AwareModel(plain, aware, ranges, _skipped(network))
 
 
 def stored_activations(network: Network) -> list[int]:
@@ -179,7 +225,9 @@ def stored_activations(network: Network) -> list[int]:
 
 
 def _is_fused(layer: keras.layers.Layer, reader: keras.layers.Layer) -> bool:
-    """Whether the converter makes one operator of a layer and the only one that reads it."""
+    """Whether a layer's output is first rounded as that of the only layer that reads it."""
+    if isinstance(reader, _GIVING_SCALE):
+        return _function(layer) not in _SCALED
     if not _is_linear(layer):
         return False
     if is_batch_norm(reader):
@@ -214,6 +262,41 @@ def _skipped(network: Network) -> list[dict[str, str]]:
     ]
 
 
+def _flat(network: Network) -> keras.Model:
+    """Return a flattened copy in which a function that the converter does not fuse is a layer."""
+    outputs = set(network.model.output_names)
+    built: dict[int, keras.layers.Layer] = {}
+    functions: dict[int, keras.layers.Layer] = {}
+    for layer in network.layers():
+        config = {**layer.get_config(), "name": network.name(layer)}
+        if quantizes_kernel(layer) and not _is_linear(layer) and not _is_fused_function(layer):
+            moved = {key: config[key] for key in ("activation", "activity_regularizer", "dtype")}
+            config |= {"activation": "linear", "activity_regularizer": None}
+            last = {**moved, "name": f"{config['name']}_function"}
+            if config["name"] in outputs:  # the name stays with what the model gives out
+                config["name"], last["name"] = f"{config['name']}_linear", config["name"]
+            functions[id(layer)] = L.Activation.from_config(last)
+        built[id(layer)] = type(layer).from_config(config)
+    after = {
+        ref.index: functions[id(call.layer)]
+        for call in network.calls
+        for ref in call.outputs
+        if id(call.layer) in functions
+    }
+    model = connect(network, built, then=lambda ref, x: after.get(ref.index, _same)(x))
+    for layer in network.layers():
+        built[id(layer)].set_weights(layer.get_weights())
+    return model
+
+
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
+def _is_fused_function(layer: keras.layers.Layer) -> bool:
+    return layer.activation in _FUSED or isinstance(layer.activation, L.ReLU)
+
+
 def _copy(
     network: Network,
     kind: Callable[[keras.layers.Layer], type],
@@ -228,8 +311,41 @@ def _copy(
     return connect(network, built, then=then), built
 
 
+def _take_weights(
+    network: Network, built: Mapping[int, keras.layers.Layer], model: keras.Model
+) -> None:
+    """Give the copies of a flat network's layers the weights of a model with the same names."""
+    for layer in network.layers():
+        name = network.name(layer)
+        built[id(layer)].set_weights(model.get_layer(name).get_weights())
+
+
 def _ranges(network: Network, batches: Batches) -> Ranges:
     """Return the range of each stored activation, by its index as text."""
+    inputs = {str(ref.index) for _, ref in network.inputs}
+    found = dict(
+        least_squares_of(lambda: _activations(network, network.model, batches), _LEVELS, inputs)
+    )
+    scaled_as: dict[str, str] = {}
+    for call in network.calls:
+        read, written = (str(refs[0].index) if refs else "" for refs in (call.inputs, call.outputs))
+        if isinstance(call.layer, (*_PASSING, *_KEEPING_SCALE)):
+            scaled_as[written] = scaled_as.get(read, read)
+        if (fixed := _SCALED.get(_function(call.layer))) and written in found:
+            found[written] = fixed
+    return found | {a: found[b] for a, b in scaled_as.items() if a in found and b in found}
+
+
+def _function(layer: keras.layers.Layer) -> Any:
+    if isinstance(layer, L.Softmax):
+        return keras.activations.softmax
+    return layer.activation if isinstance(layer, L.Activation) else None
+
+
+def _activations(
+    network: Network, weights: keras.Model, batches: Batches
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the float activations of every batch that the artifact stores, by index as text."""
     tensors: dict[int, Any] = {}
 
     def keep(ref: Ref, tensor: Any) -> Any:
@@ -237,21 +353,29 @@ def _ranges(network: Network, batches: Batches) -> Ranges:
         return tensor
 
     model, built = _copy(network, lambda layer: type(layer), keep)
-    for layer in network.layers():
-        built[id(layer)].set_weights(layer.get_weights())
+    _take_weights(network, built, weights)
     stored = [index for index in stored_activations(network) if tensors[index].dtype.is_floating]
     probe = keras.Model(model.inputs, [tensors[index] for index in stored])
     names = signature_names(network.model.input_names)
+    for arrays in batches:
+        values = tf.nest.flatten(probe(ordered(arrays, names), training=False))
+        yield {
+            str(index): np.asarray(value, np.float32)
+            for index, value in zip(stored, values, strict=True)
+        }
 
-    def activations() -> Iterator[dict[str, np.ndarray]]:
-        for arrays in batches:
-            values = probe(ordered(arrays, names), training=False)
-            yield {
-                str(index): np.asarray(value, np.float32)
-                for index, value in zip(stored, tf.nest.flatten(values), strict=True)
-            }
 
-    return least_squares_of(activations, _LEVELS, {str(ref.index) for _, ref in network.inputs})
+def _same_values(array: np.ndarray, known: Mapping[str, np.ndarray]) -> str | None:
+    """Return the name of the array that holds the same numbers in the same order, if any."""
+    errors = {
+        name: float(np.abs(other.ravel() - array.ravel()).max(initial=0))
+        for name, other in known.items()
+        if other.size == array.size
+    }
+    nearest = min(errors, key=lambda name: errors[name], default=None)
+    if nearest is None or errors[nearest] > _SAME * float(np.abs(array).max(initial=0)):
+        return None
+    return nearest
 
 
 def _quantize(ranges: Ranges) -> Callable[[Ref, Any], Any]:

@@ -34,7 +34,7 @@ def extreme_ranges(content: bytes, batches: Batches) -> Ranges:
     Raises:
         StageError: as `extremes_of`.
     """
-    return extremes_of(_activations(content, batches))
+    return extremes_of(tensor_values(content, batches))
 
 
 def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) -> Ranges:
@@ -53,7 +53,7 @@ def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) ->
     """
     graph = read(content)[0]
     borders = {graph.tensors[i].name for i in (*graph.inputs, *graph.outputs)}
-    return least_squares_of(lambda: _activations(content, batches), levels, borders)
+    return least_squares_of(lambda: tensor_values(content, batches), levels, borders)
 
 
 def extremes_of(activations: Iterable[Activations]) -> Ranges:
@@ -148,8 +148,13 @@ def _with_zero(extremes: tuple[float, float]) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1e-6)
 
 
-def _activations(content: bytes, batches: Batches) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the float activations of every batch by name, the model's inputs among them."""
+def tensor_values(content: bytes, batches: Batches) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the float activations of every batch by name, the model's inputs among them.
+
+    Args:
+        content: a float .tflite model.
+        batches: examples, by the names of the model's inputs.
+    """
     graph = read(content)[0]
     written = [i for operator in graph.operators for i in operator.outputs]
     tensors = [i for i in written if graph.tensors[i].dtype == "FLOAT32"]

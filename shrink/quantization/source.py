@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import InternalError, ModelError
+from shrink.quantization.ranges import Ranges
 from shrink.tflite.convert import Conversion, convert
 from shrink.tflite.flatbuffer import check_float
 from shrink.tflite.interpreter import load
@@ -22,10 +23,14 @@ class FloatModel:
     Args:
         model: the Keras model; None where the float .tflite file is all there is.
         content: that file.
+
+    Attributes:
+        ranges: of the activations that a training under rounding settled, by tensor of `float32`.
     """
 
     def __init__(self, model: keras.Model | None = None, content: bytes = b"") -> None:
         self.model = model
+        self.ranges: Ranges = {}
         self._content = content
 
     @functools.cached_property

@@ -91,12 +91,12 @@ def compare_aware(folder: Path) -> None:
     model = aware_model(network, calibration.batches())
     _fit(model.aware, train, labels[:1400], epochs=2, learning_rate=5e-4)
     simulated = model.aware.predict(test, verbose=0)
-    float_model = model.trained()
+    source = model.source(calibration.batches())
     for name, config in {
         "shrink, biases as they were trained": QuantizeConfig(aware=True, epochs=2),
         "shrink, biases corrected all the same": QuantizeConfig(),
     }.items():
-        content = SCHEMES["static_wi8_ai8"](FloatModel(float_model), calibration, config).content
+        content = SCHEMES["static_wi8_ai8"](source, calibration, config).content
         _say_codes(name, content, simulated, test, labels[1400:])
 
     import tensorflow as tf

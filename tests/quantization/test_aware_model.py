@@ -15,6 +15,7 @@ from shrink.quantization.aware_model import (
 )
 from shrink.quantization.ranges import least_squares_ranges
 from shrink.tflite.convert import convert
+from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
 from tests.stages.quantize.toys import batches, pictures
 
@@ -94,3 +95,21 @@ def test_trained_returns_the_weights_of_the_aware_model_in_a_plain_one() -> None
     np.testing.assert_array_equal(
         trained.get_layer("first").kernel, model.aware.get_layer("first").kernel
     )
+
+
+def test_source_gives_the_file_the_ranges_that_were_trained() -> None:
+    model = built(prelu=False)
+    for weight in model.aware.trainable_weights:
+        weight.assign(weight * 1.3)
+    source = model.source(batches())
+    artifact = edge_quantizer.quantize(
+        source.float32.content,
+        "static",
+        ranges={**least_squares_ranges(source.float32.content, batches()), **source.ranges},
+    )
+    graph = read(artifact)[0]
+    simulated = [one for one in model.aware.layers if isinstance(one, FakeQuantize)]
+    stored = [*graph.inputs, *(o.outputs[0] for o in graph.operators if o.name != "RESHAPE")][:-1]
+    scales = [graph.tensors[index].scales[0] for index in stored]
+    wanted = [(one.high - one.low) / 255 for one in simulated]
+    np.testing.assert_allclose(sorted(scales), sorted(wanted), rtol=1e-6)

@@ -18,6 +18,20 @@ def test_fake_quantize_rounds_and_clips_and_passes_gradients_inside() -> None:
     np.testing.assert_array_equal(tape.gradient(y, x), [0, 1, 1, 1, 1, 0])
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 1.0), (-0.3, 1.7)])
+def test_fake_quantize_rounds_values_between_two_codes_to_the_even_one(
+    low: float, high: float
+) -> None:
+    scale = np.float32((high - low) / 255)
+    codes = np.arange(np.rint(low / scale), np.rint(low / scale) + 255, dtype=np.float32)
+    x = (codes + np.float32(0.5)) * scale
+    x = x[np.float32(0.5) == np.abs(x / scale - codes)]  # those that float32 can tell
+    assert len(x) > 100
+    found = FakeQuantize(low, high)(tf.constant(x)).numpy() / scale
+    np.testing.assert_allclose(found, np.rint(x / scale), atol=1e-4)
+    np.testing.assert_array_equal(np.rint(found) % 2, 0)
+
+
 def test_rounded_kernel_is_on_the_grid_of_each_channel() -> None:
     kernel = np.random.default_rng(0).normal(size=(3, 3, 4, 5)).astype(np.float32)
     kernel *= np.array([1, 10, 0.1, 3, 7], np.float32)

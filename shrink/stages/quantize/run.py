@@ -149,7 +149,8 @@ def train_aware(
         rewritten, notes = for_conversion(given)
         model = aware_model(rewritten, calibration.batches())
     record = context.train(model.aware, task.objective(), config.epochs, task=task)
-    return AwareTraining(FloatModel(model.trained()), record, model.skipped, list(notes))
+    source = model.source(calibration.batches())
+    return AwareTraining(source, record, model.skipped, list(notes))
 
 
 def _refuse_early(model: keras.Model, config: QuantizeConfig, context: StageContext) -> None:

@@ -25,6 +25,10 @@ from shrink.tflite.interpreter import load
 _CORRECTED_ON = 100
 # Noise above a tenth of the signal's power is no rounding of 8 bits: something went wrong.
 _MOST_NOISE = 0.1
+_MEASURED_AGAIN = (
+    "the TFLite converter quantized this model, and measured the ranges of activations again: the "
+    "artifact is near the model that was trained under rounding, not equal to it"
+)
 
 
 def static_int8(
@@ -40,14 +44,15 @@ def static_int8(
         StageError: neither can quantize the model.
     """
     few = calibration.batches(_CORRECTED_ON)
-    found = _by_quantizer(source, calibration, config, 8)
+    found = first = _by_quantizer(source, calibration, config, 8)
     if isinstance(found, StageError):
         found = _by_converter(source, calibration, config, "static_int8", found)
     elif source.model is not None and _noise(found, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
         found = min((found, other), key=lambda one: _noise(one, source, few))
     if config.aware:
-        return Conversion(without_constant_names(found.content), found.notes)
+        notes = found.notes if found is first else (*found.notes, _MEASURED_AGAIN)
+        return Conversion(without_constant_names(found.content), notes)
     try:
         content = with_corrected_biases(found.content, source.float32.content, few)
     except ModelError as error:
@@ -111,7 +116,7 @@ def _by_quantizer(
         static = edge_quantizer.quantize(
             content,
             "static",
-            ranges=measure(content, calibration.batches()),
+            ranges={**measure(content, calibration.batches()), **source.ranges},
             activation_bits=bits,
             float_borders=(types[0] == "float32", types[1] == "float32"),
             dense_per_tensor=config.dense_scales == "tensor",

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import tf_keras as keras
 
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import Batches, CalibrationExamples
@@ -15,6 +17,8 @@ from shrink.tflite.interpreter import load
 from tests.quantization.test_aware_model import residual
 from tests.stages.quantize.toys import pictures
 from tests.unlabelled import UnlabelledExamples
+
+L = keras.layers
 
 
 def quantized(source: FloatModel) -> bytes:
@@ -40,28 +44,62 @@ def test_static_int8_takes_the_converter_where_the_quantizer_gives_noise(
     assert_near(quantized(source), source)
 
 
-def test_static_int8_after_aware_training_computes_what_was_trained() -> None:
-    """The simulated forward pass is the reference: codes of the outputs, one by one."""
-    network = residual(prelu=False)
+def with_outliers(network: keras.Model) -> keras.Model:
+    """Give kernels a few large values, so that rounding moves means."""
     random = np.random.default_rng(0)
     for weight in network.trainable_weights:
-        if len(weight.shape) > 1:  # outliers, so that rounding moves means
+        if len(weight.shape) > 1:
             values = weight.numpy()
             values.reshape(-1)[random.integers(0, values.size, values.shape[-1])] *= 8
             weight.assign(values)
+    return network
+
+
+def gated() -> keras.Model:
+    """Functions that are operators of their own, and operators that share a scale."""
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((8, 8, 3), name="picture")
+    x = L.Conv2D(8, 3, padding="same", activation="relu", name="first")(inputs)
+    gate = L.Conv2D(8, 1, activation="sigmoid", name="gate")(
+        L.GlobalAveragePooling2D(keepdims=True, name="squeezed")(x)
+    )
+    x = L.Multiply(name="gated")([x, gate])
+    x = L.Conv2D(8, 1, activation="tanh", name="second")(x)
+    left = L.Conv2D(4, 3, padding="same", name="left")(x)
+    right = L.Conv2D(4, 3, padding="same", activation="relu", name="right")(x)
+    x = L.Concatenate(name="both")([left, right])
+    x = L.Conv2D(8, 3, activation="gelu", name="third")(L.UpSampling2D(name="larger")(x))
+    x = L.GlobalAveragePooling2D(name="pool")(x)
+    return keras.Model(inputs, L.Dense(4, activation="softmax", name="classes")(x))
+
+
+@pytest.mark.parametrize("build", [lambda: residual(prelu=False), gated])
+def test_static_int8_after_aware_training_computes_what_was_trained(
+    build: Callable[[], keras.Model],
+) -> None:
+    """The simulated forward pass is the reference: codes of the outputs, one by one."""
     rows: Any = UnlabelledExamples(pictures(100))
     calibration = CalibrationExamples(rows, 100, 0)
-    model = aware_model(network, calibration.batches())
+    model = aware_model(with_outliers(build()), calibration.batches())
+    random = np.random.default_rng(1)
+    for weight in model.aware.trainable_weights:  # as training moves them
+        weight.assign(weight * random.uniform(0.9, 1.1, weight.shape))
     x = pictures(100, seed=3)
     simulated = model.aware(x).numpy()
 
-    def share_of_equal_codes(**keys: Any) -> float:
-        config = QuantizeConfig(**keys)
-        content = static.static_int8(FloatModel(model.trained()), calibration, config).content
+    def share_of_equal_codes(source: FloatModel, **keys: Any) -> float:
+        content = static.static_int8(source, calibration, QuantizeConfig(**keys)).content
         runner = load(content)
-        scale = runner.output_details[0].scale
-        codes = np.rint(runner.predict(x)[0] / scale)
-        return float(np.mean(codes == np.rint(simulated / scale)))
+        scale, zero = runner.output_details[0].scale, runner.output_details[0].zero_point
+        found, wanted = (
+            np.clip(np.rint(values / scale) + zero, -128, 127)
+            for values in (runner.predict(x)[0], simulated)
+        )
+        return float(np.mean(found == wanted))
 
-    assert share_of_equal_codes(aware=True, epochs=1) > 0.95
-    assert share_of_equal_codes() < 0.9  # else the test would show nothing
+    source = model.source(calibration.batches())
+    assert share_of_equal_codes(source, aware=True, epochs=1) > 0.97
+    # Without either of them, else the test would show nothing.
+    assert share_of_equal_codes(source) < 0.9  # biases as they were trained
+    again = FloatModel(model.trained())  # ranges as they were trained
+    assert share_of_equal_codes(again, aware=True, epochs=1) < 0.9
