@@ -14,6 +14,7 @@ from shrink.data.dataset import Dataset
 from shrink.engine.config import ClassWeights
 
 _KEY = "training.class_weights"
+_SEEN, _ONE_ROW_EACH = 64, 2
 
 
 def class_weights_of(weights: ClassWeights, dataset: Dataset) -> np.ndarray:
@@ -33,15 +34,27 @@ def class_weights_of(weights: ClassWeights, dataset: Dataset) -> np.ndarray:
     labels, classes = dataset.train.labels, dataset.num_classes
     if labels is None or classes is None:
         raise DataError(
-            "class weights need one array of integer labels, one label for each example, and the"
-            " targets are real, sequences or several",
+            f"class weights need one class number for each example, and {_told(dataset)}",
             subject=_KEY,
-            hint="remove training.class_weights",
+            hint="store class numbers, or remove training.class_weights",
         )
     numbers = _class_numbers(np.asarray(labels), classes)
     if weights == "balanced":
         return _balanced(numbers, dataset)
     return _named(weights, classes, dataset.class_names)
+
+
+def _told(dataset: Dataset) -> str:
+    """Return what the targets are that are no class numbers, in words."""
+    targets = tf.nest.flatten(dataset.train.arrays(np.arange(min(_SEEN, len(dataset.train))))[1])
+    if len(targets) > 1:
+        return f"there are {len(targets)} targets"
+    (values,) = map(np.asarray, targets)
+    if values.ndim == _ONE_ROW_EACH and values.shape[1] > 1 and np.isin(values, (0, 1)).all():
+        alone = bool((values.sum(axis=1) == 1).all())
+        return "the labels are one-hot" if alone else "each example has several labels"
+    what = "whole numbers" if values.dtype.kind in "iu" else "real numbers"
+    return f"the targets are {what} of shape {values.shape[1:]}"
 
 
 def _class_numbers(labels: np.ndarray, classes: int) -> np.ndarray:

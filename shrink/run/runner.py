@@ -29,6 +29,7 @@ from shrink.model.trust import Trust
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.taken import with_taken_task
 from shrink.report.verdict import StageOutcome, Status
+from shrink.run.demands import demands_of
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import runs_code, settings_of, step_keys
 from shrink.run.lineage import (
@@ -335,6 +336,7 @@ class Runner:
             "earlier_splits": [str(state.splits.files[one]) for one in state.splits.earlier],
             "task": dict(settings.task),
             "task_model": task_model(self.plan),
+            "demands": demands_of(self.steps[step.index :]),
         }
 
     def _tell_splits(self, state: _State) -> None:

@@ -47,6 +47,11 @@ class StageConfig(Config):
         """What the stage does with examples, after "it"; None where it needs none."""
         return "trains on them"
 
+    @property
+    def needs_classes(self) -> bool:
+        """Whether the stage measures how many examples are classified rightly."""
+        return False
+
     def established(self) -> tuple[str, ...]:
         """Return what this configuration makes later stages keep; by default the claims."""
         return self.claims

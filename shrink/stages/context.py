@@ -38,6 +38,7 @@ from shrink.model.trust import Trust
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
+from shrink.stages.demands import check_demands
 from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, keras_interface
@@ -153,6 +154,7 @@ class StageContext:
         self.sensitivities = Path(job.get("sensitivities") or work / "sensitivities")
         self._inputs: Mapping[str, Any] = step["inputs"]
         self._task_model: str | None = job.get("task_model")
+        self._demands: Sequence[Mapping[str, Any]] = job.get("demands", ())
         self._send = send
         descriptor = job.get("heartbeat")
         heartbeat = None if descriptor is None else Heartbeat(descriptor)
@@ -280,7 +282,9 @@ class StageContext:
 
     def task_of(self, interface: Interface) -> Task:
         """Return loss and metrics for a model of which this is known."""
-        return resolve_task(self.task_config, self.dataset, interface, self._compiled)
+        task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
+        check_demands(self._demands, self.dataset, task)
+        return task
 
     @functools.cached_property
     def _compiled(self) -> Compiled | None:

@@ -7,11 +7,28 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shrink.base.errors import StageError
+from shrink.base.figures import measured_outputs
 from shrink.engine.objective import SupervisedObjective
 from shrink.model.endings.kinds import EndingKind, described
 
 Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
 """What something was told by."""
+
+
+_METRIC_OF_LOSS = {
+    "sparse_categorical_crossentropy": "accuracy",
+    "binary_crossentropy": "binary_accuracy",
+    "categorical_crossentropy": "accuracy",
+    "mean_absolute_error": "mean_absolute_error",
+}
+"""The metric that goes with a loss, where it is not the squared error."""
+
+
+def default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
+    """Return the metric that goes with a loss on an output of this shape of one example."""
+    if loss == "binary_crossentropy" and shape[-1:] == (1,):
+        return "accuracy"
+    return _METRIC_OF_LOSS.get(loss, "mean_squared_error")
 
 
 @dataclass(frozen=True)
@@ -113,6 +130,12 @@ class Task:
         if self.metrics:
             parts.append(f"metrics {', '.join(self.metrics)} ({_BY[self.metrics_by]})")
         return f"task: {'; '.join(parts)}"
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether every output that `accuracy` is averaged over tells classes apart."""
+        outputs = [self.outputs[place] for place in measured_outputs("accuracy", self.losses)]
+        return all(default_metric(each.loss, each.shape) == "accuracy" for each in outputs)
 
     def objective(self) -> SupervisedObjective:
         """Return what training on the labels or targets minimises."""

@@ -15,7 +15,7 @@ from shrink.model.compiled import Compiled, CompiledLoss
 from shrink.model.endings.kinds import EndingKind, beyond_probabilities, described, kind_of_values
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Ask, Interface, artifact_interface, keras_interface
-from shrink.task.resolved import OutputTask, Source, Task, TaskWarning
+from shrink.task.resolved import OutputTask, Source, Task, TaskWarning, default_metric
 from shrink.task.targets import (
     Target,
     called,
@@ -41,14 +41,6 @@ __all__ = [
 ]
 
 _EXAMPLES = 16
-_METRIC_OF_LOSS = {
-    "sparse_categorical_crossentropy": "accuracy",
-    "binary_crossentropy": "binary_accuracy",
-    "categorical_crossentropy": "accuracy",
-    "mean_absolute_error": "mean_absolute_error",
-}
-"""The metric that goes with a loss, where it is not the squared error."""
-
 _ENTROPIES = {
     "sparse_categorical_crossentropy": "categorical_crossentropy",
     "categorical_crossentropy": "sparse_categorical_crossentropy",
@@ -200,7 +192,7 @@ class _Resolver:
         if self._config.metrics is not None:
             return self._config.metrics, "recipe"
         pairs = zip(losses, self._model.outputs, strict=True)
-        defaults = [_default_metric(loss, shape) for loss, shape in pairs]
+        defaults = [default_metric(loss, shape) for loss, shape in pairs]
         if self._compiled is None or self._stored_by not in loss_by:
             return tuple(dict.fromkeys(defaults)), "data"
         named, others = self._compiled.metric_names()
@@ -334,12 +326,6 @@ def _depends(
         return True
     # The largest output is the same of both; a single one is compared with 0 or with 1/2.
     return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))
-
-
-def _default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
-    if loss == "binary_crossentropy" and shape[-1:] == (1,):
-        return "accuracy"
-    return _METRIC_OF_LOSS.get(loss, "mean_squared_error")
 
 
 def _by_output(values: Any, model: Interface, key: str) -> list[Any]:

@@ -45,8 +45,8 @@ REFUSED = {
     },
     "quantize": {
         "more than the budget of": {"scheme": "mixed file"},
-        "accuracy_drop is measured on the validation split": {"scheme": "mixed drop"},
-        "accuracy_drop is measured on the validation split, which": {"scheme": "mixed drop float"},
+        "accuracy_drop needs classes": {"network": "labels", "scheme": "mixed drop"},
+        "accuracy_drop needs classes, and": {"network": "labels", "scheme": "mixed drop float"},
         "has no version with 16-bit activations": {"scheme": "static_wi8_ai16"},
         "would change the whole numbers": {"network": "pooled", "types": "uint8"},
         "uint8 inputs and outputs are not to be had from": {"model": "tflite", "types": "uint8"},

@@ -116,6 +116,23 @@ def test_resolve_task_gives_what_keras_evaluates_of_several_classes(
 
 
 @pytest.mark.parametrize(
+    ("y", "make", "expected"),
+    [
+        (CLASSES, softmax, True),
+        (np.eye(4, dtype=np.float32)[CLASSES], softmax, True),
+        (BITS, sigmoid, True),
+        (SEVERAL, lambda x: L.Dense(3, activation="sigmoid")(x), False),
+        (X[:, :1], lambda x: L.Dense(1)(x), False),
+    ],
+)
+def test_has_accuracy_where_the_largest_output_is_the_answer(
+    y: np.ndarray, make: Callable[[Any], Any], expected: bool, tmp_path: Path
+) -> None:
+    interface = keras_interface(model_of(make))
+    assert resolve_task(TaskConfig(), dataset_of(tmp_path, y), interface).has_accuracy is expected
+
+
+@pytest.mark.parametrize(
     ("make", "loss"), [(softmax, "binary_crossentropy"), (sigmoid, "categorical_crossentropy")]
 )
 def test_objective_takes_probabilities_as_they_are_whatever_made_them(

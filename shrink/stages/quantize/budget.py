@@ -95,20 +95,13 @@ def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batche
 
 
 def _drop_on_validation(source: FloatModel, context: StageContext) -> Callable[[bytes], float]:
-    validation = context.dataset.validation
-    if not len(validation) or validation.labels is None:
-        why = "has no examples" if validation.labels is not None else "has no class labels"
-        raise StageError(
-            f"accuracy_drop is measured on the validation split, which {why}",
-            hint="set data.validation_split, or give file_bytes instead",
-        )
     candidate = context.work / "candidate.tflite"
     files.write_bytes(candidate, source.float32.content)
     if source.model is not None:
         task = context.task(source.model)
     else:
         task = context.task_of(artifact_interface(candidate))
-    masks = masks_of(source.model)
+    validation, masks = context.dataset.validation, masks_of(source.model)
     scored: Task = dataclasses.replace(task, metrics=("accuracy",))
 
     def accuracy(content: bytes) -> float:

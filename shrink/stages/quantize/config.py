@@ -116,6 +116,11 @@ class QuantizeConfig(StageConfig):
             return None
         return f"calibrates {self.scheme} on them"
 
+    @property
+    def needs_classes(self) -> bool:
+        """Whether its budget is one of accuracy."""
+        return self.accuracy_drop is not None
+
     @model_validator(mode="after")
     def _check(self) -> QuantizeConfig:
         for key in ("input_type", "output_type"):

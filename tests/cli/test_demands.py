@@ -1,0 +1,56 @@
+"""What a later stage asks of the examples is looked at before an earlier one trains."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.shell import shrink
+from tests.cli.toy import write_toy
+
+RECIPE = """\
+name: toy
+model: toy.py:build
+data: {{source: npz, path: toy.npz}}
+training: {{global_batch_size: 16}}
+stages:
+  - train: {{epochs: 1}}
+  - {later}
+"""
+MIXED = "quantize: {scheme: mixed, accuracy_drop: 0.1}"
+ONE_HOT = np.eye(3, dtype=np.float32)[np.arange(60) % 3]
+SEVERAL = np.random.default_rng(1).integers(0, 2, (60, 3))
+
+
+def refused(tmp_path: Path, later: str, targets: Any) -> str:
+    """Run a recipe that cannot end well; return what it prints."""
+    write_toy(tmp_path, RECIPE.format(later=later))
+    np.savez(tmp_path / "toy.npz", x=np.load(tmp_path / "toy.npz")["x"], y=targets)
+    done = shrink("run", "toy.yaml", cwd=tmp_path, store=tmp_path / "store", expect=3)
+    assert not re.search("epoch 1", done.stderr), done.stderr
+    return done.stderr
+
+
+def test_accuracy_drop_is_refused_before_any_stage_trains_where_nothing_is_classified(
+    tmp_path: Path,
+) -> None:
+    targets = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    printed = refused(tmp_path, MIXED, targets)
+    assert "accuracy_drop needs classes, and the loss is mean_squared_error" in printed
+    assert "give file_bytes instead" in printed
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [(SEVERAL, "each example has several labels"), (ONE_HOT, "the labels are one-hot")],
+)
+def test_class_weights_of_a_later_stage_are_refused_before_any_trains(
+    tmp_path: Path, targets: Any, words: str
+) -> None:
+    later = "prune: {sparsity: 0.5, epochs: 1, training: {class_weights: balanced}}"
+    printed = refused(tmp_path, later, targets)
+    assert f"class weights need one class number for each example, and {words}" in printed
