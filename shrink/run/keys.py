@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -94,38 +95,64 @@ def step_keys(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -
         data_fingerprint: of its data.
         splits: how it is divided; by default by the recipe's seed.
     """
+    return keys_of(describe_steps(plan, data_fingerprint, splits))
+
+
+def keys_of(described: Mapping[str, Any]) -> dict[str, str]:
+    """Return the key of every step, by name, of what `describe_steps` returned."""
+    return {name: _hash(step) for name, step in described.items()}
+
+
+def describe_steps(
+    plan: Plan, data_fingerprint: str, splits: Splits | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return everything that each step's outcome depends on, as plain data by the step's name.
+
+    The arguments are those of `step_keys`.
+    """
+    splits, read = splits or Splits(plan.recipe.training.seed), _Read()
+    described: dict[str, dict[str, Any]] = {}
     keys: dict[str, str] = {}
     for step in plan.steps:
-        keys[step.name] = _hash(describe_step(plan, step, data_fingerprint, keys, splits))
-    return keys
+        described[step.name] = _describe(plan, step, data_fingerprint, keys, splits, read)
+        keys[step.name] = _hash(described[step.name])
+    return described
 
 
-def describe_step(
+class _Read:
+    """What the files of a plan hold; each is read once, however many steps depend on it."""
+
+    def __init__(self) -> None:
+        self.code = functools.cache(code_digest)
+        self.content = functools.cache(files.sha256)
+        self.said_by_run = functools.cache(said_by_run)
+
+
+def _describe(
     plan: Plan,
     step: Step,
     data_fingerprint: str,
     keys: Mapping[str, str],
-    splits: Splits | None = None,
+    splits: Splits,
+    read: _Read,
 ) -> dict[str, Any]:
-    """Return everything that a step's outcome depends on, as plain data."""
     config = step.config.model_dump(mode="json", exclude=_NOT_IN_KEYS) if step.config else {}
     settings, custom = settings_of(plan, step), plan.custom_objects
-    splits = splits or Splits(plan.recipe.training.seed)
     return {
         "kind": step.kind,
         **({} if step.config is None else stage_code(step.kind)),
         "config": config,
         "training": dict(settings.training),
-        "inputs": {role: _source(source, keys) for role, source in step.inputs.items()},
+        "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
         "claims": list(step.claims),
-        "custom_objects": None if custom is None else code_digest(custom),
+        "custom_objects": None if custom is None else read.code(custom),
         "data": {key: value for key, value in settings.data.items() if key != "path"},
         "data_fingerprint": data_fingerprint,
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),
         "task": dict(settings.task),
         # The file of the recipe's model says which loss is meant where the recipe does not.
-        "task_model": _task_model(plan.steps[0].inputs["model"], keys),
+        "task_model": _task_model(plan.steps[0].inputs["model"], keys, read),
         "versions": versions(),
     }
 
@@ -137,12 +164,13 @@ def runs_code(plan: Plan) -> bool:
     return builds or plan.custom_objects is not None or plan.recipe.data.source == "python"
 
 
-def _task_model(source: Source, keys: Mapping[str, str]) -> Any:
+def _task_model(source: Source, keys: Mapping[str, str], read: _Read) -> Any:
     reference = source.reference
-    return [_source(source, keys), None if reference is None else said_by_run(reference.path)]
+    said = None if reference is None else read.said_by_run(reference.path)
+    return [_source(source, keys, read), said]
 
 
-def _source(source: Source, keys: Mapping[str, str]) -> Any:
+def _source(source: Source, keys: Mapping[str, str], read: _Read) -> Any:
     if source.step is not None:
         key = keys[source.step]
         return {"step": key, "arguments": dict(source.arguments)} if source.arguments else key
@@ -151,7 +179,7 @@ def _source(source: Source, keys: Mapping[str, str]) -> Any:
         return None
     builds = reference.kind == "builder"
     return {
-        "sha256": code_digest(reference.path) if builds else files.sha256(reference.path),
+        "sha256": read.code(reference.path) if builds else read.content(reference.path),
         "function": reference.function,
         "arguments": dict(source.arguments),
     }

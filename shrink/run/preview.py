@@ -8,20 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.recipe.plan import Plan, Step
-from shrink.run.keys import describe_step
-from shrink.run.lineage import Splits
+from shrink.recipe.plan import Step
 
 PLAN_NAME = "plan.json"
-
-
-def describe_plan(
-    plan: Plan, data_fingerprint: str, keys: Mapping[str, str], splits: Splits | None = None
-) -> dict[str, Any]:
-    """Return what each step depends on, by name; a run folder keeps it for the next preview."""
-    return {
-        step.name: describe_step(plan, step, data_fingerprint, keys, splits) for step in plan.steps
-    }
+"""Where a run folder keeps what its steps depended on, for the next preview."""
 
 
 def preview(
@@ -35,7 +25,7 @@ def preview(
 
     Args:
         steps: the steps that would run.
-        described: what each depends on, from `describe_plan`.
+        described: what each depends on, from `describe_steps`.
         folder: the run folder, whose last plan says what changed.
         is_stored: whether the store has a step.
         is_forced: whether flags ask for a step to be computed again.

@@ -31,7 +31,7 @@ from shrink.recipe.taken import with_taken_task
 from shrink.report.verdict import StageOutcome, Status
 from shrink.run.demands import demands_of
 from shrink.run.folder import RunFolder, tasks_of
-from shrink.run.keys import runs_code, settings_of, step_keys
+from shrink.run.keys import describe_steps, keys_of, runs_code, settings_of, step_keys
 from shrink.run.lineage import (
     SPLITS,
     Lineage,
@@ -45,7 +45,7 @@ from shrink.run.lineage import (
 )
 from shrink.run.measured import keep_measurement, measured_before
 from shrink.run.planning import with_plan
-from shrink.run.preview import describe_plan, preview
+from shrink.run.preview import preview
 from shrink.run.process import Event, attempt
 from shrink.run.selection import check_step_names, selected_steps
 from shrink.run.store import Store, StoredStep
@@ -141,17 +141,20 @@ class Runner:
             reached("folder-made")
             for step in self.steps:
                 self._run_step(step, state, folder)
-            described = describe_plan(self.plan, state.data_fingerprint, state.keys, state.splits)
+            described = describe_steps(self.plan, state.data_fingerprint, state.splits)
             # What was not computed must not look to the next preview as if it had been.
             described = {name: described[name] for name in state.stored}
             return self._finish(state, folder, described)
 
     def preview(self) -> list[dict[str, str]]:
         """Return what a run would do with each step, and why; nothing is computed."""
-        digest, splits, keys = self._keys()
+        digest = fingerprint(self.plan.data_config)
+        splits = splits_of(self.plan, digest, self.store)
+        described = describe_steps(self.plan, digest, splits)
+        keys = keys_of(described)
         return preview(
             self.steps,
-            describe_plan(self.plan, digest, keys, splits),
+            described,
             self.options.output,
             is_stored=lambda step: (
                 self.store.contains(keys[step.name])

@@ -79,6 +79,25 @@ def _keys(plan: Plan) -> dict[str, str]:
     return step_keys(plan, "the data")
 
 
+def test_keys_read_each_file_once(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def reading(path: Path) -> str:
+        read.append(path)
+        return "hash"
+
+    monkeypatch.setattr("shrink.base.files.sha256", reading)
+    monkeypatch.setattr("shrink.run.keys.code_digest", reading)
+    (tmp_path / "own.py").touch()
+    stages = [{"prune": {"sparsity": 0.5, "epochs": 0}}, {"quantize": {}}]
+    recipe = {"name": "r", "model": str(model), "data": {"source": "digits"}, "stages": stages}
+    recipe["custom_objects"] = str(tmp_path / "own.py")
+    assert len(_keys(build_plan(recipe_from_mapping(recipe, "test")))) == 3
+    assert sorted(read) == [model, tmp_path / "own.py"]
+
+
 def _ids(changes: list[Change]) -> list[str]:
     return [str(change) for change in changes]
 
