@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 UNIT_BYTES = {
     "B": 1,
@@ -82,6 +91,10 @@ Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
 
 
+IDLE = "idle"
+"""The type of pydantic's complaint about a key that another makes idle."""
+
+
 class Config(BaseModel):
     """A section of a recipe: immutable, strict, and closed to keys that it does not know.
 
@@ -97,3 +110,17 @@ class Config(BaseModel):
         protected_namespaces=(),
         defer_build=True,
     )
+
+    def idle_keys(self) -> Mapping[str, str]:
+        """Return the keys that nothing reads beside these others, each with what it needs."""
+        return {}
+
+    @model_validator(mode="after")
+    def _refuse_idle(self) -> Self:
+        """Refuse what would be accepted and do nothing; a written default is harmless."""
+        for key, needs in self.idle_keys().items():
+            default = type(self).model_fields[key].get_default(call_default_factory=True)
+            if getattr(self, key) != default:
+                told = {"key": key, "needs": needs}
+                raise PydanticCustomError(IDLE, "{key} does nothing: it needs {needs}", told)
+        return self

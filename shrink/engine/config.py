@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
 
@@ -12,6 +13,18 @@ BatchNormMode = Literal["per_micro_batch", "frozen", "synchronized"]
 ClassWeights = Literal["balanced"] | dict[str, Positive]
 """A weight for each class, by its name or number, or `balanced`."""
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "adamax", "lion"]
+
+
+_ADAPTIVE = ("adam", "adamw", "nadam", "adamax")
+TAKERS: Mapping[str, tuple[str, ...]] = {
+    "momentum": ("sgd", "rmsprop"),
+    "nesterov": ("sgd",),
+    "beta_1": (*_ADAPTIVE, "lion"),
+    "beta_2": (*_ADAPTIVE, "lion"),
+    "epsilon": (*_ADAPTIVE, "rmsprop", "adagrad"),
+}
+"""The optimizers that take an argument which not all of them do."""
+CLIPPINGS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 class OptimizerConfig(Config):
@@ -43,6 +56,22 @@ class OptimizerConfig(Config):
     """The L2 norm of all gradients together is clipped to this."""
     clipvalue: Positive | None = None
     """Each gradient's elements are clipped to plus and minus this."""
+
+    def idle_keys(self) -> Mapping[str, str]:
+        """Return arguments that the optimizer does not take."""
+        idle = {
+            key: f"name: {' or '.join(takers)}"
+            for key, takers in TAKERS.items()
+            if self.name not in takers
+        }
+        return idle if self.momentum else {"nesterov": "momentum", **idle}
+
+    @model_validator(mode="after")
+    def _check(self) -> OptimizerConfig:
+        clippings = [key for key in CLIPPINGS if getattr(self, key) is not None]
+        if len(clippings) > 1:
+            raise ValueError(f"{' and '.join(clippings)} exclude each other; keep one of them")
+        return self
 
 
 class TrainingConfig(Config):

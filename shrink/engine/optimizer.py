@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import RecipeError
 from shrink.engine.config import OptimizerConfig
 
 PI = 3.141592653589793
@@ -92,7 +90,6 @@ OPTIMIZERS: Mapping[str, type[Any]] = {
     "lion": keras.optimizers.Lion,
 }
 _SCHEDULING = {"name", "learning_rate", "schedule", "warmup"}
-_CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 def build_optimizer(config: OptimizerConfig, total_updates: int) -> Any:
@@ -104,40 +101,13 @@ def build_optimizer(config: OptimizerConfig, total_updates: int) -> Any:
     Args:
         config: what the recipe says; arguments left out keep tf-keras' defaults.
         total_updates: updates of the whole stage, over which the schedule runs.
-
-    Raises:
-        RecipeError: an argument that this optimizer does not take, or two kinds of clipping.
     """
     optimizer_class = OPTIMIZERS[config.name]
     arguments = config.model_dump(exclude=_SCHEDULING, exclude_none=True)
-    _check_arguments(config.name, optimizer_class, arguments)
     optimizer = optimizer_class(learning_rate=_learning_rate(config, total_updates), **arguments)
     if keras.mixed_precision.global_policy().name == "mixed_float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
-
-
-def _check_arguments(name: str, optimizer_class: type[Any], arguments: dict[str, Any]) -> None:
-    accepted = inspect.signature(optimizer_class).parameters
-    for argument in arguments:
-        if argument not in accepted:
-            raise RecipeError(
-                f"the optimizer {name} takes no {argument}",
-                subject=f"training.optimizer.{argument}",
-                hint=f"remove {argument}, or use {_takers(argument)}",
-            )
-    clippings = [argument for argument in _CLIPPING if argument in arguments]
-    if len(clippings) > 1:
-        raise RecipeError(
-            f"{' and '.join(clippings)} exclude each other",
-            subject=f"training.optimizer.{clippings[1]}",
-            hint="keep one of them",
-        )
-
-
-def _takers(argument: str) -> str:
-    names = [n for n, c in OPTIMIZERS.items() if argument in inspect.signature(c).parameters]
-    return " or ".join(names)
 
 
 def _learning_rate(config: OptimizerConfig, total_updates: int) -> Any:

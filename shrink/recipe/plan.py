@@ -32,6 +32,8 @@ from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
 
 BASELINE = "baseline"
+_WITHOUT_TRAINING = ("seed", "memory_limit")
+"""Keys of `training` that count in stages that do not train, too."""
 
 
 @dataclass(frozen=True)
@@ -368,6 +370,7 @@ class _Builder:
     def _training(self, config: StageConfig, path: tuple[str | int, ...]) -> TrainingConfig:
         if not config.training:
             return self.recipe.training
+        self._check_trains(config, path)
         base = self.recipe.training.model_dump()
         merged = {**base, **config.training}
         if isinstance(config.training.get("optimizer"), dict):
@@ -381,6 +384,16 @@ class _Builder:
                 return self.loaded.position(*inner)
 
             raise errors_of(error, TrainingConfig, where, locate)[0] from error
+
+    def _check_trains(self, config: StageConfig, path: tuple[str | int, ...]) -> None:
+        """Refuse settings of a training that the stage does not do."""
+        idle = [key for key in config.training or () if key not in _WITHOUT_TRAINING]
+        if not config.reads_training and idle:
+            raise RecipeError(
+                f"training.{idle[0]} does nothing: the stage {config.kind} does not train",
+                position=self.loaded.position(*path, "training", idle[0]),
+                hint=f"it needs epochs above 0; else leave {idle[0]} out",
+            )
 
     def _check_order(
         self, config: StageConfig, name: str, claims: Sequence[str], path: tuple[str | int, ...]

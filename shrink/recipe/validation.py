@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from shrink.base.errors import Position, RecipeError
+from shrink.base.fields import IDLE
 from shrink.base.suggest import did_you_mean, hint_for
 
 Locate = Callable[[tuple[str | int, ...]], Position]
@@ -57,6 +58,8 @@ def _recipe_path(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str | in
         elif part in _keys(section):
             kept.append(part)
             section = _section(section, part)
+    if detail["type"] == IDLE:
+        kept.append(detail["ctx"]["key"])
     return tuple(kept)
 
 
@@ -72,6 +75,8 @@ def _describe(
         for part in path[:-1]:
             section = _section(section, str(part))
         return f"unknown key {key!r}", hint_for(key, [*_keys(section), *extra_keys])
+    if detail["type"] == IDLE:
+        return f"{key} does nothing", f"it needs {detail['ctx']['needs']}; else leave {key} out"
     if detail["type"] == "missing":
         return f"the key {key!r} is missing", None
     text = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")

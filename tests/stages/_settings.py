@@ -78,9 +78,9 @@ MAGNITUDE: dict[str, dict[str, Piece]] = {
         "constant": {"schedule": "constant"},
         "short": {"schedule": "polynomial", "ramp": 0.1, "frequency": 1},
         "long": {"ramp": 1.0},
-        "no ramp": {"ramp": 0.0, "frequency": 7},
+        "no ramp": {"ramp": 0.0},
     },
-    "epochs": {"0": {"epochs": 0}, "1": {"epochs": 1}, "2": {"epochs": 2}},
+    "epochs": {"1": {"epochs": 1}, "2": {"epochs": 2}, "0": {"epochs": 0}},
     "exclude": {"none": {}, "second": {"exclude": ["s?cond"]}},
     "kept": _KEPT,
     "precision": _PRECISION,
@@ -249,13 +249,24 @@ def legal(tried: str, row: Row) -> bool:
     return _LEGAL[tried](row)
 
 
+def _trains_as_by_default(row: Row) -> bool:
+    plain = {"kept": "last", "precision": "float32", "split": "whole", "optimizer": "adam"}
+    return all(row.get(factor, level) == level for factor, level in plain.items())
+
+
 def _legal_magnitude(row: Row) -> bool:
+    if row["epochs"] == "0" and not _trains_as_by_default(row):
+        return False
+    if row["epochs"] == "0" and row["schedule"] in ("short", "long", "no ramp"):
+        return False
     if row["pattern"] == "2:4" and (row["sparsity"] != "default" or row["schedule"] != "default"):
         return False
     return not (row["pattern"] == "2:4" and row["after"] == "cluster")
 
 
 def _legal_channels(row: Row) -> bool:
+    if row["epochs"] == "0" and row["target"] != "peak" and not _trains_as_by_default(row):
+        return False
     if row["allocation"] == "global" and row["importance"] == "least_squares":
         return False
     if row["target"] == "ratios" and row["allocation"] != "uniform":
@@ -270,6 +281,10 @@ def _legal_channels(row: Row) -> bool:
 
 
 def _legal_distill(row: Row) -> bool:
+    if row["temperature"] != "default" and row["loss"] in ("logit_mse", "output_mse"):
+        return False
+    if row["cache"] == "off" and row["stored"] != "float32":
+        return False
     if row["student"] == "depth" and row["network"] != "residual":
         return False
     if row["output_weights"] == "two" and row["network"] != "two":
@@ -289,6 +304,8 @@ NOT_FOR_MICRO = (
 
 def _legal_quantize(row: Row) -> bool:
     scheme, static8 = row["scheme"], row["scheme"] == "static_wi8_ai8"
+    if row["aware"] == "no" and not _trains_as_by_default(row):
+        return False
     if row["model"] == "tflite" and (row["before"] != "nothing" or row["aware"] == "yes"):
         return False
     if row["model"] == "tflite" and row["network"] == "two":

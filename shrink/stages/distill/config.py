@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -79,6 +80,21 @@ class DistillConfig(StageConfig):
     """topk: how many logits of an example are stored."""
     control: bool = False
     """True: the student is trained again without its teacher, and the report compares both."""
+
+    def idle_keys(self) -> Mapping[str, str]:
+        """Return keys of other losses, of a cache that there is not, and of no features."""
+        idle = {}
+        if self.loss != "decoupled":
+            idle["beta"] = "loss: decoupled"
+        if self.loss in ("logit_mse", "output_mse"):
+            idle["temperature"] = "loss: kl or decoupled"
+        if self.teacher_cache == "off":
+            idle["cache_dtype"] = "teacher_cache: auto or on"
+        if self.cache_dtype != "topk":
+            idle["top_k"] = "cache_dtype: topk"
+        if not self.feature_layers:
+            idle |= dict.fromkeys(("feature_loss", "feature_weight"), "feature_layers")
+        return idle
 
     @model_validator(mode="after")
     def _check(self) -> DistillConfig:

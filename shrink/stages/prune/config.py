@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -83,6 +84,16 @@ class PruneConfig(StageConfig):
     """channels: rounds, each of which removes its part and fine-tunes for its part of `epochs`."""
     epochs: NonNegative = 5
     """Passes of fine-tuning; 0 prunes at once and does not train."""
+
+    def idle_keys(self) -> Mapping[str, str]:
+        """Return keys of a rise that there is not."""
+        if self.method == "channels" or self.pattern == "2:4":
+            return {}  # refused below, in words of their own
+        if self.epochs == 0:
+            return dict.fromkeys(("ramp", "frequency"), "epochs above 0")
+        if self.schedule == "constant":
+            return dict.fromkeys(("ramp", "frequency"), "schedule: polynomial")
+        return {} if self.ramp else {"frequency": "a ramp above 0"}
 
     def established(self) -> tuple[str, ...]:
         """Return `sparsity` where weights stay in place as zeros; removed channels claim none."""
