@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.operation_order import in_order_of_creation, one_by_one
+from shrink.tflite.branches import traced
 
 
 class Batch(NamedTuple):
@@ -112,7 +113,7 @@ def out_of_line(body: Callable[..., Any]) -> Any:
     times slower and with other memory, so that a step's peak differed by 12 % between processes.
     In a function of its own there is no cycle.
     """
-    return tf.function(body, autograph=False, experimental_attributes={"_noinline": True})
+    return traced(body, experimental_attributes={"_noinline": True})
 
 
 class Accumulators:

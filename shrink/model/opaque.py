@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.tflite.branches import traced
 from shrink.tflite.names import load_signature, natural_order
 
 
@@ -90,8 +91,8 @@ def subclassed_model(model: keras.Model, path: Path) -> keras.Model:
         outputs = tf.nest.flatten(model(inputs, training=False))
         return {f"output_{index}": each for index, each in enumerate(outputs)}
 
-    traced = tf.function(lambda **feed: ask(feed), autograph=False)
-    return _wrapped(traced.get_concrete_function(**specs), specs, model, model.name)
+    function = traced(lambda **feed: ask(feed)).get_concrete_function(**specs)
+    return _wrapped(function, specs, model, model.name)
 
 
 def _wrapped(function: Any, specs: Mapping[str, Any], holder: Any, name: str) -> keras.Model:

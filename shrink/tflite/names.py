@@ -18,6 +18,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, ModelError
+from shrink.tflite.branches import traced
 
 Named = Mapping[str, np.ndarray[Any, Any]]
 """Arrays (n, ...) by the name of the model's input, as `signature_names` has it."""
@@ -196,9 +197,7 @@ def load_signature(folder: Path) -> tuple[Any, Any]:
 
 
 def _function(serve: Any, specs: tuple[Any, ...]) -> Any:
-    # Without autograph, which leaves generated source files in the temporary folder.
-    signature = [{spec.name: spec for spec in specs}]
-    return tf.function(serve, input_signature=signature, autograph=False)
+    return traced(serve, input_signature=[{spec.name: spec for spec in specs}])
 
 
 def _spec(shape: Any, dtype: Any, name: str) -> Any:

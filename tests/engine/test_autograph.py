@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras as keras
 from tensorflow.python.autograph.pyct.transpiler import PyToPy
@@ -25,7 +26,9 @@ class Doubled(keras.layers.Layer):
         return inputs
 
 
+@pytest.mark.parametrize("pools", [False, True])
 def test_train_converts_a_layer_that_branches_on_a_tensor_and_nothing_of_shrink(
+    pools: bool,
     monkeypatch: Any,
 ) -> None:
     converted: list[str] = []
@@ -37,7 +40,8 @@ def test_train_converts_a_layer_that_branches_on_a_tensor_and_nothing_of_shrink(
 
     monkeypatch.setattr(PyToPy, "transform_function", noted)
     inputs = keras.layers.Input((6, 6, 2))
-    hidden = Doubled()(keras.layers.Flatten()(inputs))
+    hidden = keras.layers.MaxPooling2D()(inputs) if pools else inputs
+    hidden = Doubled()(keras.layers.Flatten()(hidden))
     model = keras.Model(inputs, keras.layers.Dense(5)(hidden))
     config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)

@@ -11,6 +11,7 @@ import tf_keras as keras
 
 from shrink.model.endings.kinds import Loop, Node, Range, Shape
 from shrink.model.endings.ranges import range_of
+from shrink.tflite.branches import traced
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
@@ -109,7 +110,7 @@ def output_ranges(model: keras.Model) -> list[Range]:
         inputs = tf.nest.pack_sequence_as(model._nested_inputs, list(given))
         return [tf.identity(each) for each in tf.nest.flatten(model(inputs, training=False))]
 
-    function = tf.function(ask, autograph=False).get_concrete_function(*specs)
+    function = traced(ask).get_concrete_function(*specs)
     computation = TracedComputation()
     return [range_of(computation, _Place(each.ref())) for each in function.graph.outputs]
 
