@@ -22,6 +22,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.faults import reached
 from shrink.engine.batch_norm import layers_of
+from shrink.engine.randomness import generator_of
 
 _VERSION = 1
 _MANIFEST = "checkpoint.json"
@@ -245,8 +246,5 @@ def _hook_variables(hooks: Sequence[Any]) -> list[Any]:
 
 def _generator_states(model: Any) -> list[Any]:
     """Return the states of layers that draw from a `tf.random.Generator` of their own."""
-    generators = [
-        getattr(getattr(layer, "_random_generator", None), "_generator", None)
-        for layer in layers_of(model)
-    ]
+    generators = map(generator_of, layers_of(model))
     return [generator.state for generator in generators if generator is not None]

@@ -12,6 +12,7 @@ import tf_keras as keras
 from shrink.engine.batch_norm import is_batch_norm, layers_of
 from shrink.engine.config import BatchNormMode
 from shrink.engine.forward_effects import Effect, forward_effects
+from shrink.engine.randomness import draws_from_seeds, generator_of
 
 _BATCH_NORM = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"
 _SYNCHRONIZED = (
@@ -19,6 +20,7 @@ _SYNCHRONIZED = (
     " whole share makes them those of the batch"
 )
 _RANDOM = "its random numbers depend on how the batch is split; equal in distribution only"
+_FORGOTTEN = "the random numbers that it draws itself were drawn anew when training was continued"
 _ADDED = (
     "whether a loss of its own (add_loss) is a sum or a mean over the batch cannot be told; it is"
     " taken for a mean, which is exact"
@@ -32,24 +34,37 @@ _PRUNED = {"PruneLowMagnitude"}
 
 
 def inexact_because(
-    model: Any, *, replicas: int, accumulation_steps: int, batch_norm: BatchNormMode
+    model: Any,
+    *,
+    replicas: int,
+    accumulation_steps: int,
+    batch_norm: BatchNormMode,
+    continued: bool = False,
 ) -> tuple[str, ...]:
     """Return a reason for each layer whose result depends on how the global batch is split.
+
+    Or on where training was cut short.
 
     Args:
         model: the trained model; nested models are looked into.
         replicas: copies of the model that share a batch.
         accumulation_steps: micro-batches of each replica.
         batch_norm: which statistics batch normalisation uses.
+        continued: whether training went on from a checkpoint.
     """
-    if replicas * accumulation_steps == 1:
+    is_split, looped = replicas * accumulation_steps > 1, accumulation_steps > 1
+    if not is_split and not continued:
         return ()
-    looped = accumulation_steps > 1
     effects = forward_effects(model)
-    reasons = {
-        layer.name: _reason(layer, batch_norm, looped, effects.get(layer, set()))
-        for layer in (model, *layers_of(model))
-    }
+    layers = (model, *layers_of(model))
+    forgetful = [each for each in layers if continued and _forgets(each, effects.get(each, set()))]
+    reasons: dict[str, str | None] = dict.fromkeys((each.name for each in forgetful), _FORGOTTEN)
+    if is_split:
+        reasons |= {
+            layer.name: why
+            for layer in layers
+            if (why := _reason(layer, batch_norm, looped, effects.get(layer, set())))
+        }
     return tuple(sorted(f"{name}: {why}" for name, why in reasons.items() if why))
 
 
@@ -65,6 +80,13 @@ def _reason(
     if "remembers" in effects:
         return _RANGES if _class_names(layer) & _QUANTIZED else _STATE
     return _PYTHON if "calls Python" in effects else None
+
+
+def _forgets(layer: Any, effects: Collection[Effect]) -> bool:
+    """Whether a layer draws from what no checkpoint holds, itself or by no layer of Keras'."""
+    inner = [layer] if isinstance(layer, keras.Model) else layer._flatten_layers()
+    saved = any(draws_from_seeds(each) or generator_of(each) is not None for each in inner)
+    return "forgets" in effects and not saved and not _draws_nothing(layer)
 
 
 def _draws_nothing(layer: Any) -> bool:

@@ -323,7 +323,14 @@ def _record(
     micro_batch_size = trainer.micro_batch_size
     accumulation_steps = math.ceil(plan.most_rows / micro_batch_size)
     peak = checkpoints.peak_bytes  # before a further forward pass
-    reasons = _inexact_because(trainer, dataset, config, devices.replicas, accumulation_steps)
+    reasons = _inexact_because(
+        trainer,
+        dataset,
+        config,
+        devices.replicas,
+        accumulation_steps,
+        continued=checkpoints.first_update > 0,
+    )
     return TrainingRecord(
         replicas=devices.replicas,
         workers=devices.workers,
@@ -351,6 +358,8 @@ def _inexact_because(
     config: TrainingConfig,
     replicas: int,
     accumulation_steps: int,
+    *,
+    continued: bool,
 ) -> tuple[str, ...]:
     model = trainer.model
     known = inexact_because(
@@ -358,6 +367,7 @@ def _inexact_because(
         replicas=replicas,
         accumulation_steps=accumulation_steps,
         batch_norm=config.batch_norm,
+        continued=continued,
     )
     if known or replicas * accumulation_steps == 1:
         return known

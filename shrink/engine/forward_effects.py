@@ -12,11 +12,15 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-Effect = Literal["draws", "remembers", "calls Python"]
+Effect = Literal["draws", "forgets", "remembers", "calls Python"]
+"""What forgets draws from a state of TensorFlow's that no checkpoint holds."""
 
 _OPERATIONS: Mapping[Effect, re.Pattern[str]] = {
     "draws": re.compile(
         r"Random|Rng|Multinomial|TruncatedNormal|StatelessShuffle|Stateful(?!PartitionedCall)"
+    ),
+    "forgets": re.compile(
+        r"^(?!Stateless).*(Random|Multinomial|TruncatedNormal)|^Rng|^Stateful(?!PartitionedCall)"
     ),
     "remembers": re.compile(r"Assign|ResourceScatter"),
     "calls Python": re.compile(r"PyFunc"),

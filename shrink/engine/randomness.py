@@ -96,6 +96,11 @@ def draws_from_seeds(layer: Any) -> bool:
     return is_random and layer._random_generator._rng_type == _LEGACY
 
 
+def generator_of(layer: Any) -> Any:
+    """Return the `tf.random.Generator` that a layer of Keras has of its own, or None."""
+    return getattr(getattr(layer, "_random_generator", None), "_generator", None)
+
+
 @contextmanager
 def continued_randomness(model: Any, seeds: RandomSeeds | None) -> Iterator[None]:
     """Let a model's random layers draw from `seeds` while they are traced in here.

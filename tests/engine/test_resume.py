@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.checkpoint import CheckpointFolder
@@ -54,12 +55,34 @@ class CutBefore:
         """Ignore it."""
 
 
-def model_and_masks(dropout: float = 0.0) -> tuple[Any, Masks]:
+class Noise(keras.layers.Layer):
+    """Adds noise that it draws by itself."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return inputs + tf.random.normal(tf.shape(inputs)) if training else inputs
+
+
+class OwnDropout(keras.layers.Layer):
+    """Has a random layer of Keras inside."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.inner = keras.layers.Dropout(0.5)
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return self.inner(inputs, training=training)
+
+
+def model_and_masks(dropout: float = 0.0, noisy: Any = None) -> tuple[Any, Masks]:
     keras.utils.set_random_seed(1)
     layers = keras.layers
     inputs = layers.Input((6, 6, 2))
     hidden = layers.BatchNormalization()(layers.Dense(16)(layers.Flatten()(inputs)))
-    hidden = layers.Dropout(dropout)(layers.ReLU()(hidden)) if dropout else layers.ReLU()(hidden)
+    hidden = layers.ReLU()(hidden)
+    if noisy is not None:
+        hidden = noisy(hidden)
+    elif dropout:
+        hidden = layers.Dropout(dropout)(hidden)
     model = keras.Model(inputs, layers.Dense(5)(hidden))
     return model, Masks([model.layers[2].kernel], polynomial(0.6, 7), last_update=7, frequency=2)
 
@@ -71,10 +94,11 @@ def run(
     config: TrainingConfig = CONFIG,
     cadence: Cadence | None = None,
     dropout: float = 0.0,
+    noisy: Any = None,
     **known: Any,
 ) -> tuple[Any, TrainingRecord, list[int]]:
     """Train, and return the model, the record and the updates that were made."""
-    model, masks = model_and_masks(dropout)
+    model, masks = model_and_masks(dropout, noisy)
     watcher = CutBefore(cut_before)
     record = train(
         model,
@@ -138,6 +162,24 @@ def test_train_keeps_no_epoch_of_a_rising_mask_when_cut_short(tmp_path: Path) ->
         kernel = model.layers[2].kernel.numpy()
         assert int(np.sum(kernel == 0)) == round(0.6 * kernel.size)
     check_equal(resumed, again, (whole, record))
+
+
+@pytest.mark.parametrize("kind", [Noise, OwnDropout])
+def test_train_claims_no_exactness_where_draws_were_not_continued(
+    kind: Any, tmp_path: Path
+) -> None:
+    config = CONFIG.model_copy(update={"micro_batch_size": "auto"})
+    whole, whole_record, _ = run(None, config=config, noisy=kind(name="own"))
+    assert whole_record.exact
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=4, config=config, noisy=kind(name="own"))
+    model, record, _ = run(tmp_path, config=config, noisy=kind(name="own"))
+    pairs = zip(model.get_weights(), whole.get_weights(), strict=True)
+    continued = all(np.array_equal(one, other) for one, other in pairs)
+    assert record.exact == continued == (kind is OwnDropout)
+    if not continued:
+        why = "the random numbers that it draws itself were drawn anew when training was continued"
+        assert record.inexact_because == (f"own: {why}",)
 
 
 def test_train_draws_the_same_dropout_when_cut_short(
