@@ -1,0 +1,259 @@
+"""Frozen dataclasses as JSON and back: what crosses a process or reaches a disk has a type.
+
+The types are read from the annotations: None, bool, int, float, str, `Path`, `Literal`, `X | Y`,
+`tuple`, `list`, `dict` and `Mapping` with keys of text, other dataclasses, and `Any` for what is
+foreign. A dataclass is an object with a key for each field, in the order of the fields.
+
+    @dataclass(frozen=True)
+    class Example:
+        name: str
+        note: str | None = left_out(None)    # no key where it is None
+        from_: str = called("from", "here")  # the key is `from`
+        others: Mapping[str, Any] = unknown_keys()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast
+
+T = TypeVar("T")
+_LEFT_OUT, _CALLED, _UNKNOWN = "left_out", "called", "unknown"
+_SCALARS: dict[Any, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
+
+class ContractError(ValueError):
+    """Data is not what a type says.
+
+    Args:
+        problem: what is wrong.
+        path: of the value, as in `inputs.model.path` or `probed[2]`; empty for all of it.
+    """
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.problem = problem
+        self.path = path
+
+    def below(self, place: str) -> ContractError:
+        """Return the same error, seen from what holds the value at `place`."""
+        joint = "." if self.path and not self.path.startswith("[") else ""
+        return ContractError(self.problem, f"{place}{joint}{self.path}")
+
+
+def left_out(default: T) -> T:
+    """Return a field that has no key where its value is this default."""
+    return dataclasses.field(default=default, metadata={_LEFT_OUT: True})
+
+
+def called(key: str, default: Any = dataclasses.MISSING, *, omit: bool = False) -> Any:
+    """Return a field whose key is another than its name; `omit`: none where it has its default."""
+    return dataclasses.field(default=default, metadata={_CALLED: key, _LEFT_OUT: omit})
+
+
+def unknown_keys() -> Any:
+    """Return a field that holds the keys which the type does not know: they are kept, not refused.
+
+    They are written behind the others, as they were read.
+    """
+    return dataclasses.field(default_factory=dict, metadata={_UNKNOWN: True})
+
+
+def to_plain(value: Any) -> Any:
+    """Return what `value` is as JSON: dicts, lists, text, numbers, booleans and None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields_to_plain(value)
+    if isinstance(value, Mapping):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _fields_to_plain(value: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for field in _shape(cast("Any", type(value))).fields:
+        item = getattr(value, field.name)
+        if field.unknown:
+            plain |= item
+        elif not (field.left_out and item == field.default):
+            plain[field.key] = to_plain(item)
+    return plain
+
+
+def from_plain(kind: type[T], plain: Any, unknown: Literal["refuse", "drop"] = "refuse") -> T:
+    """Return a `kind` from JSON's data.
+
+    Args:
+        kind: a dataclass, or any other type that a field may have.
+        plain: as `to_plain` gives it and `json.loads` reads it.
+        unknown: what becomes of keys that a dataclass without `unknown_keys` does not know.
+
+    Raises:
+        ContractError: it is not that; the error says where.
+    """
+    read: _Reader = _reader(cast("Any", kind), unknown == "drop")
+    return cast("T", read(plain))
+
+
+_Reader = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    name: str
+    key: str
+    kind: Any
+    default: Any
+    required: bool
+    left_out: bool
+    unknown: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shape:
+    """The fields of a dataclass, and whether one takes the keys that no other has."""
+
+    fields: tuple[_Field, ...]
+    keeps_unknown: bool
+
+
+@functools.cache
+def _shape(kind: Any) -> _Shape:
+    kinds = typing.get_type_hints(kind)
+    missing = dataclasses.MISSING
+    fields = tuple(
+        _Field(
+            one.name,
+            one.metadata.get(_CALLED, one.name),
+            kinds[one.name],
+            one.default,
+            one.default is missing and one.default_factory is missing,
+            one.metadata.get(_LEFT_OUT, False),
+            one.metadata.get(_UNKNOWN, False),
+        )
+        for one in dataclasses.fields(kind)
+    )
+    return _Shape(fields, any(one.unknown for one in fields))
+
+
+@functools.cache
+def _reader(kind: Any, drop: bool) -> _Reader:
+    """Return what reads a value of this type."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return lambda plain: plain
+    if kind in _SCALARS:
+        return functools.partial(_read_scalar, kind)
+    if kind is Path:
+        return lambda plain: Path(_read_scalar(str, plain))
+    if origin is Literal:
+        return functools.partial(_read_choice, arguments)
+    if origin in (Union, types.UnionType):
+        return functools.partial(_read_union, kind, drop)
+    if origin is tuple and arguments[1:] != (...,):
+        return functools.partial(_read_row, arguments, drop)
+    if origin in (tuple, list):
+        return functools.partial(_read_list, origin, arguments[0], drop)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and arguments[0] is str:
+        return functools.partial(_read_mapping, arguments[1], drop)
+    if dataclasses.is_dataclass(kind):
+        return functools.partial(_read_fields, kind, drop)
+    raise TypeError(f"no JSON is defined for {kind}")
+
+
+def _read_scalar(kind: type, plain: Any) -> Any:
+    exact = type(plain) is kind or (kind is float and type(plain) is int)
+    if not exact:
+        raise _not(_SCALARS[kind], plain)
+    return plain
+
+
+def _read_choice(choices: tuple[Any, ...], plain: Any) -> Any:
+    for choice in choices:
+        if type(plain) is type(choice) and plain == choice:
+            return choice
+    raise _not("one of " + ", ".join(map(repr, choices)), plain)
+
+
+def _read_union(kind: Any, drop: bool, plain: Any) -> Any:
+    """Read a value as the first alternative that it is."""
+    problems = []
+    for alternative in typing.get_args(kind):
+        try:
+            return _reader(alternative, drop)(plain)
+        except ContractError as error:
+            problems.append(error)
+    # What is wrong inside of the one alternative that comes near says more than all of them.
+    inner = [error for error in problems if error.path or error.problem.startswith("key ")]
+    if len(inner) == 1:
+        raise inner[0]
+    wanted = (error.problem.rpartition(" is wanted")[0] or error.problem for error in problems)
+    raise _not(" or ".join(dict.fromkeys(wanted)), plain)
+
+
+def _read_row(kinds: tuple[Any, ...], drop: bool, plain: Any) -> tuple[Any, ...]:
+    if not isinstance(plain, list | tuple) or len(plain) != len(kinds):
+        raise _not(f"a list of {len(kinds)}", plain)
+    return tuple(
+        _inner(_reader(kind, drop), item, f"[{place}]")
+        for place, (kind, item) in enumerate(zip(kinds, plain, strict=True))
+    )
+
+
+def _read_list(container: type, kind: Any, drop: bool, plain: Any) -> Any:
+    if not isinstance(plain, list | tuple):
+        raise _not("a list", plain)
+    read = _reader(kind, drop)
+    return container(_inner(read, item, f"[{place}]") for place, item in enumerate(plain))
+
+
+def _read_mapping(kind: Any, drop: bool, plain: Any) -> dict[str, Any]:
+    read = _reader(kind, drop)
+    return {key: _inner(read, item, key) for key, item in _object(plain).items()}
+
+
+def _read_fields(kind: Any, drop: bool, plain: Any) -> Any:
+    shape, values, left = _shape(kind), {}, dict(_object(plain))
+    for field in shape.fields:
+        if not field.unknown and field.key in left:
+            values[field.name] = _inner(_reader(field.kind, drop), left.pop(field.key), field.key)
+        elif field.required:
+            raise ContractError(f"key {field.key!r} is missing")
+    for field in shape.fields:
+        if field.unknown:
+            values[field.name] = left
+    if left and not (drop or shape.keeps_unknown):
+        raise ContractError(f"key {min(left)!r} is not known")
+    return kind(**values)
+
+
+def _inner(read: _Reader, plain: Any, place: str) -> Any:
+    try:
+        return read(plain)
+    except ContractError as error:
+        raise error.below(place) from None
+
+
+def _object(plain: Any) -> Mapping[str, Any]:
+    if not isinstance(plain, Mapping) or not all(isinstance(key, str) for key in plain):
+        raise _not("an object", plain)
+    return plain
+
+
+def _not(wanted: str, plain: Any) -> ContractError:
+    text = repr(plain)
+    return ContractError(
+        f"{wanted} is wanted, not {text if len(text) <= 60 else text[:57] + '...'}"
+    )
