@@ -1,9 +1,10 @@
 """Makes anew what the documentation shows of runs, so that no figure in it goes stale.
 
-Run: python -m docs.refresh [recipes] [plot] [readme] [page]
+Run: python -m docs.refresh [recipes] [schema] [plot] [readme] [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
-`plot` draws docs/accuracy-against-size.svg from the points beside it. `readme` and `page` run
+`schema` writes docs/report.schema.json from the types of a report; `plot` draws
+docs/accuracy-against-size.svg from the points beside it. `readme` and `page` run
 `recipes/digits.yaml` in an empty store, which takes about two minutes on an idle machine, and
 write its output and its time into README.md, and its page as docs/report.png, for which there must
 be a Chromium. Run the last two on a machine that does nothing else: they show latencies.
@@ -23,12 +24,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.report_schema import report_schema_text
 from shrink.base.figures import format_value
 from shrink.recipe.bundle import bundled_recipes
 
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
+_WORDS = ("recipes", "schema", "plot", "readme", "page")
 _BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(its notes left out here[^)]*\)", re.DOTALL)
 _WINDOW = "1280,1180"
 
@@ -124,10 +127,11 @@ def write_picture(run: Run) -> None:
 def main() -> None:
     """Make anew what the words name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", choices=[[], "recipes", "plot", "readme", "page"])
-    wanted = set(parser.parse_args().what) or {"recipes", "plot", "readme", "page"}
+    parser.add_argument("what", nargs="*", choices=[[], *_WORDS])
+    wanted = set(parser.parse_args().what) or set(_WORDS)
     made: dict[str, tuple[Path, Callable[[], str]]] = {
         "recipes": (ROOT / "recipes" / "README.md", recipes_page),
+        "schema": (ROOT / "docs" / "report.schema.json", report_schema_text),
         "plot": (ROOT / "docs" / "accuracy-against-size.svg", plot),
     }
     for name, (path, text) in made.items():

@@ -21,6 +21,7 @@ from shrink.base.files import sha256
 from shrink.cli import bench, data, init, reports, tools, validate, verbs
 from shrink.cli import run as shrink_run
 from shrink.cli.examples import EXAMPLES
+from tests.report.toys import report_naming
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -98,8 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "artifacts").mkdir(parents=True)
     (run / "artifacts" / "01-prune.keras").touch()
     digest = sha256(run / "artifacts" / "01-prune.keras")
-    stages = [{"artifact": "artifacts/01-prune.keras", "sha256": digest}]
-    (run / "report.json").write_text(json.dumps({"stages": stages}), encoding="utf-8")
+    built = report_naming({"artifact": "artifacts/01-prune.keras", "sha256": digest})
+    (run / "report.json").write_text(json.dumps(built), encoding="utf-8")
     data = "data: {source: images, path: ../../pictures}\n"
     (run / "recipe.resolved.yaml").write_text(data, encoding="utf-8")
     return path

@@ -57,11 +57,6 @@ class ReportWarning:
         return f"{where}{self.message}{what}"
 
 
-def warnings_of(report: Mapping[str, Any]) -> list[ReportWarning]:
-    """Return the warnings of a report; one written before there were any has none."""
-    return distinct(ReportWarning.of(value) for value in report.get("warnings", ()))
-
-
 def distinct(found: Iterable[ReportWarning]) -> list[ReportWarning]:
     """Return each warning once, in order."""
     return list(dict.fromkeys(found))

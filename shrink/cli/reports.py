@@ -31,8 +31,9 @@ def report(
     """Show a run's report again, and write its files anew, from report.json alone."""
     from shrink.base import files
     from shrink.base.console import Console
-    from shrink.base.report_warning import warnings_of
-    from shrink.report.read import read_report
+    from shrink.contract.codec import to_plain
+    from shrink.contract.report_file import read_report
+    from shrink.report.content import warnings_of
     from shrink.report.rendered import render
     from shrink.report.terminal import render_report
     from shrink.run.trackers import Trackers
@@ -46,7 +47,7 @@ def report(
     for warning in warnings_of(found):
         console.warn(warning.text())
     if json_:
-        console.document(found)
+        console.document(to_plain(found))
     elif not quiet:
         render_report(found, console.rich(), run_folder=folder)
     for line in trackers.publish(folder, console):
@@ -64,9 +65,9 @@ def diff(
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
     from shrink.base.console import Console
+    from shrink.contract.report_file import read_report
     from shrink.recipe.recipe_diff import recipe_changes
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
-    from shrink.report.read import read_report
 
     console = Console(as_json=json_, quiet=quiet)
     first, second = read_report(before), read_report(after)

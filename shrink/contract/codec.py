@@ -10,10 +10,13 @@ foreign. A dataclass is an object with a key for each field, in the order of the
         note: str | None = left_out(None)    # no key where it is None
         from_: str = called("from", "here")  # the key is `from`
         others: Mapping[str, Any] = unknown_keys()
+
+An object with a field `as_read()` is written as it was read, whatever its keys were.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import types
@@ -23,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast
 
 T = TypeVar("T")
-_LEFT_OUT, _CALLED, _UNKNOWN = "left_out", "called", "unknown"
+_LEFT_OUT, _CALLED, _UNKNOWN, _AS_READ = "left_out", "called", "unknown", "as_read"
 _SCALARS: dict[Any, str] = {
     type(None): "null",
     bool: "true or false",
@@ -39,17 +42,24 @@ class ContractError(ValueError):
     Args:
         problem: what is wrong.
         path: of the value, as in `inputs.model.path` or `probed[2]`; empty for all of it.
+        missing: the key that the value lacks, if that is the problem.
+        wanted: what it should be, if that is the problem, as in `a number`.
     """
 
-    def __init__(self, problem: str, path: str = "") -> None:
+    def __init__(
+        self, problem: str, path: str = "", *, missing: str = "", wanted: str = ""
+    ) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
         self.problem = problem
         self.path = path
+        self.missing = missing
+        self.wanted = wanted
 
     def below(self, place: str) -> ContractError:
         """Return the same error, seen from what holds the value at `place`."""
         joint = "." if self.path and not self.path.startswith("[") else ""
-        return ContractError(self.problem, f"{place}{joint}{self.path}")
+        path = f"{place}{joint}{self.path}"
+        return ContractError(self.problem, path, missing=self.missing, wanted=self.wanted)
 
 
 def left_out(default: T) -> T:
@@ -70,6 +80,20 @@ def unknown_keys() -> Any:
     return dataclasses.field(default_factory=dict, metadata={_UNKNOWN: True})
 
 
+def as_read(*, tolerant: bool = False) -> Any:
+    """Return a field that holds the object that this one was read from, if it was.
+
+    It is then written as it was read: its keys in their order, also those that no field is for,
+    and none that it lacked. What `dataclasses.replace` makes of it is written by its fields.
+
+    Args:
+        tolerant: whether fields of a wrong type have their defaults, in place of an error; all
+            need one.
+    """
+    metadata = {_AS_READ: "tolerant" if tolerant else "strict"}
+    return dataclasses.field(init=False, default=None, repr=False, compare=False, metadata=metadata)
+
+
 def to_plain(value: Any) -> Any:
     """Return what `value` is as JSON: dicts, lists, text, numbers, booleans and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -82,8 +106,10 @@ def to_plain(value: Any) -> Any:
 
 
 def _fields_to_plain(value: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for field in _shape(cast("Any", type(value))).fields:
+    shape, plain = _shape(cast("Any", type(value))), dict[str, Any]()
+    if shape.as_read and (read := getattr(value, shape.as_read)) is not None:
+        return dict(read)
+    for field in shape.fields:
         item = getattr(value, field.name)
         if field.unknown:
             plain |= item
@@ -123,10 +149,15 @@ class _Field:
 
 @dataclasses.dataclass(frozen=True)
 class _Shape:
-    """The fields of a dataclass, and whether one takes the keys that no other has."""
+    """The fields of a dataclass, and whether one takes the keys that no other has.
+
+    `as_read`: the name of the field that keeps all of what was read.
+    """
 
     fields: tuple[_Field, ...]
     keeps_unknown: bool
+    as_read: str | None
+    tolerant: bool
 
 
 @functools.cache
@@ -144,15 +175,19 @@ def _shape(kind: Any) -> _Shape:
             one.metadata.get(_UNKNOWN, False),
         )
         for one in dataclasses.fields(kind)
+        if _AS_READ not in one.metadata
     )
-    return _Shape(fields, any(one.unknown for one in fields))
+    read = next((one for one in dataclasses.fields(kind) if _AS_READ in one.metadata), None)
+    tolerant = read is not None and read.metadata[_AS_READ] == "tolerant"
+    keeps_unknown = read is not None or any(one.unknown for one in fields)
+    return _Shape(fields, keeps_unknown, read.name if read else None, tolerant)
 
 
 @functools.cache
 def _reader(kind: Any, drop: bool) -> _Reader:
     """Return what reads a value of this type."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
+    if kind in (Any, object):
         return lambda plain: plain
     if kind in _SCALARS:
         return functools.partial(_read_scalar, kind)
@@ -228,15 +263,20 @@ def _read_fields(kind: Any, drop: bool, plain: Any) -> Any:
     shape, values, left = _shape(kind), {}, dict(_object(plain))
     for field in shape.fields:
         if not field.unknown and field.key in left:
-            values[field.name] = _inner(_reader(field.kind, drop), left.pop(field.key), field.key)
+            with contextlib.suppress(ContractError) if shape.tolerant else contextlib.nullcontext():
+                item = left.pop(field.key)
+                values[field.name] = _inner(_reader(field.kind, drop), item, field.key)
         elif field.required:
-            raise ContractError(f"key {field.key!r} is missing")
+            raise ContractError(f"key {field.key!r} is missing", missing=field.key)
     for field in shape.fields:
         if field.unknown:
             values[field.name] = left
     if left and not (drop or shape.keeps_unknown):
         raise ContractError(f"key {min(left)!r} is not known")
-    return kind(**values)
+    made = kind(**values)
+    if shape.as_read:
+        object.__setattr__(made, shape.as_read, plain)  # frozen, but not yet anybody's
+    return made
 
 
 def _inner(read: _Reader, plain: Any, place: str) -> Any:
@@ -254,6 +294,5 @@ def _object(plain: Any) -> Mapping[str, Any]:
 
 def _not(wanted: str, plain: Any) -> ContractError:
     text = repr(plain)
-    return ContractError(
-        f"{wanted} is wanted, not {text if len(text) <= 60 else text[:57] + '...'}"
-    )
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    return ContractError(f"{wanted} is wanted, not {shown}", wanted=wanted)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from shrink.base.errors import ShrinkError
 from shrink.base.protobuf import messages, text
+from shrink.contract.report import TaskOutput
 from shrink.model.reference import KERAS_METADATA, report_of
 from shrink.model.scan_files import check_archive, read_attribute
 
@@ -126,19 +127,19 @@ def said_by_run(path: Path) -> dict[str, Any] | None:
         path: of the artifact, in its run folder; None is returned for any other file.
     """
     known = report_of(path)
-    with contextlib.suppress(LookupError, TypeError):
-        task = known[1]["details"]["task"] if known is not None else None
-        return task and {
-            "loss": [_as_stored(output) for output in task["outputs"]],
-            "metrics": list(task["metrics"]),
-            "loss_weights": list(task["loss_weights"]),
-        }
-    return None
+    task = known[1].told.task if known is not None else None
+    if task is None:
+        return None
+    return {
+        "loss": [_as_stored(output) for output in task.outputs],
+        "metrics": list(task.metrics or ()),
+        "loss_weights": list(task.loss_weights),
+    }
 
 
-def _as_stored(output: Mapping[str, Any]) -> dict[str, Any]:
+def _as_stored(output: TaskOutput) -> dict[str, Any]:
     """Return the loss of an output as Keras would have stored it."""
-    return {"class_name": output["loss"], "config": {"from_logits": output["from_logits"]}}
+    return {"class_name": output.loss, "config": {"from_logits": output.from_logits}}
 
 
 def _stored(path: Path) -> Any:

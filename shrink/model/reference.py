@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from shrink.base.errors import ModelError
+from shrink.base.errors import InputError, ModelError
 from shrink.base.protobuf import messages, text
 from shrink.base.suggest import near_file
+
+if TYPE_CHECKING:
+    from shrink.contract.report import Report, Stage
 
 KERAS_METADATA = "keras_metadata.pb"
 _NODES, _NODE_PATH, _IDENTIFIER = 1, 3, 4
@@ -120,7 +122,7 @@ def near_path(path: Path, folder: Path) -> str:
     return str(resolved) if near.startswith("../..") else near
 
 
-def report_of(artifact: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def report_of(artifact: Path) -> tuple[Report, Stage] | None:
     """Return the report of the run that made an artifact, and what it says of the artifact's stage.
 
     Args:
@@ -128,12 +130,13 @@ def report_of(artifact: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
             of, by its SHA-256: what was put into a run folder later has nothing of that run.
     """
     from shrink.base import files  # random numbers and hashes, which naming a model needs not
+    from shrink.contract.report_file import read_report
 
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        report = json.loads((artifact.parent.parent / REPORT_NAME).read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, InputError):
+        report = read_report(artifact.parent.parent / REPORT_NAME)
         name = f"{artifact.parent.name}/{artifact.name}"
-        for stage in report["stages"]:
-            if stage["artifact"] == name and stage["sha256"] == files.sha256(artifact):
+        for stage in report.stages:
+            if stage.artifact == name and stage.sha256 == files.sha256(artifact):
                 return report, stage
     return None
 
@@ -181,14 +184,16 @@ def _folder_reference(path: Path) -> ModelReference:
 
 
 def _last_artifact(run: Path) -> ModelReference:
+    from shrink.contract.report_file import read_report
+
     try:
-        stages = json.loads((run / REPORT_NAME).read_text(encoding="utf-8"))["stages"]
-        artifacts = [stage["artifact"] for stage in stages if stage.get("artifact")]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"the run's {REPORT_NAME} cannot be read: {error}", subject=run) from error
+        artifacts = [stage.artifact for stage in read_report(run).stages if stage.artifact]
+    except InputError as error:
+        message = f"the run's {REPORT_NAME} cannot be read: {error.message}"
+        raise ModelError(message, subject=run, hint=error.hint) from error
     if not artifacts:
         raise ModelError("this run has no artifact", subject=run, hint="run its recipe again")
-    artifact = run / str(artifacts[-1])
+    artifact = run / artifacts[-1]
     if not artifact.is_file() or artifact.suffix not in _SUFFIXES:
         raise ModelError("the run's last artifact is missing", subject=artifact)
     if report_of(artifact) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -30,6 +30,9 @@ from shrink.recipe.validation import errors_of
 from shrink.report.config import Gate
 from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
+
+if TYPE_CHECKING:
+    from shrink.contract.report import Report
 
 BASELINE = "baseline"
 _WITHOUT_TRAINING = ("seed", "memory_limit")
@@ -75,7 +78,7 @@ class Plan:
     data_path: Path | None
     steps: tuple[Step, ...]
     custom_objects: Path | None = None
-    saved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    saved: Mapping[str, Report] = field(default_factory=dict)
     """The report that each gate with `against` compares with, by the gate's name."""
 
     @property
@@ -161,7 +164,7 @@ def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
             )
 
 
-def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
+def _saved_reports(recipe: Recipe) -> dict[str, Report]:
     """Return the report that each gate with `against` compares with.
 
     They are read before the run, not after it: training for hours to compare with nothing helps
@@ -169,9 +172,9 @@ def _saved_reports(recipe: Recipe) -> dict[str, Mapping[str, Any]]:
     """
     if not any(gate.against for gate in recipe.gates.values()):
         return {}
-    from shrink.report.read import read_report
+    from shrink.contract.report_file import read_report
 
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Report] = {}
     for name, gate in recipe.gates.items():
         if gate.against and _is_saved(name, gate, Path(gate.against)):
             found[name] = read_report(Path(gate.against))

@@ -137,8 +137,8 @@ def _resolved_recipe(artifact: Path) -> dict[str, Any]:
     value = yaml.load(path).value if known else {}
     if not isinstance(value, dict):
         return {}
-    task, told = value.get("task"), (known[1].get("details") or {}).get("task") if known else None
-    if isinstance(task, dict) and isinstance(told, dict):
+    task, told = value.get("task"), known[1].told.task if known else None
+    if isinstance(task, dict) and told is not None:
         # What was taken from model and data is found out anew: another model may be another.
         value["task"] = stated_task(task, told)
     return value

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from shrink.contract.report import Task
 from shrink.recipe.plan import Plan
 from shrink.task.config import TaskConfig
 
-Told = Mapping[str, Any]
-"""The task of a stage, as `details.task` of the report has it."""
 
-
-def with_taken_task(plan: Plan, told: Sequence[Told]) -> Plan:
+def with_taken_task(plan: Plan, told: Sequence[Task]) -> Plan:
     """Return a plan whose recipe names loss, weights, logits and metrics as they were taken.
 
     A key stays open where stages took different things for it, such as a student that ends in
@@ -35,7 +33,7 @@ def with_taken_task(plan: Plan, told: Sequence[Told]) -> Plan:
     return replace(plan, recipe=plan.recipe.model_copy(update={"task": taken_task}))
 
 
-def stated_task(task: Mapping[str, Any], told: Told) -> dict[str, Any]:
+def stated_task(task: Mapping[str, Any], told: Task) -> dict[str, Any]:
     """Return those keys of a resolved recipe's task that the recipe itself stated.
 
     Args:
@@ -43,24 +41,25 @@ def stated_task(task: Mapping[str, Any], told: Told) -> dict[str, Any]:
         told: by the stage that a run goes on from.
     """
     by = {
-        "loss": {output["loss_by"] for output in told["outputs"]},
-        "from_logits": {output["from_logits_by"] for output in told["outputs"]},
-        "metrics": {told["metrics_by"]},
+        "loss": {output.loss_by for output in told.outputs},
+        "from_logits": {output.from_logits_by for output in told.outputs},
+        "metrics": {told.metrics_by},
     }
     by["loss_weights"] = by["loss"]
     return {key: value for key, value in task.items() if "recipe" in by.get(key, {"recipe"})}
 
 
-def _taken(told: Told, key: str) -> Any:
+def _taken(told: Task, key: str) -> Any:
     """Return what a stage took for a key of `task`, by name of several outputs; None: nothing."""
-    outputs = told["outputs"]
+    outputs = told.outputs
     if key == "metrics":
-        return list(told["metrics"]) or None
+        return list(told.metrics or ()) or None
     if key == "loss_weights":
-        pairs = zip(outputs, told["loss_weights"], strict=True)
-        return {output["name"]: weight for output, weight in pairs if weight != 1} or None
+        pairs = zip(outputs, told.loss_weights, strict=True)
+        return {output.name: weight for output, weight in pairs if weight != 1} or None
     if key not in ("loss", "from_logits"):
         return None
+    values = {output.name: getattr(output, key) for output in outputs}
     if len(outputs) == 1:
-        return outputs[0][key]
-    return {output["name"]: output[key] for output in outputs if output[key] is not None} or None
+        return values[outputs[0].name]
+    return {name: value for name, value in values.items() if value is not None} or None

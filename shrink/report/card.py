@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shrink.base.errors import RecipeError
-from shrink.base.figures import FIGURES, figure_of, metric_figure
-from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, warnings_of
+from shrink.base.figures import figure_of, metric_figure
+from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.base.yaml import reader as yaml
-from shrink.report.content import Report, Stage, cached_lines
+from shrink.contract.report import Interface, Limits, Report, Stage, TensorType
+from shrink.report.content import cached_lines, warnings_of
 from shrink.report.markdown import escape
-from shrink.report.metadata import interface_of
 from shrink.report.verdict import verdict
 
 _BYTE_OF_A_NAME = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -24,7 +24,7 @@ def recipe_of(report: Report) -> Mapping[str, Any]:
 
     Bytes of names that are no text in their locale become U+FFFD.
     """
-    text = _BYTE_OF_A_NAME.sub("\N{REPLACEMENT CHARACTER}", report.get("resolved_recipe") or "{}")
+    text = _BYTE_OF_A_NAME.sub("\N{REPLACEMENT CHARACTER}", report.resolved_recipe or "{}")
     try:
         value = yaml.loads(text, "resolved recipe").value
     except RecipeError:  # a report of another version; its figures still count
@@ -51,9 +51,8 @@ def render_card(report: Report, report_sha256: str) -> str:
         report: the report.
         report_sha256: of the `report.json` that holds it.
     """
-    finals = set(report.get("finals", ()))
-    results = [s for s in report["stages"] if s["name"] in finals and s["artifact"]]
-    parts = [f"# Model card: {escape(str(report['recipe'].get('name', '')))}"]
+    results = [stage for stage in report.stages if stage.name in report.finals and stage.artifact]
+    parts = [f"# Model card: {escape(report.recipe.name)}"]
     parts.append(
         "Every figure was measured by shrink on the exported file; none is copied from elsewhere. "
         "What is not written here was not measured."
@@ -75,52 +74,53 @@ def render_card(report: Report, report_sha256: str) -> str:
 
 
 def _result(report: Report, stage: Stage) -> Iterator[str]:
-    yield f"## {escape(stage['name'])}: {escape(str(stage['artifact']))}"
-    facts = [f"SHA-256 {stage['sha256']}"]
-    interface = interface_of(stage)
-    for key in ("inputs", "outputs"):
-        facts += [f"{key[:-1]} {_tensor(one)}" for one in interface.get(key) or ()]
-    normalize = interface.get("normalize")
-    if interface:
-        facts.append(f"normalisation before the input: {_normalisation(normalize)}")
-    if labels := interface.get("labels"):
-        facts.append(f"labels, by index of the output: {_labels(labels)}")
-    yield _list(facts)
+    yield f"## {escape(stage.name)}: {escape(str(stage.artifact))}"
+    yield _list([f"SHA-256 {stage.sha256}", *_interface(stage.told.interface)])
     yield "### Measured"
     yield _figures(report, stage)
+    machine = (stage.measured and stage.measured.machine) or "an unknown machine"
     yield (
         f"{_tested_on(report, stage)} Latency and memory of the host are those of "
-        f"{escape(str((stage['measured'] or {}).get('machine', 'an unknown machine')))}; other "
+        f"{escape(machine)}; other "
         "devices differ."
     )
-    if notes := [str(note) for note in stage["notes"]]:
+    if stage.notes:
         yield "### Notes"
-        yield _list(notes)
+        yield _list(stage.notes)
+
+
+def _interface(interface: Interface | None) -> Iterator[str]:
+    if interface is None:
+        return
+    yield from (f"input {_tensor(one)}" for one in interface.inputs or ())
+    yield from (f"output {_tensor(one)}" for one in interface.outputs or ())
+    yield f"normalisation before the input: {_normalisation(interface.normalize)}"
+    if interface.labels:
+        yield f"labels, by index of the output: {_labels(interface.labels)}"
 
 
 def _tested_on(report: Report, stage: Stage) -> str:
-    if not stage["examples"]:
+    if not stage.examples:
         return "Metrics were not measured: no data was named."
     return (
-        f"Metrics on {stage['examples']:,} examples of the test split, which no stage trained, "
+        f"Metrics on {stage.examples:,} examples of the test split, which no stage trained, "
         f"tuned or calibrated on.{_doubt(report)}"
     )
 
 
 def _figures(report: Report, stage: Stage) -> str:
-    base = next((s for s in report["stages"] if s["name"] == report["baseline"]), stage)
+    base = report.stage(report.baseline) or stage
     rows = ["| figure | value | 95 % interval | baseline |", "|---|---:|---:|---:|"]
-    for name, value in (stage["metrics"] or {}).items():
-        figure, interval = metric_figure(name), (stage.get("intervals") or {}).get(name) or {}
-        low, high = interval.get("low"), interval.get("high")
+    for name, value in (stage.metrics or {}).items():
+        figure, limits = metric_figure(name), stage.intervals.get(name, Limits())
+        low, high = limits.low, limits.high
         span = f"{figure.text(low)} to {figure.text(high)}" if low is not None else "-"
-        before = figure.text((base["metrics"] or {}).get(name))
+        before = figure.text((base.metrics or {}).get(name))
         rows.append(f"| {escape(name)} | {figure.text(value)} | {span} | {before} |")
     for name, meaning in _MEANINGS.items():
-        figure = figure_of(name)
-        value = (stage[FIGURES[name].group] or {}).get(name)
+        figure, value = figure_of(name), stage.figure(name)
         if value is not None:
-            before = figure.text((base[figure.group] or {}).get(name))
+            before = figure.text(base.figure(name))
             rows.append(f"| {meaning} | {figure.text(value)} | - | {before} |")
     return "\n".join(rows)
 
@@ -130,31 +130,29 @@ def _steps(report: Report) -> Iterator[str]:
     if data := recipe.get("data"):
         yield f"data: {_settings(data)}"
     configured = [entry for entry in recipe.get("stages", ()) if isinstance(entry, Mapping)]
-    names = {str(s["name"]): s for s in report["stages"]}
     for entry in configured:
         for kind, settings in entry.items():
-            stage = names.get(str((settings or {}).get("name") or kind))
-            yield f"{(stage or {}).get('name', kind)}: {_settings(settings or {})}"
+            stage = report.stage(str((settings or {}).get("name") or kind))
+            yield f"{stage.name if stage else kind}: {_settings(settings or {})}"
 
 
 def _origin(report: Report, report_sha256: str) -> Iterator[str]:
-    environment = report["environment"]
-    yield f"shrink {environment.get('shrink')}, TensorFlow {environment.get('tensorflow')}"
-    yield f"recipe SHA-256 {report['recipe'].get('sha256')}"
+    yield f"shrink {report.environment.shrink}, TensorFlow {report.environment.tensorflow}"
+    yield f"recipe SHA-256 {report.recipe.sha256}"
     yield f"report.json SHA-256 {report_sha256}"
-    if report.get("command"):
-        yield f"command: {report['command']}"
+    if report.command:
+        yield f"command: {report.command}"
     yield from cached_lines(report)
 
 
-def _settings(value: Any) -> str:
+def _settings(value: object) -> str:
     if not isinstance(value, Mapping):
         return str(value)
     given = {key: item for key, item in value.items() if item not in (None, [], {}, "")}
     return ", ".join(f"{key} {_inner(item)}" for key, item in given.items())
 
 
-def _inner(value: Any) -> str:
+def _inner(value: object) -> str:
     return f"({_settings(value)})" if isinstance(value, Mapping) else str(value)
 
 
@@ -164,21 +162,20 @@ def _doubt(report: Report) -> str:
     return unknown if MAY_HAVE_BEEN_TRAINED_ON in codes else ""
 
 
-def _tensor(one: Mapping[str, Any]) -> str:
-    shape = "x".join(str(side) for side in one.get("shape", ()))
-    scale = one.get("scale")
-    stored = f", real = {scale:.6g} * (stored - {one.get('zero_point')})" if scale else ""
-    return f"{one.get('name')}: {one.get('dtype')}, {shape}{stored}"
+def _tensor(one: TensorType) -> str:
+    shape = "x".join(map(str, one.shape))
+    stored = f", real = {one.scale:.6g} * (stored - {one.zero_point})" if one.scale else ""
+    return f"{one.name}: {one.dtype}, {shape}{stored}"
 
 
-def _normalisation(normalize: Any) -> str:
-    if not isinstance(normalize, Mapping):
+def _normalisation(normalize: Mapping[str, object] | None) -> str:
+    if normalize is None:
         return "none, examples as they are stored"
     return f"x * {normalize.get('scale')} + {normalize.get('offset')}"
 
 
-def _labels(labels: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, labels[:_MOST_LABELS]))
+def _labels(labels: Sequence[str]) -> str:
+    shown = ", ".join(labels[:_MOST_LABELS])
     more = len(labels) - _MOST_LABELS
     return f"{shown} and {more} more, in metadata.json" if more > 0 else shown
 

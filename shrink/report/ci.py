@@ -15,12 +15,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 from shrink.base.errors import RecipeError, ShrinkError
-from shrink.base.report_warning import warnings_of
-from shrink.report.content import Report, artifact_paths, errors_of
+from shrink.contract.report import Report
+from shrink.report.content import artifact_paths, errors_of, warnings_of
 from shrink.report.gate_lines import GateLine, gate_lines
 from shrink.report.markdown import render_markdown
 from shrink.report.verdict import ending, verdict
@@ -39,7 +38,7 @@ def render_junit(report: Report) -> str:
     and what the report warns of is the output of the suite of stages.
     """
     root = ElementTree.Element("testsuites")
-    name = str(report["recipe"].get("name", ""))
+    name = report.recipe.name
     suites = ((f"{name}.stages", _stage_cases(report)), (f"{name}.gates", _gate_cases(report)))
     told = [f"{name}: {verdict(report)}", *(f"warning: {w.text()}" for w in warnings_of(report))]
     for number, (suite, cases) in enumerate(suites):
@@ -81,14 +80,14 @@ def _suite(
 def _stage_cases(report: Report) -> list[ElementTree.Element]:
     errors = {name: (message, hint) for name, message, hint in errors_of(report)}
     cases = []
-    for stage in report["stages"]:
-        case = _case(str(stage["name"]), stage["duration_s"])
-        if stage["name"] in errors:
-            message, hint = errors[stage["name"]]
-            kind = (stage.get("error") or {}).get("type") or "StageError"
+    for stage in report.stages:
+        case = _case(stage.name, stage.duration_s)
+        if stage.name in errors:
+            message, hint = errors[stage.name]
+            kind = (stage.error and stage.error.type) or "StageError"
             text = f"{message}\nhint: {hint}" if hint else message
-            case.append(_element("error", text, message=message, type=str(kind)))
-        elif stage["status"] == "skipped":
+            case.append(_element("error", text, message=message, type=kind))
+        elif stage.status == "skipped":
             case.append(_element("skipped", message="an earlier stage did not finish"))
         cases.append(case)
     return cases
@@ -129,9 +128,9 @@ def _count(cases: Sequence[ElementTree.Element], tag: str) -> int:
     return sum(case.find(tag) is not None for case in cases)
 
 
-def _started(report: Mapping[str, Any]) -> str:
+def _started(report: Report) -> str:
     """Return when the first stage was measured, without the zone, which the schemas refuse."""
-    times = [str((stage["measured"] or {}).get("at", "")) for stage in report["stages"]]
+    times = [stage.measured.at or "" for stage in report.stages if stage.measured]
     found = [match[0] for time in times if (match := _TIME.match(time))]
     return min(found, default="1970-01-01T00:00:00")
 
@@ -186,15 +185,15 @@ def output_lines(report: Report, run_folder: Path) -> str:
     The last three are of the (first) final stage. `passed` is true without gates; `outcome` tells
     `finished` from `passed`, and `interrupted` from `failed`. What is unknown is empty, never 0.
     """
-    finals = set(report.get("finals") or ())
-    ended = [s for s in report["stages"] if s["size"] is not None]
-    stage = next((s for s in ended if s["name"] in finals), ended[-1] if ended else None)
+    ended = [stage for stage in report.stages if stage.size is not None]
+    last = ended[-1] if ended else None
+    stage = next((stage for stage in ended if stage.name in report.finals), last)
     values = {
-        "passed": "true" if report["passed"] else "false",
+        "passed": "true" if report.passed else "false",
         "outcome": ending(report),
         "artifact": next(iter(artifact_paths(report, run_folder)), ""),
-        "tflite_bytes": (stage["size"] or {}).get("tflite_bytes") if stage else None,
-        "accuracy": (stage["metrics"] or {}).get("accuracy") if stage else None,
+        "tflite_bytes": stage.figure("tflite_bytes") if stage else None,
+        "accuracy": stage.figure("accuracy") if stage else None,
     }
     return "".join(_output(name, "" if v is None else str(v)) for name, v in values.items())
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shrink.base.figures import FIGURES, LOSS, figure_of, format_ratio, format_value, metric_figure
+from shrink.base.report_warning import ReportWarning, distinct
+from shrink.contract.report import (
+    Failure,
+    Limits,
+    MeasuredAt,
+    Report,
+    Skipped,
+    Stage,
+    metric_delta,
+)
 
-Stage = Mapping[str, Any]
-Report = Mapping[str, Any]
 Cell = Callable[[Stage], str]
 _LAYERS_LISTED = 4
+_NO_REASON = "no reason was recorded"
 NULL = "-"
 
 
@@ -32,13 +40,18 @@ def main_metric(report: Report) -> str | None:
 
 def metrics_of(report: Report) -> list[str]:
     """Return the names of all metrics of all stages, in the report's order."""
-    return list(dict.fromkeys(name for s in report["stages"] for name in s["metrics"] or {}))
+    return list(dict.fromkeys(name for s in report.stages for name in s.metrics or ()))
+
+
+def warnings_of(report: Report) -> list[ReportWarning]:
+    """Return the warnings of a report, each once."""
+    return distinct(report.warnings)
 
 
 def columns(report: Report) -> list[Column]:
     """Return the columns, the most important first."""
     metric = main_metric(report)
-    found = [Column("stage", lambda stage: str(stage["name"]))]
+    found = [Column("stage", lambda stage: stage.name)]
     if metric is not None:
         found += [Column(metric_head(metric), _metric_cell(metric)), _change_column(report, metric)]
     else:
@@ -67,35 +80,33 @@ def _int8_columns(report: Report) -> list[Column]:
         text = figure_of(figure).text
         return Column(head, lambda stage: text(_int8_budgets(stage).get(figure)))
 
-    held = {name for stage in report["stages"] for name in _int8_budgets(stage)}
+    held = {name for stage in report.stages for name in _int8_budgets(stage)}
     return [column(figure, head) for figure, head in heads.items() if figure in held]
 
 
-def _int8_budgets(stage: Stage) -> Mapping[str, float]:
+def _int8_budgets(stage: Stage) -> dict[str, float]:
     """Return what a budget left of the int8 file, by the figure; the table's are of float32."""
-    details = stage.get("details")
-    met = details.get("budget") if isinstance(details, dict) else None
-    if not isinstance(met, dict) or met.get("precision") != "int8":
+    met = stage.told.budget
+    if met is None or met.precision != "int8" or met.after is None:
         return {}
-    after = met.get("after")
-    return {str(met.get("figure")): after} if isinstance(after, int | float) else {}
+    return {str(met.figure): met.after}
 
 
 def was_stopped(stage: Stage) -> bool:
     """Whether a stage was ended from outside: Ctrl-C, SIGTERM; in the report it is `failed`."""
-    stopped = (stage.get("error") or {}).get("type") in ("Interrupted", "Terminated")
-    return stage["status"] == "failed" and stopped
+    stopped = stage.error is not None and stage.error.type in ("Interrupted", "Terminated")
+    return stage.status == "failed" and stopped
 
 
 def status_word(stage: Stage) -> str:
     """Return how a stage ended, for people."""
-    return "stopped" if was_stopped(stage) else str(stage["status"])
+    return "stopped" if was_stopped(stage) else stage.status
 
 
 def figure_column(head: str, name: str) -> Column:
     """Return the column of one figure."""
     figure = figure_of(name)
-    return Column(head, lambda stage: figure.text((stage[figure.group] or {}).get(name)))
+    return Column(head, lambda stage: figure.text(stage.figure(name)))
 
 
 def metric_head(name: str) -> str:
@@ -111,34 +122,32 @@ def change_cell(report: Report, metric: str) -> Cell:
         return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
 
     def cell(stage: Stage) -> str:
-        if stage["name"] == report["baseline"]:
+        if stage.name == report.baseline:
             return _own_interval(stage, metric) if is_fraction else "baseline"
-        delta = stage["delta"].get(metric)
+        delta = metric_delta(stage.delta, metric)
         if delta is None:
             return NULL
-        text = number(delta["value"], 2)
-        low, high = delta.get("low"), delta.get("high")
-        if low is None or high is None:
+        text = number(delta.value, 2)
+        if delta.low is None or delta.high is None:
             return text
-        return f"{text} [{number(low, 1)}, {number(high, 1)}]"
+        return f"{text} [{number(delta.low, 1)}, {number(delta.high, 1)}]"
 
     return cell
 
 
 def _own_interval(stage: Stage, metric: str) -> str:
     """Return where the baseline's own metric would lie on other examples."""
-    interval = (stage.get("intervals") or {}).get(metric) or {}
-    low, high = interval.get("low"), interval.get("high")
-    if low is None or high is None:
+    limits = stage.intervals.get(metric, Limits())
+    if limits.low is None or limits.high is None:
         return "baseline"
-    return f"within [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"within [{100 * limits.low:.1f}, {100 * limits.high:.1f}]"
 
 
 def caption(report: Report) -> str:
     """Return what the table's numbers mean, in one line."""
-    base = report["baseline"]
+    base = report.baseline
     metric = main_metric(report)
-    examples = {stage["examples"] for stage in report["stages"]} - {None}
+    examples = {stage.examples for stage in report.stages} - {None}
     if metric is None:
         return f"ratio: tflite against {base}"
     on = f" on {examples.pop():,} test examples" if len(examples) == 1 else ""
@@ -170,12 +179,12 @@ def routine_notes(report: Report) -> list[tuple[str, str]]:
 
 
 def _grouped(report: Report, *, routine: bool) -> list[tuple[str, str]]:
-    trusted = bool(report.get("trust_model")) and not routine
+    trusted = report.trust_model and not routine
     stages_of: dict[str, list[str]] = {_TRUSTED: ["all"]} if trusted else {}
-    for stage in report["stages"]:
-        for note in dict.fromkeys(map(str, stage["notes"])):
+    for stage in report.stages:
+        for note in dict.fromkeys(stage.notes):
             if _is_routine(note, stage) == routine:
-                stages_of.setdefault(note, []).append(stage["name"])
+                stages_of.setdefault(note, []).append(stage.name)
     return [(", ".join(names), note) for note, names in stages_of.items()]
 
 
@@ -187,60 +196,56 @@ def _is_routine(note: str, stage: Stage) -> bool:
         return False
     if text.startswith(("does not apply", "not planned: there is no")):
         return True
-    groups = ((stage[FIGURES[name].group] or {}, name) for name in names)
-    return all(group.get(name) is not None for group, name in groups)
+    return all(stage.figure(name) is not None for name in names)
 
 
 def grouped_skips(report: Report) -> list[tuple[str, str]]:
     """Return pairs of stage name and text, one per reason, with the layers that it is about."""
     layers_of: dict[tuple[str, str], list[str]] = {}
-    for stage in report["stages"]:
-        for item in stage["skipped"]:
-            layer, reason = _skip_parts(item)
-            layers_of.setdefault((stage["name"], reason), []).append(layer)
+    for stage in report.stages:
+        for item in stage.skipped:
+            layers_of.setdefault((stage.name, _reason(item)), []).append(item.layer)
     return [(name, f"{_listed(layers)}: {reason}") for (name, reason), layers in layers_of.items()]
 
 
 def errors_of(report: Report) -> list[tuple[str, str, str]]:
     """Return stage name, message and hint of every failed stage."""
     found = []
-    for stage in report["stages"]:
-        if stage["status"] == "failed":
-            error = stage.get("error") or {}
-            message = error.get("message") or "no reason was recorded"
-            first = str(message).partition("\n")[0]  # what follows is a worker's log
-            if (subject := error.get("subject")) and subject != stage["name"]:
-                first = f"{subject}: {first}"
-            found.append((stage["name"], first, str(error.get("hint") or "")))
+    for stage in report.stages:
+        if stage.status == "failed":
+            error = stage.error or Failure()
+            message = error.message or _NO_REASON
+            first = message.partition("\n")[0]  # what follows is a worker's log
+            if error.subject and error.subject != stage.name:
+                first = f"{error.subject}: {first}"
+            found.append((stage.name, first, error.hint or ""))
     return found
 
 
 def cached_lines(report: Report) -> list[str]:
     """Return which stages were not measured now, with when and where they were."""
     stages_of: dict[str, list[str]] = {}
-    for stage in report["stages"]:
-        if stage["status"] == "cached":
-            measured = stage["measured"] or {}
-            when = f"{measured.get('at', 'at an unknown time')} on {measured.get('machine', '?')}"
-            stages_of.setdefault(when, []).append(stage["name"])
+    for stage in report.stages:
+        if stage.status == "cached":
+            measured = stage.measured or MeasuredAt()
+            when = f"{measured.at or 'at an unknown time'} on {measured.machine or '?'}"
+            stages_of.setdefault(when, []).append(stage.name)
     return [f"{', '.join(names)}: measured {when}" for when, names in stages_of.items()]
 
 
 def artifact_paths(report: Report, run_folder: Path | None = None) -> list[str]:
     """Return the result's files: the finals' artifacts, else the last artifact that there is."""
-    artifacts = {s["name"]: s["artifact"] for s in report["stages"] if s["artifact"] is not None}
-    finals = [name for name in report.get("finals", ()) if name in artifacts]
+    artifacts = {s.name: s.artifact for s in report.stages if s.artifact is not None}
+    finals = [name for name in report.finals if name in artifacts]
     names = finals or list(artifacts)[-1:]
-    return [str(run_folder / artifacts[n]) if run_folder else str(artifacts[n]) for n in names]
+    return [str(run_folder / artifacts[n]) if run_folder else artifacts[n] for n in names]
 
 
 def _metric_cell(metric: str) -> Cell:
     figure = metric_figure(metric)
 
     def cell(stage: Stage) -> str:
-        if stage["metrics"] is None:
-            return status_word(stage)
-        return figure.text(stage["metrics"].get(metric))
+        return status_word(stage) if stage.metrics is None else figure.text(stage.figure(metric))
 
     return cell
 
@@ -251,20 +256,16 @@ def _change_column(report: Report, metric: str) -> Column:
 
 
 def _tflite_ratio(stage: Stage) -> str:
-    return format_ratio((stage["delta"].get("tflite_bytes") or {}).get("ratio"))
+    return format_ratio(stage.ratio("tflite_bytes"))
 
 
 def _duration_cell(stage: Stage) -> str:
-    seconds = stage["duration_s"]
-    return NULL if seconds is None else format_value(seconds, "s")
+    return NULL if stage.duration_s is None else format_value(stage.duration_s, "s")
 
 
-def _skip_parts(item: Any) -> tuple[str, str]:
-    if not isinstance(item, Mapping):
-        return str(item), "no reason was recorded"
-    layer, reason = str(item.get("layer", "?")), str(item.get("reason") or "")
+def _reason(item: Skipped) -> str:
     # Earlier versions named a layer again in the reason.
-    return layer, reason.removeprefix(f"{layer}: ") or "no reason was recorded"
+    return item.reason.removeprefix(f"{item.layer}: ") or _NO_REASON
 
 
 def _listed(layers: Sequence[str]) -> str:
@@ -280,15 +281,15 @@ def flat_metrics(report: Report) -> dict[str, float]:
     so two runs of the same recipe differ in these.
     """
     found: dict[str, float] = {}
-    for stage in report["stages"]:
-        found |= {f"{stage['name']}.{name}": v for name, v in stage_figures(stage).items()}
-    missed = [g for g in report["gates"] if not g["passed"] and g.get("level", "fail") == "fail"]
+    for stage in report.stages:
+        found |= {f"{stage.name}.{name}": v for name, v in stage_figures(stage).items()}
+    missed = [gate for gate in report.gates if not gate.passed and gate.level == "fail"]
     return found | {"gates_missed": len(missed)}
 
 
 def stage_figures(stage: Stage) -> dict[str, float]:
     """Return the figures of one stage that were measured, by name."""
-    groups = (stage["metrics"], stage["size"], stage["memory"], stage["latency"])
+    groups = (stage.metrics, stage.size, stage.memory, stage.latency)
     figures = {name: v for group in groups for name, v in (group or {}).items()}
-    figures["duration_s"] = stage["duration_s"]
+    figures["duration_s"] = stage.duration_s
     return {name: value for name, value in figures.items() if value is not None}

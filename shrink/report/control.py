@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
 from shrink.base.intervals import Interval
-from shrink.report.content import NULL, Report
-
-_ROWS = (("student alone", "alone"), ("student taught", "taught"), ("teacher", "teacher"))
+from shrink.contract.report import Control, MetricDelta, Report
+from shrink.report.content import NULL
 
 
 @dataclass(frozen=True)
@@ -69,36 +68,28 @@ def control_sentence(
 def control_tables(report: Report) -> list[ControlTable]:
     """Return a table for each stage whose student was trained without its teacher, too."""
     found = []
-    for stage in report["stages"]:
-        control = _mapping((stage.get("details") or {}).get("control"))
-        if names := list(_mapping(control.get("taught"))):
-            rows = [(head, *_metrics(_mapping(control.get(key)), names)) for head, key in _ROWS]
-            rows.append(("teaching brought", *_gains(_mapping(control.get("gain")), names)))
-            found.append(ControlTable(str(stage["name"]), ("", *names), tuple(rows)))
+    for stage in report.stages:
+        control = stage.told.control or Control()
+        if names := list(control.taught):
+            rows = (
+                ("student alone", *_metrics(control.alone, names)),
+                ("student taught", *_metrics(control.taught, names)),
+                ("teacher", *_metrics(control.teacher, names)),
+                ("teaching brought", *(_gain(name, control.gain.get(name)) for name in names)),
+            )
+            found.append(ControlTable(stage.name, ("", *names), rows))
     return found
 
 
-def _metrics(values: Mapping[str, Any], names: list[str]) -> list[str]:
-    return [
-        format_value(values[name], metric_figure(name).unit)
-        if is_number(values.get(name))
-        else NULL
-        for name in names
-    ]
+def _metrics(values: Mapping[str, object], names: list[str]) -> list[str]:
+    pairs = ((values.get(name), metric_figure(name).unit) for name in names)
+    return [format_value(value, unit) if is_number(value) else NULL for value, unit in pairs]
 
 
-def _gains(gains: Mapping[str, Any], names: list[str]) -> list[str]:
-    return [_gain(name, _mapping(gains.get(name))) for name in names]
-
-
-def _gain(name: str, gain: Mapping[str, Any]) -> str:
-    unit = metric_figure(name).unit
-    texts = [
-        format_change(gain[key], unit) if is_number(gain.get(key)) else NULL
-        for key in ("value", "low", "high")
-    ]
+def _gain(name: str, gain: MetricDelta | None) -> str:
+    unit, numbers = (
+        metric_figure(name).unit,
+        (gain.value, gain.low, gain.high) if gain else [None] * 3,
+    )
+    texts = [NULL if number is None else format_change(number, unit) for number in numbers]
     return f"{texts[0]} [{texts[1]}, {texts[2]}]"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

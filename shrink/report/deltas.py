@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shrink.base.figures import FIGURES, metric_figure
 from shrink.base.intervals import Bounds, Interval, paired_interval
+from shrink.contract.report import Deltas, FigureDelta, Measured, MetricDelta, Stage
 
 Scores = Mapping[str, Sequence[float]]
 _DECIMALS = 12
 
 
-def stage_delta(
-    stage: Mapping[str, Any], base: Mapping[str, Any], scores: Scores, base_scores: Scores
-) -> dict[str, Any]:
-    """Return the difference of every figure, `stage` minus `base`; both as in the report.
+def stage_delta(stage: Stage, base: Measured, scores: Scores, base_scores: Scores) -> Deltas:
+    """Return the difference of every figure, `stage` minus `base`.
 
     Sizes, memory and latency have `value` and `ratio`, metrics `value`, `low` and `high` at 95 %,
     and a `note` where these are wide or may be too narrow.
@@ -24,23 +22,19 @@ def stage_delta(
 
     Args:
         stage: a stage of the report.
-        base: the stage to compare with; the same name means the stage itself, whose differences
-            are exactly 0 and whose ratios are 1.
+        base: what to compare with; the stage itself has differences of exactly 0 and ratios of 1.
         scores: per-example scores of `stage`, by metric.
         base_scores: those of `base`.
     """
-    delta: dict[str, Any] = {}
-    for name, figure in FIGURES.items():
-        delta[name] = figure_delta(
-            (stage[figure.group] or {}).get(name), (base[figure.group] or {}).get(name)
-        )
-    metrics, base_metrics = stage["metrics"] or {}, base["metrics"] or {}
-    for name in dict.fromkeys((*metrics, *base_metrics)):
-        value, base_value = metrics.get(name), base_metrics.get(name)
+    delta: dict[str, FigureDelta | MetricDelta | None] = {
+        name: figure_delta(stage.figure(name), base.figure(name)) for name in FIGURES
+    }
+    for name in dict.fromkeys((*(stage.metrics or {}), *(base.metrics or {}))):
+        value, base_value = stage.figure(name), base.figure(name)
         if value is None or base_value is None:
             delta[name] = None
-        elif stage["name"] == base["name"]:
-            delta[name] = {"value": 0.0, "low": 0.0, "high": 0.0}
+        elif stage is base:
+            delta[name] = MetricDelta(value=0.0, low=0.0, high=0.0)
         else:
             bounds = metric_figure(name).bounds
             interval = score_interval(base_scores.get(name), scores.get(name), bounds=bounds)
@@ -48,11 +42,12 @@ def stage_delta(
     return delta
 
 
-def figure_delta(value: float | None, base: float | None) -> dict[str, Any] | None:
-    """Return `value` and `ratio` to `base`, None where either is null; no ratio to a 0."""
+def figure_delta(value: float | None, base: float | None) -> FigureDelta | None:
+    """Return the difference and the ratio to `base`, None where either is null; no ratio to a 0."""
     if value is None or base is None:
         return None
-    return {"value": exact_difference(value, base), "ratio": value / base if base else None}
+    ratio = value / base if base else None
+    return FigureDelta(value=exact_difference(value, base), ratio=ratio)
 
 
 def exact_difference(value: float, base: float) -> float:
@@ -79,6 +74,7 @@ def score_interval(
     return paired_interval(before, after, confidence, bounds)
 
 
-def _metric_delta(value: float, base: float, interval: Interval | None) -> dict[str, Any]:
-    limits = interval or Interval(value, None, None)
-    return {"value": exact_difference(value, base), **limits.to_dict()}
+def _metric_delta(value: float, base: float, interval: Interval | None) -> MetricDelta:
+    found = interval or Interval(value, None, None)
+    change = exact_difference(value, base)
+    return MetricDelta(value=change, low=found.low, high=found.high, note=found.note)

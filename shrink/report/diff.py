@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shrink.base.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
-from shrink.report.content import NULL, Report, Stage, stage_figures
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.report import GateResult, Report, Stage
+from shrink.report.content import NULL, stage_figures
 from shrink.report.deltas import figure_delta
 from shrink.report.gate_lines import gate_line
 from shrink.report.markdown import escape, table
@@ -42,16 +44,16 @@ def diff_reports(
         `only_b`, the names of stages in one run only; `gates` that changed, each with the results
         a and b (null: not there).
     """
-    stages_a = {stage["name"]: stage for stage in a["stages"]}
-    stages_b = {stage["name"]: stage for stage in b["stages"]}
+    stages_a = {stage.name: stage for stage in a.stages}
+    stages_b = {stage.name: stage for stage in b.stages}
     changed = [_stage_diff(stages_a[n], stages_b[n]) for n in stages_a if n in stages_b]
     results = {"a": _results(a), "b": _results(b)}
     return {
-        "recipes": {"a": a["recipe"], "b": b["recipe"]},
+        "recipes": {"a": to_plain(a.recipe), "b": to_plain(b.recipe)},
         "results": results,
         "result": _only_result(a, b),
         "recipe_changes": list(recipe_changes),
-        "passed": {"a": a["passed"], "b": b["passed"]},
+        "passed": {"a": a.passed, "b": b.passed},
         "stages": [stage for stage in changed if stage["figures"] or _status_changed(stage)],
         "only_a": [name for name in stages_a if name not in stages_b],
         "only_b": [name for name in stages_b if name not in stages_a],
@@ -101,23 +103,20 @@ def render_diff_markdown(diff: Mapping[str, Any]) -> str:
 
 
 def _stage_diff(a: Stage, b: Stage) -> dict[str, Any]:
-    metrics = dict.fromkeys((*(a["metrics"] or {}), *(b["metrics"] or {})))
-    figures = []
-    for name in (*metrics, *FIGURES):
-        group = figure_of(name).group
-        value_a, value_b = (a[group] or {}).get(name), (b[group] or {}).get(name)
-        if value_a != value_b:
-            figures.append(_figure_diff(name, value_a, value_b))
-    return {
-        "name": a["name"],
-        "status": {"a": a["status"], "b": b["status"]},
-        "figures": figures,
-    }
+    metrics = dict.fromkeys((*(a.metrics or {}), *(b.metrics or {})))
+    figures = [
+        _figure_diff(name, a.figure(name), b.figure(name))
+        for name in (*metrics, *FIGURES)
+        if a.figure(name) != b.figure(name)
+    ]
+    return {"name": a.name, "status": {"a": a.status, "b": b.status}, "figures": figures}
 
 
 def _figure_diff(name: str, a: float | None, b: float | None) -> dict[str, Any]:
-    delta = figure_delta(b, a) or {"value": None, "ratio": None}
-    return {"name": name, "a": a, "b": b, **delta, "low": None, "high": None}
+    delta = figure_delta(b, a)
+    value, ratio = (delta.value, delta.ratio) if delta else (None, None)
+    known = {"name": name, "a": a, "b": b, "value": value, "ratio": ratio}
+    return {**known, "low": None, "high": None}
 
 
 def _status_changed(stage: Mapping[str, Any]) -> bool:
@@ -128,40 +127,34 @@ def _status_changed(stage: Mapping[str, Any]) -> bool:
 
 
 def _gate_diffs(a: Report, b: Report) -> list[dict[str, Any]]:
-    gates_a = {(gate["name"], gate.get("stage")): gate for gate in a["gates"]}
-    gates_b = {(gate["name"], gate.get("stage")): gate for gate in b["gates"]}
+    gates_a = {(gate.name, gate.stage): gate for gate in a.gates}
+    gates_b = {(gate.name, gate.stage): gate for gate in b.gates}
     changed = []
     for key in dict.fromkeys((*gates_a, *gates_b)):
         before, after = gates_a.get(key), gates_b.get(key)
         if _gate_outcome(before) != _gate_outcome(after):
-            changed.append({"name": key[0], "stage": key[1], "a": before, "b": after})
+            pair = {"a": to_plain(before), "b": to_plain(after)}
+            changed.append({"name": key[0], "stage": key[1], **pair})
     return changed
 
 
-def _gate_outcome(gate: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+def _gate_outcome(gate: GateResult | None) -> tuple[object, ...] | None:
     """Return what makes a gate a different one; its value alone is a figure's change."""
     if gate is None:
         return None
-    return (gate["passed"], gate["limit"], gate.get("level"), gate.get("confidence"))
-
-
-def _finals(report: Report) -> list[Stage]:
-    stages = {stage["name"]: stage for stage in report["stages"]}
-    names = report.get("finals") or list(stages)[-1:]
-    return [stages[name] for name in names if name in stages]
+    return (gate.passed, gate.limit, gate.level, gate.confidence)
 
 
 def _results(report: Report) -> list[dict[str, Any]]:
-    return [{"stage": s["name"], "figures": stage_figures(s)} for s in _finals(report)]
+    return [{"stage": s.name, "figures": stage_figures(s)} for s in report.ends]
 
 
 def _only_result(a: Report, b: Report) -> dict[str, Any] | None:
     """Return the difference of two runs' only results, which have different names."""
-    finals = _finals(a), _finals(b)
-    if not all(len(found) == 1 for found in finals):
+    if len(a.ends) != 1 or len(b.ends) != 1:
         return None
-    (before,), (after,) = finals
-    names = before["name"], after["name"]
+    (before,), (after,) = a.ends, b.ends
+    names = before.name, after.name
     if names[0] == names[1]:
         return None
     return {**_stage_diff(before, after), "name": " / ".join(names)}
@@ -235,7 +228,7 @@ def _gate_lines(diff: Mapping[str, Any]) -> list[str]:
 def _gate_text(gate: Mapping[str, Any] | None) -> str:
     if gate is None:
         return "no gate"
-    line = gate_line(gate)
+    line = gate_line(from_plain(GateResult, gate, unknown="drop"))
     return f"{_OUTCOMES[line.mark]} ({line.comparison})"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from shrink.base.figures import FIGURES, Unit, exact_value, format_ratio, format_value
-from shrink.report.content import NULL, Report
+from shrink.contract.report import GateResult, Report
+from shrink.report.content import NULL
 from shrink.report.targets import TARGETS, Target
 
 Mark = Literal["FAIL", "WARN", "SKIP", "PASS"]
@@ -36,24 +36,19 @@ class GateLine:
 
 def gate_lines(report: Report) -> list[GateLine]:
     """Return the gates, those that were missed first."""
-    lines = [gate_line(gate) for gate in report["gates"]]
+    lines = [gate_line(gate) for gate in report.gates]
     return sorted(lines, key=lambda line: _ORDER.index(line.mark))
 
 
-def was_judged(gate: Mapping[str, Any]) -> bool:
-    """Whether a gate was decided; not where its stage never ended, or nothing was saved yet."""
-    return bool(gate.get("judged", True))
-
-
-def missed_gates(report: Report) -> list[Mapping[str, Any]]:
+def missed_gates(report: Report) -> list[GateResult]:
     """Return the gates that make the run fail."""
-    return [gate for gate in report["gates"] if _mark(gate) == "FAIL"]
+    return [gate for gate in report.gates if _mark(gate) == "FAIL"]
 
 
 def missed_sentences(report: Report) -> list[str]:
     """Return a sentence per missed gate, at most three, and how many more there are."""
     missed = missed_gates(report)
-    found = [_missed_sentence(gate, report["baseline"]) for gate in missed[:_MOST_SENTENCES]]
+    found = [_missed_sentence(gate, report.baseline) for gate in missed[:_MOST_SENTENCES]]
     rest = len(missed) - len(found)
     more = f"{rest} more {'gates are' if rest > 1 else 'gate is'} missed."
     return [*found, more] if rest else found
@@ -64,100 +59,100 @@ def subject(name: str) -> str:
     return f"The {name}" if name in FIGURES or not name.isalpha() else name.capitalize()
 
 
-def _mark(gate: Mapping[str, Any]) -> Mark:
-    if not was_judged(gate):
+def _mark(gate: GateResult) -> Mark:
+    if not gate.judged:
         return "SKIP"
-    if gate["passed"]:
+    if gate.passed:
         return "PASS"
-    return "WARN" if gate.get("level") == "warn" else "FAIL"
+    return "WARN" if gate.level == "warn" else "FAIL"
 
 
-def gate_line(gate: Mapping[str, Any]) -> GateLine:
+def gate_line(gate: GateResult) -> GateLine:
     """Return one gate of a report."""
     return GateLine(
         mark=_mark(gate),
-        name=gate["name"],
+        name=gate.name,
         comparison=_comparison(gate),
-        stage=str(gate.get("stage") or "all stages"),
+        stage=gate.stage or "all stages",
         reason=_reason(gate),
     )
 
 
-def _reason(gate: Mapping[str, Any]) -> str:
+def _reason(gate: GateResult) -> str:
     """Return why a value is missing, without the figure's name where the gate has it already."""
-    target = TARGETS.get(gate["name"])
-    figure = target.figure.name if target else gate["name"]
-    return str(gate.get("reason") or "").removeprefix(f"{figure}: ")
+    target = TARGETS.get(gate.name)
+    figure = target.figure.name if target else gate.name
+    return (gate.reason or "").removeprefix(f"{figure}: ")
 
 
-def _comparison(gate: Mapping[str, Any]) -> str:
-    target = TARGETS.get(gate["name"])
+def _comparison(gate: GateResult) -> str:
+    target = TARGETS.get(gate.name)
     unit = _unit(target)
-    if gate.get("against") is not None:
+    if gate.against is not None:
         return _comparison_with_saved(gate, target)
-    if gate.get("relative_to") is not None:
+    if gate.relative_to is not None:
         return _comparison_with_baseline(gate, target)
-    value, limit = gate["value"], gate["limit"]
+    value, limit = gate.value, gate.limit
     if value is None:
         return f"{_unknown(gate)}limit {_limit(limit, unit)}"
     value_text, limit_text = _pair(value, limit, unit)
-    if gate.get("confidence") is None or gate.get("low") is None or gate.get("high") is None:
+    if gate.confidence is None or gate.low is None or gate.high is None:
         return f"{value_text} {_sign(gate, target)} {limit_text}"
     # The interval decided, so a sign between value and limit could read as a false statement.
-    kept = "lies within" if gate["high"] <= limit else "reaches"
-    verb = kept if gate["passed"] else "lies beyond"
+    kept = "lies within" if gate.high <= limit else "reaches"
+    verb = kept if gate.passed else "lies beyond"
     scale = 100 if unit == "points" else 1
-    interval = f"[{scale * gate['low']:.3g}, {scale * gate['high']:.3g}]"
-    return f"{value_text}, {100 * gate['confidence']:g} % {interval} {verb} {limit_text}"
+    interval = f"[{scale * gate.low:.3g}, {scale * gate.high:.3g}]"
+    return f"{value_text}, {100 * gate.confidence:g} % {interval} {verb} {limit_text}"
 
 
-def _unknown(gate: Mapping[str, Any]) -> str:
-    return "unknown, " if was_judged(gate) else ""
+def _unknown(gate: GateResult) -> str:
+    return "unknown, " if gate.judged else ""
 
 
-def _sign(gate: Mapping[str, Any], target: Target | None) -> str:
+def _sign(gate: GateResult, target: Target | None) -> str:
     """Return the true sign, so that a missed gate does not read as a false statement."""
     kept, missed = (">=", "<") if target and target.is_minimum else ("<=", ">")
-    return kept if gate["passed"] else missed
+    return kept if gate.passed else missed
 
 
-def _comparison_with_saved(gate: Mapping[str, Any], target: Target | None) -> str:
+def _comparison_with_saved(gate: GateResult, target: Target | None) -> str:
     """Return what a figure was in the saved report, what it is, and how much worse it may be."""
     unit: Unit = target.figure.unit if target else "none"
-    measured, saved, worse_by = gate.get("current"), gate.get("saved"), gate["value"]
+    measured, saved, worse_by = gate.current, gate.saved, gate.value
     if measured is None and saved is None:
-        return f"nothing compared with {gate['against']}"
+        return f"nothing compared with {gate.against}"
     if saved is None:
-        return f"now {_text(measured, unit)}, nothing to compare in {gate['against']}"
+        return f"now {_text(measured, unit)}, nothing to compare in {gate.against}"
     texts = _different(saved, measured, unit)
-    told = f"{texts[0]} in {gate['against']}, now {texts[1]}"
+    told = f"{texts[0]} in {gate.against}, now {texts[1]}"
     if worse_by is None:
         return told
     if worse_by <= 0:
         return f"{told}: {'as good' if worse_by == 0 else 'better'}"
-    sign = "<=" if gate["passed"] else ">"
-    change, limit = _pair(worse_by, gate["limit"], _change_unit(unit))
+    sign = "<=" if gate.passed else ">"
+    change, limit = _pair(worse_by, gate.limit, _change_unit(unit))
     return f"{told}: worse by {change} {sign} {limit}"
 
 
-def _comparison_with_baseline(gate: Mapping[str, Any], target: Target | None) -> str:
+def _comparison_with_baseline(gate: GateResult, target: Target | None) -> str:
     """Return a figure's share of the baseline's, and how much of it is allowed."""
-    limit = f"{gate['limit']:g}x of {gate['relative_to']}"
-    if gate["value"] is None:
+    limit = f"{gate.limit:g}x of {gate.relative_to}"
+    if gate.value is None:
         return f"{_unknown(gate)}limit {limit}"
-    share = format_ratio(gate["value"])
-    if float(share.rstrip("x")) == gate["limit"] and gate["value"] != gate["limit"]:
-        share = f"{gate['value']:.6g}x"
+    share = format_ratio(gate.value)
+    if float(share.rstrip("x")) == gate.limit and gate.value != gate.limit:
+        share = f"{gate.value:.6g}x"
     unit: Unit = target.figure.unit if target else "none"
-    numbers = _different(gate.get("current"), gate.get("reference"), unit)
+    numbers = _different(gate.current, gate.reference, unit)
     return f"{share} ({numbers[0]} of {numbers[1]}) {_sign(gate, target)} {limit}"
 
 
-def _missed_sentence(gate: Mapping[str, Any], baseline: str) -> str:
+def _missed_sentence(gate: GateResult, baseline: str) -> str:
     """Return what missed a gate, beginning with the figure."""
-    name, value = gate["name"], gate["value"]
+    name, value = gate.name, gate.value
     ending = f"gate {name} missed."
-    where = f" of {gate['stage']}" if gate.get("stage") else ""
+    where = f" of {gate.stage}" if gate.stage else ""
     if value is None:
         why = _reason(gate) or "the figure is unknown"
         return f"Gate {name}{where} missed: {why}."
@@ -166,16 +161,16 @@ def _missed_sentence(gate: Mapping[str, Any], baseline: str) -> str:
         return f"{subject(name)}{where} is {_comparison(gate)}: {ending}"
     what = f"{subject(target.figure.name)}{where}"
     worse, better = ("below", "less") if target.figure.larger_is_better else ("above", "more")
-    if gate.get("against") is not None:
-        change, limit = _pair(value, gate["limit"], _change_unit(target.figure.unit))
-        return f"{what} is {change} {worse} {gate['against']}, with {limit} allowed: {ending}"
-    if gate.get("relative_to") is not None:
+    if gate.against is not None:
+        change, limit = _pair(value, gate.limit, _change_unit(target.figure.unit))
+        return f"{what} is {change} {worse} {gate.against}, with {limit} allowed: {ending}"
+    if gate.relative_to is not None:
         least = "least" if target.is_minimum else "most"
         share, _, limit = _comparison_with_baseline(gate, target).rpartition(
             f" {_sign(gate, target)} "
         )
         return f"{what} is {share}, where at {least} {limit} is allowed: {ending}"
-    value_text, limit_text = _pair(value, gate["limit"], _unit(target))
+    value_text, limit_text = _pair(value, gate.limit, _unit(target))
     if target.kind in ("drop", "rise"):
         told = f"{what} is {value_text} {worse} {baseline}{_interval_told(gate, target)}"
         return f"{told}, with {limit_text} allowed: {ending}"
@@ -184,13 +179,13 @@ def _missed_sentence(gate: Mapping[str, Any], baseline: str) -> str:
     return f"{what} is {value_text}, {better} than the limit of {limit_text}: {ending}"
 
 
-def _interval_told(gate: Mapping[str, Any], target: Target) -> str:
-    low, high = gate.get("low"), gate.get("high")
-    if low is None or high is None or gate.get("confidence") is None:
+def _interval_told(gate: GateResult, target: Target) -> str:
+    low, high = gate.low, gate.high
+    if low is None or high is None or gate.confidence is None:
         return ""
     scale = 100 if target.figure.unit == "fraction" else 1
     limits = f"{scale * low:.3g} to {scale * high:.3g}"
-    return f" ({100 * gate['confidence']:g} % interval {limits})"
+    return f" ({100 * gate.confidence:g} % interval {limits})"
 
 
 def _unit(target: Target | None) -> Unit:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base.figures import explains
+from shrink.contract.codec import from_plain
+from shrink.contract.report import GateResult, Report, Stage
 from shrink.report.against import Comparison, Value, compare
 from shrink.report.config import Gate
 from shrink.report.deltas import Scores, exact_difference, score_interval
@@ -40,15 +41,15 @@ class _Finding:
 
 
 def check_gates(
-    stages: Sequence[Mapping[str, Any]],
+    stages: Sequence[Stage],
     gates: Mapping[str, Gate],
     *,
     baseline: str,
     finals: Sequence[str],
     scores: Mapping[str, Scores],
-    saved: Mapping[str, Mapping[str, Any]] | None = None,
+    saved: Mapping[str, Report] | None = None,
     planned_finals: Sequence[str] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[GateResult]:
     """Return one result per gate and stage that it looks at.
 
     Figures and metrics are those of each final stage, training peaks the largest of all stages,
@@ -73,17 +74,10 @@ def check_gates(
             not there yet is left out.
         planned_finals: the same as `finals` of the whole recipe, where the run was to stop before
             its end.
-
-    Returns:
-        Mappings with name, limit, value, passed, stage, level; `reason` where a value alone does
-        not explain the outcome; `confidence`, `low` and `high` where an interval decided;
-        `relative_to`, `current` and `reference` of a share of the baseline's figure; `against`,
-        `current` and `saved` of a gate against a saved report; `judged`, false, where nothing was
-        decided.
     """
-    by_name = {stage["name"]: stage for stage in stages}
+    by_name = {stage.name: stage for stage in stages}
     looked_at = finals if planned_finals is None else planned_finals
-    results: list[dict[str, Any]] = []
+    results: list[GateResult] = []
     for name, gate in gates.items():
         target = TARGETS[name]
         checker = _Checker(by_name, baseline, looked_at, scores, target, gate)
@@ -98,22 +92,22 @@ def check_gates(
     return results
 
 
-def _saved_checker(checker: _Checker, report: Mapping[str, Any]) -> _Checker:
+def _saved_checker(checker: _Checker, report: Report) -> _Checker:
     """Return a checker that looks at the same figure of another report."""
-    stages = {stage["name"]: stage for stage in report["stages"]}
-    finals = report.get("finals") or list(stages)[-1:]
-    return replace(checker, stages=stages, baseline=report["baseline"], finals=finals)
+    stages = {stage.name: stage for stage in report.stages}
+    finals = report.finals or list(stages)[-1:]
+    return replace(checker, stages=stages, baseline=report.baseline, finals=finals)
 
 
-def all_passed(stages: Sequence[Mapping[str, Any]], gates: Sequence[Mapping[str, Any]]) -> bool:
+def all_passed(stages: Sequence[Stage], gates: Sequence[GateResult]) -> bool:
     """Whether no stage failed and every gate that may fail the run passed."""
-    missed = any(not gate["passed"] and gate["level"] == "fail" for gate in gates)
-    return not missed and not any(stage["status"] == "failed" for stage in stages)
+    missed = any(not gate.passed and gate.level == "fail" for gate in gates)
+    return not missed and not any(stage.status == "failed" for stage in stages)
 
 
 @dataclass(frozen=True)
 class _Checker:
-    stages: Mapping[str, Mapping[str, Any]]
+    stages: Mapping[str, Stage]
     baseline: str
     finals: Sequence[str]
     scores: Mapping[str, Scores]
@@ -143,7 +137,7 @@ class _Checker:
     def shares(self) -> list[_Finding]:
         """Return what the gate has to look at, with the baseline's own figure."""
         base = self.stages.get(self.baseline)
-        if base is None or base["status"] in ("failed", "skipped"):
+        if base is None or base.status in ("failed", "skipped"):
             return [replace(found, value=None, judged=False) for found in self.findings()]
         reference = self._plain(self.baseline, base)
         return [_share(found, reference) for found in self.findings()]
@@ -153,27 +147,24 @@ class _Checker:
         if stage is None:
             why = f"stage {name} is not part of the run"
             return _Finding(None, name, why, judged=False, left_out=True)
-        if stage["status"] in ("failed", "skipped"):
+        if stage.status in ("failed", "skipped"):
             return _Finding(None, name, f"stage {name} {_ending(stage)}", judged=False)
         if self.target.kind in ("drop", "rise"):
             return self._change(name, stage)
         return self._plain(name, stage)
 
-    def _plain(self, name: str, stage: Mapping[str, Any]) -> _Finding:
+    def _plain(self, name: str, stage: Stage) -> _Finding:
         figure = self.target.figure.name
-        if self.target.kind == "duration":
-            value = stage["duration_s"]
-        else:
-            value = (stage[self.target.figure.group] or {}).get(figure)
+        value = stage.duration_s if self.target.kind == "duration" else stage.figure(figure)
         return _Finding(value, name, None if value is not None else _why_null(stage, figure))
 
-    def _change(self, name: str, stage: Mapping[str, Any]) -> _Finding:
+    def _change(self, name: str, stage: Stage) -> _Finding:
         metric = self.target.figure.name
-        value = (stage["metrics"] or {}).get(metric)
+        value = stage.figure(metric)
         if value is None:
             return _Finding(None, name, _why_null(stage, metric))
         base = self.stages.get(self.baseline)
-        base_value = ((base["metrics"] or {}) if base else {}).get(metric)
+        base_value = base.figure(metric) if base else None
         if base_value is None:
             return _Finding(None, name, f"the baseline {self.baseline} has no {metric}")
         sign = -1 if self.target.kind == "drop" else 1
@@ -206,8 +197,8 @@ class _Checker:
         for name, stage in self.stages.items():
             if self.gate.ratio is not None and self.gate.against is None and name == self.baseline:
                 continue  # a share of itself is 1, whatever the others take
-            value = (stage["memory"] or {}).get(figure)
-            if value is None and stage["training"] is not None:
+            value = stage.figure(figure)
+            if value is None and stage.training is not None:
                 # It trained, so there is a peak that nobody knows; the others prove nothing.
                 return _Finding(None, name, _why_null(stage, figure))
             if value is not None and (best.value is None or value > best.value):
@@ -215,7 +206,7 @@ class _Checker:
         return self._so_far(best)
 
     def _total_duration(self) -> _Finding:
-        durations = [stage["duration_s"] for stage in self.stages.values()]
+        durations = [stage.duration_s for stage in self.stages.values()]
         known = [duration for duration in durations if duration is not None]
         if not known:
             return _Finding(None, None, "no stage has a duration")
@@ -223,7 +214,7 @@ class _Checker:
 
     def _so_far(self, found: _Finding) -> _Finding:
         """Return a figure of the whole run; of a run that did not end, only a miss is certain."""
-        ended = all(stage["status"] not in ("failed", "skipped") for stage in self.stages.values())
+        ended = all(stage.status not in ("failed", "skipped") for stage in self.stages.values())
         limited = self.gate.against is None and self.gate.ratio is None
         missed = limited and found.value is not None and found.value > self.gate.limit
         return found if ended or missed else replace(found, reason=_UNFINISHED, judged=False)
@@ -242,12 +233,12 @@ def _share(found: _Finding, reference: _Finding) -> _Finding:
     return replace(found, reference=reference.value)
 
 
-def _result(name: str, gate: Gate, checker: _Checker, found: _Finding) -> dict[str, Any]:
+def _result(name: str, gate: Gate, checker: _Checker, found: _Finding) -> GateResult:
     limit = gate.limit if gate.ratio is None else gate.ratio
     value = found.value
     if value is not None and found.reference is not None:
         value = value / found.reference
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "name": name,
         "limit": limit,
         "value": value,
@@ -262,7 +253,7 @@ def _result(name: str, gate: Gate, checker: _Checker, found: _Finding) -> dict[s
     if gate.ratio is not None:
         result |= {"relative_to": checker.baseline, "current": found.value}
         result["reference"] = found.reference
-    return result if found.judged else result | {"judged": False}
+    return from_plain(GateResult, result if found.judged else result | {"judged": False})
 
 
 def _keeps(value: float | None, limit: float, beyond: bool | None, target: Target) -> bool:
@@ -273,9 +264,9 @@ def _keeps(value: float | None, limit: float, beyond: bool | None, target: Targe
     return value >= limit if target.is_minimum else value <= limit
 
 
-def _compared_result(name: str, gate: Gate, found: Comparison) -> dict[str, Any]:
+def _compared_result(name: str, gate: Gate, found: Comparison) -> GateResult:
     kept = found.worse_by is not None and found.worse_by <= found.allowed
-    result = {
+    result: dict[str, object] = {
         "name": name,
         "limit": found.allowed,
         "value": found.worse_by,
@@ -288,16 +279,16 @@ def _compared_result(name: str, gate: Gate, found: Comparison) -> dict[str, Any]
     }
     if found.reason is not None:
         result["reason"] = found.reason
-    return result if found.judged else result | {"judged": False}
+    return from_plain(GateResult, result if found.judged else result | {"judged": False})
 
 
-def _ending(stage: Mapping[str, Any]) -> str:
-    return "failed" if stage["status"] == "failed" else "was skipped"
+def _ending(stage: Stage) -> str:
+    return "failed" if stage.status == "failed" else "was skipped"
 
 
-def _why_null(stage: Mapping[str, Any], figure: str) -> str:
+def _why_null(stage: Stage, figure: str) -> str:
     """Return the stage's own note about a figure, or that there is none."""
-    for note in stage["notes"]:
+    for note in stage.notes:
         if explains(note, figure):
-            return str(note)
+            return note
     return f"the stage has no {figure}"

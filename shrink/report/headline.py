@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from shrink.base.figures import (
-    FIGURES,
     Figure,
     figure_of,
     format_change,
@@ -15,7 +13,16 @@ from shrink.base.figures import (
     format_value,
     metric_figure,
 )
-from shrink.report.content import Report, Stage, main_metric
+from shrink.contract.report import (
+    Deltas,
+    MetricDelta,
+    Origin,
+    Report,
+    ReportedChain,
+    Stage,
+    metric_delta,
+)
+from shrink.report.content import main_metric
 from shrink.report.deltas import stage_delta
 from shrink.report.gate_lines import subject
 
@@ -30,25 +37,21 @@ class Chain:
         same_examples: whether it was measured on the test examples of this run.
     """
 
-    origin: Mapping[str, Any]
+    origin: Origin
     scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
     same_examples: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what the report says of it, as plain data."""
-        return {"origin": dict(self.origin), "same_examples": self.same_examples}
+    @property
+    def reported(self) -> ReportedChain:
+        """What the report says of it."""
+        return ReportedChain(origin=self.origin, same_examples=self.same_examples)
 
-    def delta(
-        self, stage: Mapping[str, Any], scores: Mapping[str, Sequence[float]]
-    ) -> dict[str, Any]:
+    def delta(self, stage: Stage, scores: Mapping[str, Sequence[float]]) -> Deltas:
         """Return the differences of a complete stage to the origin, as `delta` has them.
 
         Metrics have an interval where both were measured on the same examples.
         """
-        groups = ("metrics", *(figure.group for figure in FIGURES.values()))
-        # No stage has this name: one that is called like the origin is still another.
-        base: dict[str, Any] = {"name": None, **{group: self.origin.get(group) for group in groups}}
-        return stage_delta(stage, base, scores, self.scores if self.same_examples else {})
+        return stage_delta(stage, self.origin, scores, self.scores if self.same_examples else {})
 
 
 _MOST_RESULTS = 4
@@ -88,7 +91,7 @@ def headlines(report: Report) -> list[Headline]:
 def origin_sentences(report: Report) -> list[str]:
     """Return what became of the first model of a line of runs, a sentence per result."""
     results, metric = _results(report), main_metric(report)
-    told = [(stage["name"], _since_origin(report, stage, metric)) for stage in results]
+    told = [(stage.name, _since_origin(report, stage, metric)) for stage in results]
     several = len(results) > 1
     return [f"Stage {name}: {text}" if several else text for name, text in told if text]
 
@@ -100,7 +103,7 @@ def results_without_headline(report: Report) -> list[Stage]:
 
 def more_results(report: Report) -> str:
     """Return which results have no headline, or nothing where all have one."""
-    rest = [stage["name"] for stage in results_without_headline(report)]
+    rest = [stage.name for stage in results_without_headline(report)]
     if not rest:
         return ""
     are = "are" if len(rest) > 1 else "is"
@@ -108,16 +111,13 @@ def more_results(report: Report) -> str:
 
 
 def _results(report: Report) -> list[Stage]:
-    by_name = {stage["name"]: stage for stage in report["stages"]}
-    names = report.get("finals") or list(by_name)[-1:]
-    found = [by_name[name] for name in names if name in by_name]
-    return [stage for stage in found if stage["size"] is not None]
+    return [stage for stage in report.ends if stage.size is not None]
 
 
 def _headline(report: Report, stage: Stage) -> Headline:
-    base = next((s for s in report["stages"] if s["name"] == report["baseline"]), stage)
+    base = report.stage(report.baseline) or stage
     metric = main_metric(report)
-    sentences = [_smaller(report, stage, base), _cost(report, stage, metric) if metric else ""]
+    sentences = [_smaller(stage, base), _cost(report, stage, metric) if metric else ""]
     sentences.append(_since_origin(report, stage, metric))
     tiles = [
         *_metric_tile(stage, base, metric),
@@ -125,39 +125,39 @@ def _headline(report: Report, stage: Stage) -> Headline:
         *_zeros(stage, base),
         *_training(report),
     ]
-    return Headline(stage["name"], " ".join(filter(None, sentences)), tuple(tiles))
+    return Headline(stage.name, " ".join(filter(None, sentences)), tuple(tiles))
 
 
-def _smaller(report: Report, stage: Stage, base: Stage) -> str:
-    after, before = stage["size"].get("tflite_bytes"), (base["size"] or {}).get("tflite_bytes")
+def _smaller(stage: Stage, base: Stage) -> str:
+    after, before = stage.figure("tflite_bytes"), base.figure("tflite_bytes")
     if not after or not before or stage is base:
         return ""
     texts = [format_value(size, "bytes") for size in (after, before)]
     if after == before:
-        return f"Stage {stage['name']} is as large as {base['name']}: {texts[0]}."
+        return f"Stage {stage.name} is as large as {base.name}: {texts[0]}."
     factor, word = (before / after, "smaller") if after < before else (after / before, "larger")
     return (
-        f"Stage {stage['name']} is {factor:.3g} times {word} than {base['name']}: "
+        f"Stage {stage.name} is {factor:.3g} times {word} than {base.name}: "
         f"{texts[0]} instead of {texts[1]}."
     )
 
 
 def _cost(report: Report, stage: Stage, metric: str) -> str:
     """Return the change of the metric, and whether chance alone could explain it."""
-    delta = stage["delta"].get(metric)
-    if not delta or stage["name"] == report["baseline"]:
+    delta = metric_delta(stage.delta, metric)
+    if delta is None or stage.name == report.baseline:
         return ""
     return f"{subject(metric)} {_change(metric, delta)}."
 
 
-def _change(metric: str, delta: Mapping[str, Any]) -> str:
+def _change(metric: str, delta: MetricDelta) -> str:
     figure = metric_figure(metric)
     unit = " points" if figure.unit == "fraction" else ""
-    change = format_change(delta["value"], figure.unit)
-    low, high = delta.get("low"), delta.get("high")
+    change = format_change(delta.value, figure.unit)
+    low, high = delta.low, delta.high
     if low is None or high is None:
         return f"changed by {change}{unit}; there is no interval"
-    text = "is unchanged" if delta["value"] == 0 else f"changed by {change}{unit}"
+    text = "is unchanged" if delta.value == 0 else f"changed by {change}{unit}"
     limits = f"{format_change(low, figure.unit)} to {format_change(high, figure.unit)}"
     told = f"{text} (95 % interval of the difference {limits})"
     if low <= 0 <= high:
@@ -168,33 +168,30 @@ def _change(metric: str, delta: Mapping[str, Any]) -> str:
 
 def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
     """Return what became of the model that the first run of this line began with."""
-    origin = (report.get("chain") or {}).get("origin")
-    if not origin:
+    if report.chain is None:
         return ""
-    told = []
-    before = (origin.get("size") or {}).get("tflite_bytes")
-    after = stage["size"].get("tflite_bytes")
+    origin, told = report.chain.origin, []
+    before = (origin.size or {}).get("tflite_bytes")
+    after = stage.figure("tflite_bytes")
     if before and after:
         told.append(f"{format_value(before, 'bytes')} became {format_value(after, 'bytes')}")
-    delta = (stage.get("delta_origin") or {}).get(metric) if metric else None
+    delta = metric_delta(stage.delta_origin, metric) if metric else None
     if metric and delta:
         told.append(f"{metric} {_change(metric, delta)}")
-    since = f"Since {origin.get('stage')} of {origin.get('run')}"
+    since = f"Since {origin.stage} of {origin.run}"
     return f"{since}: {', '.join(told)}." if told else ""
 
 
 def _metric_tile(stage: Stage, base: Stage, metric: str | None) -> Iterator[Tile]:
     if metric is not None:
         figure = metric_figure(metric)
-        value = (stage["metrics"] or {}).get(metric)
-        before = (base["metrics"] or {}).get(metric)
-        yield Tile(metric, figure.text(value), _was(figure, before, stage is base))
+        value = figure.text(stage.figure(metric))
+        yield Tile(metric, value, _was(figure, base.figure(metric), stage is base))
 
 
 def _figure_tiles(stage: Stage, base: Stage) -> Iterator[Tile]:
     for name, label in _TILES:
-        figure = figure_of(name)
-        value, before = ((s[figure.group] or {}).get(name) for s in (stage, base))
+        figure, value, before = figure_of(name), stage.figure(name), base.figure(name)
         if value is not None:
             was = _was(figure, before, stage is base)
             ratio = f", {format_ratio(value / before)}" if before and stage is not base else ""
@@ -203,26 +200,25 @@ def _figure_tiles(stage: Stage, base: Stage) -> Iterator[Tile]:
 
 def _zeros(stage: Stage, base: Stage) -> Iterator[Tile]:
     """Yield what zeros saved, where the size of the TFLite file cannot show it."""
-    size, before = stage["size"], base["size"] or {}
-    total, nonzero = size.get("parameters"), size.get("nonzero_parameters")
-    sizes = size.get("tflite_bytes"), before.get("tflite_bytes")
-    if stage is base or not total or nonzero is None or not all(sizes):
+    total, nonzero = stage.figure("parameters"), stage.figure("nonzero_parameters")
+    after, before = stage.figure("tflite_bytes"), base.figure("tflite_bytes")
+    if stage is base or not total or nonzero is None or not after or not before:
         return
     zeros = 1 - nonzero / total
-    if zeros < _MANY_ZEROS or abs(sizes[0] / sizes[1] - 1) > _SAME:
+    if zeros < _MANY_ZEROS or abs(after / before - 1) > _SAME:
         return
     of = f"{figure_of('parameters').text(nonzero)} of {figure_of('parameters').text(total)} left"
     yield Tile("Parameters that are zero", format_value(zeros, "fraction"), of)
     figure = figure_of("gzip_bytes")
-    if (value := size.get(figure.name)) is not None:
-        was = before.get(figure.name)
+    if (value := stage.figure(figure.name)) is not None:
+        was = base.figure(figure.name)
         ratio = f", {format_ratio(value / was)}" if was else ""
         yield Tile("Artifact under gzip", figure.text(value), _was(figure, was, False) + ratio)
 
 
 def _training(report: Report) -> Iterator[Tile]:
     figure = figure_of("training_peak_bytes")
-    peaks = [(s["memory"] or {}).get(figure.name) for s in report["stages"]]
+    peaks = [stage.figure(figure.name) for stage in report.stages]
     known = [peak for peak in peaks if peak is not None]
     if known:
         yield Tile("Training memory", figure.text(max(known)), "largest of all stages")

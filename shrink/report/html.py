@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shrink.base.report_warning import warnings_of
+from shrink.contract.codec import to_plain
+from shrink.contract.report import Report, Stage
 from shrink.report.content import (
     Column,
-    Report,
-    Stage,
     artifact_paths,
     cached_lines,
     caption,
@@ -22,6 +21,7 @@ from shrink.report.content import (
     grouped_skips,
     routine_notes,
     telling_notes,
+    warnings_of,
 )
 from shrink.report.control import control_tables
 from shrink.report.gate_lines import gate_lines, missed_sentences
@@ -72,7 +72,7 @@ def render_html(report: Report) -> str:
     found = columns(report)
     return _template().render(
         report=report,
-        name=str(report["recipe"].get("name", "")),
+        name=report.recipe.name,
         verdict=verdict(report),
         tone=tone(report),
         ending=ending(report),
@@ -80,7 +80,7 @@ def render_html(report: Report) -> str:
         warnings=warnings_of(report),
         headlines=headlines(report),
         more_results=_more_results(found, report),
-        several=len(report.get("finals") or ()) > 1,
+        several=len(report.finals) > 1,
         errors=errors_of(report),
         gates=gate_lines(report),
         stages=_table(found, report),
@@ -105,8 +105,8 @@ def render_html(report: Report) -> str:
         origin=origin(report),
         date=measured_on(report),
         environment=_environment(report),
-        command=report.get("command"),
-        recipe=str(report.get("resolved_recipe") or "")[:_LONGEST_RECIPE],
+        command=report.command,
+        recipe=(report.resolved_recipe or "")[:_LONGEST_RECIPE],
     )
 
 
@@ -135,7 +135,7 @@ def _printable(value: Any) -> Any:
 
 
 def _table(found: Sequence[Column], report: Report) -> Table:
-    return _rows(found, report["stages"])
+    return _rows(found, report.stages)
 
 
 def _rows(found: Sequence[Column], stages: Sequence[Stage]) -> Table:
@@ -171,11 +171,12 @@ def _short(text: str) -> str:
 
 
 def _environment(report: Report) -> list[tuple[str, str]]:
-    known = {"baseline": report["baseline"], "recipe sha256": report["recipe"].get("sha256")}
-    return [(str(key), _text(value)) for key, value in (known | report["environment"]).items()]
+    known = {"baseline": report.baseline, "recipe sha256": report.recipe.sha256}
+    environment = to_plain(report.environment)
+    return [(str(key), _text(value)) for key, value in (known | environment).items()]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
     if isinstance(value, Iterable) and not isinstance(value, str):

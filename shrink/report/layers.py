@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from shrink.base.figures import format_value, is_number
+from shrink.base.figures import format_value
+from shrink.contract.report import Audit, Report, Row, Stage
 from shrink.report import svg
-from shrink.report.content import NULL, Report, Stage
+from shrink.report.content import NULL
 from shrink.report.tradeoff import Mark, names
 
 _HEIGHT = 150
@@ -25,7 +25,9 @@ _OPERATOR_HEADS = (
     *("operator", "layer", "types", "weights", "parameters", "MACs", "activations", "zeros"),
     "error",
 )
-Row = Mapping[str, Any]
+
+
+Cell = Callable[[Row], str]
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,16 @@ class LongTable:
 
 def layer_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[LongTable]:
     """Return a table per Keras stage: each layer, as it is in the baseline and in the stage."""
-    found = [(stage, _rows(stage, "layers")) for stage in report["stages"]]
-    found = [(stage, rows) for stage, rows in found if rows]
-    before = next((rows for stage, rows in found if stage["name"] == report["baseline"]), [])
+    found = [(stage, stage.told.layers) for stage in report.stages if stage.told.layers]
+    before = next((rows for stage, rows in found if stage.name == report.baseline), ())
     others = [(stage, rows) for stage, rows in found if rows is not before] or found
     room = most_rows // max(1, len(others))
-    return [_layer_table(stage, rows, before, report["baseline"], room) for stage, rows in others]
+    return [_layer_table(stage, rows, before, report.baseline, room) for stage, rows in others]
 
 
 def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[LongTable]:
     """Return a table per artifact: its operators, their types, and their error."""
-    found = [(stage, _operators(stage)) for stage in report["stages"]]
+    found = [(stage, _operators(stage)) for stage in report.stages]
     found = [(stage, rows) for stage, rows in found if rows]
     room = most_rows // max(1, len(found))
     return [_operator_table(stage, rows, room) for stage, rows in found]
@@ -59,11 +60,11 @@ def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[LongTab
 def error_plots(report: Report) -> list[svg.Plot]:
     """Return a plot per quantized artifact: signal to noise of each operator's output."""
     found = []
-    for index, stage in enumerate(report["stages"]):
+    for index, stage in enumerate(report.stages):
         points = [
             (number, row)
             for number, row in enumerate(_operators(stage), start=1)
-            if is_number(row.get("snr_db"))
+            if row.snr_db is not None
         ]
         if points:
             found.append(_error_plot(index, stage, points))
@@ -73,13 +74,13 @@ def error_plots(report: Report) -> list[svg.Plot]:
 def _layer_table(
     stage: Stage, rows: Sequence[Row], before: Sequence[Row], baseline: str, room: int
 ) -> LongTable:
-    earlier = {str(row.get("name")): row for row in before}
-    kept = {str(row.get("name")) for row in rows}
+    earlier = {row.name: row for row in before}
+    kept = {row.name for row in rows}
     gone = [row for name, row in earlier.items() if name not in kept]
     is_compared = bool(before) and rows is not before
-    texts = [_layer_cells(row, earlier.get(str(row.get("name"))), is_compared) for row in rows]
+    texts = [_layer_cells(row, earlier.get(row.name), is_compared) for row in rows]
     texts += [(_name(row), "removed", *[NULL] * 3) for row in gone]
-    title = f"{stage['name']}: {len(rows)} layers"
+    title = f"{stage.name}: {len(rows)} layers"
     return LongTable(
         title=f"{title}, against {baseline}" if is_compared else title,
         caption=_cut_caption("One example; an arrow leads from the baseline.", len(texts), room)
@@ -91,29 +92,24 @@ def _layer_table(
 
 
 def _layer_cells(row: Row, before: Row | None, is_compared: bool) -> tuple[str, ...]:
-    if is_compared and before is None:
-        before = {}
-    return (_name(row), *(_change(row, before, key, text) for key, text in _LAYER_COLUMNS))
-
-
-def _change(row: Row, before: Row | None, key: str, text: Callable[[Any], str]) -> str:
-    now = text(row.get(key))
-    was = now if before is None else text(before.get(key)) if before else "new"
-    return now if was == now else f"{was} → {now}"
+    cells = [_name(row)]
+    for text in _LAYER_COLUMNS:
+        now = text(row)
+        was = text(before) if before else "new" if is_compared else now
+        cells.append(now if was == now else f"{was} → {now}")
+    return tuple(cells)
 
 
 def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> LongTable:
     texts = []
     for number, row in enumerate(rows[:room], start=1):
-        types = f"{_listed(row.get('inputs'))} → {_listed(row.get('outputs'))}"
-        cells = (f"{number} {row.get('name', '?')}", _short(row.get("layer") or NULL), types)
-        weights = str(row.get("weights") or NULL)
-        numbers = (text(row.get(key)) for key, text in _OPERATOR_COLUMNS)
-        texts.append((*cells, weights, *numbers))
-    on = ((stage.get("details") or {}).get("audit") or {}).get("compared_on", "training examples")
+        types = f"{_listed(row.inputs)} → {_listed(row.outputs)}"
+        cells = (f"{number} {row.name}", _short(row.layer or NULL), types, row.weights or NULL)
+        texts.append((*cells, *(text(row) for text in _OPERATOR_COLUMNS)))
+    on = (stage.told.audit or Audit()).compared_on
     told = f"Error: signal to noise of the output against the float model's, on {on}."
     return LongTable(
-        title=f"{stage['name']}: {len(rows)} operators",
+        title=f"{stage.name}: {len(rows)} operators",
         caption=_cut_caption(told, len(rows), room),
         heads=_OPERATOR_HEADS,
         rows=tuple(texts),
@@ -121,21 +117,25 @@ def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> LongTable:
 
 
 def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, Row]]) -> svg.Plot:
-    worst, row = min(points, key=lambda point: float(point[1]["snr_db"]))
+    (worst, row), least = min(zip(points, _errors(points), strict=True), key=lambda one: one[1])
     caption = (
         f"Signal to noise by operator, in order of execution; the least is "
-        f"{float(row['snr_db']):.1f} dB, at {worst} {_short(_operator_name(row))}. "
+        f"{least:.1f} dB, at {worst} {_short(_operator_name(row))}. "
         "An error includes those of all operators before it."
     )
-    title = f"{stage['name']}: quantization error by operator"
+    title = f"{stage.name}: quantization error by operator"
     height, parts = _error_rows(points) if len(points) <= _MOST_NAMED else _error_curve(points)
     markup = svg.picture(f"error-{index}", height, title, caption, parts)
-    return svg.Plot(title=str(stage["name"]), caption=caption, markup=markup)
+    return svg.Plot(title=stage.name, caption=caption, markup=markup)
+
+
+def _errors(points: Sequence[tuple[int, Row]]) -> list[float]:
+    return [float(row.snr_db) for _, row in points if row.snr_db is not None]
 
 
 def _error_rows(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
     """Return height and parts of a plot with a row per operator: its name, a bar, its error."""
-    values = [float(row["snr_db"]) for _, row in points]
+    values = _errors(points)
     whole = svg.covering([0.0, *values])
     # The left part of the width is for the names, so the axis begins before its first tick.
     room = (whole.high - whole.low) * _NAME_SHARE / (1 - _NAME_SHARE)
@@ -153,7 +153,7 @@ def _error_rows(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
 
 def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
     """Return height and parts of a curve over all operators, the worst of them named."""
-    values = [float(row["snr_db"]) for _, row in points]
+    values = _errors(points)
     x = svg.Scale(0.5, max(points[-1][0], 2) + 0.5)
     y = svg.covering([0.0, *values], about=3)
     marks = sorted({1, *(int(t) for t in x.ticks(5) if t == int(t) and 1 <= t <= points[-1][0])})
@@ -172,7 +172,7 @@ def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
 
 
 def _operator_name(row: Row) -> str:
-    return str(row.get("layer") or row.get("name"))
+    return row.layer or row.name
 
 
 def _ends(name: str) -> str:
@@ -182,29 +182,19 @@ def _ends(name: str) -> str:
     return f"{name[: _ROW_NAME_LENGTH // 2]}…{name[1 - _ROW_NAME_LENGTH // 2 :]}"
 
 
-def _rows(stage: Stage, key: str) -> list[Row]:
-    rows = (stage.get("details") or {}).get(key)
-    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-
-
-def _operators(stage: Stage) -> list[Row]:
-    audit = (stage.get("details") or {}).get("audit")
-    if isinstance(audit, Mapping):
-        return _rows({"details": audit}, "operators")
-    return _rows(stage, "operators")
+def _operators(stage: Stage) -> Sequence[Row]:
+    return stage.told.audit.operators if stage.told.audit else stage.told.operators
 
 
 def _name(row: Row) -> str:
-    return f"{_short(row.get('name', '?'))} ({row.get('type', '?')})"
+    return f"{_short(row.name)} ({row.type})"
 
 
-def _short(value: Any) -> str:
-    text = str(value)
+def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
 
 
-def _listed(value: Any) -> str:
-    names = [str(item) for item in value] if isinstance(value, list) else []
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(names)) or NULL
 
 
@@ -214,32 +204,35 @@ def _cut_caption(text: str, count: int, room: int) -> str:
     )
 
 
-def _with(text: Callable[[float], str]) -> Callable[[Any], str]:
-    return lambda value: text(value) if is_number(value) else NULL
+def _cell(value: Callable[[Row], float | None], text: Callable[[float], str]) -> Cell:
+    """Return what writes one number of a row, a dash where there is none."""
+    return lambda row: NULL if (number := value(row)) is None else text(number)
 
 
-_PARAMETERS = ("parameters", _with(lambda value: f"{value:,}"))
-_MACS = ("macs", _with(lambda value: format_value(value, "count")))
-_ACTIVATIONS = ("activation_bytes", _with(lambda value: format_value(value, "bytes")))
-_ZEROS = ("sparsity", _with(lambda value: f"{100 * value:.0f} %"))
-_ERROR = ("snr_db", _with(lambda value: f"{value:.1f} dB"))
-_LAYER_COLUMNS = (_PARAMETERS, _MACS, _ACTIVATIONS, _ZEROS)
-_OPERATOR_COLUMNS = (*_LAYER_COLUMNS, _ERROR)
+_LAYER_COLUMNS = (
+    _cell(lambda row: row.parameters, lambda number: f"{number:,}"),
+    _cell(lambda row: row.macs, lambda number: format_value(number, "count")),
+    _cell(lambda row: row.activation_bytes, lambda number: format_value(number, "bytes")),
+    _cell(lambda row: row.sparsity, lambda number: f"{100 * number:.0f} %"),
+)
+_OPERATOR_COLUMNS = (
+    *_LAYER_COLUMNS,
+    _cell(lambda row: row.snr_db, lambda number: f"{number:.1f} dB"),
+)
 
 
 def audit_sentences(report: Report) -> Iterator[tuple[str, str]]:
     """Yield stage name and a sentence for each audited artifact: its types, islands, custom ops."""
-    for stage in report["stages"]:
-        audit = (stage.get("details") or {}).get("audit")
-        if isinstance(audit, Mapping):
-            yield str(stage["name"]), _audit_sentence(audit, _operators(stage))
+    for stage in report.stages:
+        if stage.told.audit is not None:
+            yield stage.name, _audit_sentence(stage.told.audit)
 
 
-def _audit_sentence(audit: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    computing = [row for row in rows if row.get("name") not in ("QUANTIZE", "DEQUANTIZE")]
-    borders = len(rows) - len(computing)
-    integer = sum("int" in _listed(row.get("outputs")) for row in computing)
-    islands, custom = _listed(audit.get("float_islands")), _listed(audit.get("custom_operators"))
+def _audit_sentence(audit: Audit) -> str:
+    computing = [row for row in audit.operators if row.name not in ("QUANTIZE", "DEQUANTIZE")]
+    borders = len(audit.operators) - len(computing)
+    integer = sum("int" in _listed(row.outputs) for row in computing)
+    islands, custom = _listed(audit.float_islands), _listed(audit.custom_operators)
     return (
         f"{len(computing)} operators, {integer} of them on integers, {borders} conversions between "
         f"float and integers. Float islands: {islands.replace(NULL, 'none')}. "

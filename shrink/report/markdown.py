@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from shrink.base.figures import metric_figure
-from shrink.base.report_warning import warnings_of
+from shrink.contract.codec import to_plain
+from shrink.contract.report import Report
 from shrink.report.content import (
     NULL,
     Column,
-    Report,
     artifact_paths,
     cached_lines,
     caption,
@@ -25,6 +24,7 @@ from shrink.report.content import (
     metrics_of,
     routine_notes,
     telling_notes,
+    warnings_of,
 )
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import headlines, more_results
@@ -43,15 +43,15 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
         report: the report.
         most_columns: of the table of stages, the most important; all without it.
     """
-    parts = [f"# {escape(str(report['recipe'].get('name', '')))}: {escape(verdict(report))}"]
+    parts = [f"# {escape(report.recipe.name)}: {escape(verdict(report))}"]
     parts += map(escape, missed_sentences(report))
     parts += [f"> **Warning**: {escape(w.text())}" for w in warnings_of(report)]
     parts += [escape(h.sentence) for h in headlines(report) if h.sentence]
     parts += [escape(more)] if (more := more_results(report)) else []
-    if report["stages"]:
+    if report.stages:
         parts += [_stage_table(report, most_columns), escape(caption(report))]
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])
-    if report["gates"]:
+    if report.gates:
         parts += ["## Gates", _gate_table(report)]
     parts += _section("Skipped", map(_named, grouped_skips(report)))
     parts += _section("Notes", map(_named, telling_notes(report)))
@@ -84,7 +84,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _stage_table(report: Report, most_columns: int | None) -> str:
     """Return the table of stages, without columns that hold no value."""
     cells = [
-        [column.head, *map(column.cell, report["stages"])]
+        [column.head, *map(column.cell, report.stages)]
         for column in [*columns(report), *more_columns(report)]
     ]
     filled = [column for column in cells if set(column[1:]) != {NULL}][:most_columns]
@@ -134,13 +134,14 @@ def _error(stage: str, message: str, hint: str) -> str:
 
 
 def _environment(report: Report) -> list[str]:
-    lines = [f"baseline: {escape(report['baseline'])}"]
-    if (digest := report["recipe"].get("sha256")) is not None:
-        lines.append(f"recipe sha256: {escape(str(digest))}")
-    return lines + [f"{escape(key)}: {_value(v)}" for key, v in report["environment"].items()]
+    lines = [f"baseline: {escape(report.baseline)}"]
+    if report.recipe.sha256 is not None:
+        lines.append(f"recipe sha256: {escape(report.recipe.sha256)}")
+    environment = to_plain(report.environment)
+    return lines + [f"{escape(key)}: {_value(value)}" for key, value in environment.items()]
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, list):
         return escape(", ".join(map(str, value)) or "none")
     if isinstance(value, dict):

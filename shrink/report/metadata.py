@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from shrink.report.content import Report, Stage
+from shrink.contract.codec import to_plain
+from shrink.contract.report import Interface, Report, Stage
 
 _VERSION = 1
 
 
-def metadata(report: Report, report_sha256: str) -> dict[str, Any]:
+def metadata(report: Report, report_sha256: str) -> dict[str, object]:
     """Return what `artifacts/metadata.json` says, from the report alone.
 
     Args:
@@ -25,28 +23,22 @@ def metadata(report: Report, report_sha256: str) -> dict[str, Any]:
     """
     return {
         "schema_version": _VERSION,
-        "recipe": report["recipe"],
+        "recipe": to_plain(report.recipe),
         "report_sha256": report_sha256,
-        "artifacts": [_artifact(stage) for stage in report["stages"] if _is_tflite(stage)],
+        "artifacts": [_artifact(stage) for stage in report.stages if _is_tflite(stage)],
     }
 
 
-def interface_of(stage: Stage) -> Mapping[str, Any]:
-    """Return an artifact's inputs, outputs, labels and normalisation; empty where unknown."""
-    found = (stage.get("details") or {}).get("interface")
-    return found if isinstance(found, Mapping) else {}
-
-
 def _is_tflite(stage: Stage) -> bool:
-    return str(stage["artifact"] or "").endswith(".tflite")
+    return (stage.artifact or "").endswith(".tflite")
 
 
-def _artifact(stage: Stage) -> dict[str, Any]:
-    interface = interface_of(stage)
+def _artifact(stage: Stage) -> dict[str, object]:
+    interface = to_plain(stage.told.interface or Interface())
     return {
-        "file": str(stage["artifact"]).rpartition("/")[2],
-        "sha256": stage["sha256"],
+        "file": str(stage.artifact).rpartition("/")[2],
+        "sha256": stage.sha256,
         **{key: interface.get(key) for key in ("inputs", "outputs", "labels", "normalize")},
-        "metrics": stage["metrics"],
-        "examples": stage["examples"],
+        "metrics": stage.metrics,
+        "examples": stage.examples,
     }

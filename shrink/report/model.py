@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from shrink.base.figures import FIGURES, LOSS, explains, figures_of, metric_figure
 from shrink.base.intervals import mean_interval
 from shrink.base.report_warning import ReportWarning, gravest_first
+from shrink.contract.codec import from_plain
+from shrink.contract.report import (
+    Checkout,
+    DataSet,
+    Deltas,
+    Details,
+    Environment,
+    Failure,
+    Figures,
+    Guess,
+    Limits,
+    MeasuredAt,
+    RecipeName,
+    Report,
+    Skipped,
+    Stage,
+    Training,
+    metric_delta,
+)
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.headline import Chain
-from shrink.report.read import SCHEMA_VERSION
 from shrink.report.sanity import sanity_warnings
 from shrink.report.verdict import StageOutcome, ending
 
+T = TypeVar("T")
+_Numbers = dict[str, float | None]
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
 
 
@@ -30,19 +50,19 @@ def build_report(
     outcomes: Sequence[StageOutcome],
     gates: Mapping[str, Gate],
     finals: Sequence[str],
-    saved: Mapping[str, Mapping[str, Any]] | None = None,
+    saved: Mapping[str, Report] | None = None,
     planned_finals: Sequence[str] | None = None,
     resolved_recipe: str | None = None,
     command: str | None = None,
     trust_model: bool = False,
     warnings: Sequence[ReportWarning] = (),
     chain: Chain | None = None,
-    data: Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the report as plain data that strict JSON can hold.
+    data: DataSet | None = None,
+    source: Checkout | None = None,
+) -> Report:
+    """Return the report of a run.
 
-    Every stage has every key. A failed or skipped stage has null groups and empty differences;
+    A failed or skipped stage has null groups and empty differences;
     a failed one has an `error` too. The baseline's difference to itself is 0, its ratio 1, and its
     `delta_previous` is empty like that of any stage that starts from no other. A number that is
     not finite becomes null, with a note.
@@ -61,19 +81,12 @@ def build_report(
         command: the command line that ran it.
         trust_model: whether model files were loaded whatever they hold (`--trust-model`).
         chain: what the run goes on from, where that is not its own baseline.
-        data: the data set: its source, fingerprint, examples and classes.
-        source: the `commit` of the repository that holds the recipe, None without one.
+        data: the data set.
+        source: the repository that holds the recipe.
         warnings: about the run as a whole; those of the stages are in their results.
     """
-    stages = [_stage(outcome) for outcome in outcomes]
-    by_name = {stage["name"]: stage for stage in stages}
+    stages = _stages(outcomes, baseline, chain)
     scores = {outcome.name: outcome.scores for outcome in outcomes}
-    for stage, outcome in zip(stages, outcomes, strict=True):
-        for key, other in (("delta", baseline), ("delta_previous", outcome.previous)):
-            stage[key] = _delta(stage, outcome, by_name.get(other or ""), scores)
-        stage["notes"] += _interval_notes(stage)
-        if chain is not None and outcome.complete:
-            stage["delta_origin"] = chain.delta(stage, outcome.scores)
     results = check_gates(
         stages,
         gates,
@@ -91,24 +104,23 @@ def build_report(
         gates=list(gates),
         previous={outcome.name: outcome.previous for outcome in outcomes},
     )
-    report = {
-        "schema_version": SCHEMA_VERSION,
-        "passed": all_passed(stages, results),
-        "recipe": {"name": recipe_name, "sha256": recipe_sha256},
-        "resolved_recipe": resolved_recipe,
-        "command": command,
-        "trust_model": trust_model,
-        "baseline": baseline,
-        "chain": None if chain is None else _plain(chain.to_dict()),
-        "finals": list(finals),
-        "data": _plain(data),
-        "source": _plain(source),
-        "environment": _plain(environment),
-        "stages": stages,
-        "gates": results,
-        "warnings": [w.to_dict() for w in gravest_first([*warnings, *of_stages, *suspicious])],
-    }
-    return {**report, "outcome": ending(report)}
+    report = Report(
+        passed=all_passed(stages, results),
+        recipe=RecipeName(name=recipe_name, sha256=recipe_sha256),
+        resolved_recipe=resolved_recipe,
+        command=command,
+        trust_model=trust_model,
+        baseline=baseline,
+        chain=None if chain is None else chain.reported,
+        finals=tuple(finals),
+        data=data,
+        source=source,
+        environment=_typed(Environment, environment) or Environment(),
+        stages=tuple(stages),
+        gates=tuple(results),
+        warnings=tuple(gravest_first([*warnings, *of_stages, *suspicious])),
+    )
+    return replace(report, outcome=ending(report))
 
 
 def _stage_warnings(outcomes: Sequence[StageOutcome]) -> list[ReportWarning]:
@@ -120,75 +132,105 @@ def _stage_warnings(outcomes: Sequence[StageOutcome]) -> list[ReportWarning]:
     ]
 
 
-def _stage(outcome: StageOutcome) -> dict[str, Any]:
-    stage: dict[str, Any] = {
-        "name": outcome.name,
-        "kind": outcome.kind,
-        "status": outcome.status,
-        "duration_s": outcome.duration_s,
-        "measured": _plain(outcome.measured),
-        "artifact": outcome.artifact,
-        "sha256": outcome.sha256,
-        "size": None,
-        "memory": None,
-        "metrics": None,
-        "intervals": {},
-        "examples": None,
-        "guess": None,
-        "delta": {},
-        "delta_previous": {},
-        "training": None,
-        "latency": None,
-        "skipped": _plain(outcome.result.get("skipped") or []),
-        "notes": [str(note) for note in outcome.result.get("notes") or []],
-        "details": _plain(outcome.result.get("details")),
-    }
-    if outcome.complete:
-        stage |= _groups(outcome.result)
-        stage["intervals"] = _intervals(outcome)
-        stage["notes"] += _missing_notes(stage, outcome.result)
-    if outcome.status == "failed":
-        stage["error"] = _plain(outcome.error)
-    return stage
+def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None) -> list[Stage]:
+    """Return the stages with their differences, as far as they are complete."""
+    alone = {outcome.name: _stage(outcome) for outcome in outcomes}
+    scores = {outcome.name: outcome.scores for outcome in outcomes}
+
+    def delta(outcome: StageOutcome, to: str | None) -> Deltas:
+        other = alone.get(to or "")
+        if other is None or not outcome.complete:
+            return {}
+        return stage_delta(alone[outcome.name], other, outcome.scores, scores[other.name])
+
+    found = []
+    for outcome in outcomes:
+        stage = replace(
+            alone[outcome.name],
+            delta=delta(outcome, baseline),
+            delta_previous=delta(outcome, outcome.previous),
+        )
+        stage = replace(stage, notes=(*stage.notes, *_interval_notes(stage)))
+        if chain is not None and outcome.complete:
+            stage = replace(stage, delta_origin=chain.delta(stage, outcome.scores))
+        found.append(stage)
+    return found
 
 
-def _intervals(outcome: StageOutcome) -> dict[str, Any]:
+def _stage(outcome: StageOutcome) -> Stage:
+    """Return a stage without its differences."""
+    result = outcome.result
+    stage = Stage(
+        name=outcome.name,
+        kind=outcome.kind,
+        status=outcome.status,
+        duration_s=outcome.duration_s,
+        measured=_typed(MeasuredAt, outcome.measured),
+        artifact=outcome.artifact,
+        sha256=outcome.sha256,
+        size=None,
+        memory=None,
+        metrics=None,
+        examples=None,
+        delta={},
+        delta_previous={},
+        training=None,
+        latency=None,
+        skipped=_typed(tuple[Skipped, ...], result.get("skipped")) or (),
+        notes=tuple(result.get("notes") or ()),
+        details=_typed(Details, result.get("details")),
+        error=_typed(Failure, outcome.error) if outcome.status == "failed" else None,
+    )
+    return _with_figures(stage, outcome) if outcome.complete else stage
+
+
+def _with_figures(stage: Stage, outcome: StageOutcome) -> Stage:
+    result = outcome.result
+    latency = {"p50_ms": None, "p90_ms": None, "threads": None, **(result.get("latency") or {})}
+    stage = replace(
+        stage,
+        size=_group(result, "size"),
+        memory=_group(result, "memory"),
+        metrics=_typed(_Numbers, result.get("metrics")) or {},
+        intervals=_intervals(outcome),
+        examples=result.get("examples"),
+        guess=_typed(Guess, result.get("guess")),
+        training=_typed(Training, result.get("training")),
+        latency=_typed(_Numbers, latency),
+    )
+    return replace(stage, notes=(*stage.notes, *_missing_notes(stage, result)))
+
+
+def _group(result: Mapping[str, Any], group: Literal["size", "memory"]) -> Figures:
+    given = _typed(_Numbers, result.get(group)) or {}
+    return {name: given.get(name) for name in figures_of(group)}
+
+
+def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
     usable = {n: s for n, s in outcome.scores.items() if s and all(map(math.isfinite, s))}
     found = {n: mean_interval(s, bounds=metric_figure(n).bounds) for n, s in usable.items()}
-    return {name: interval.to_dict() for name, interval in found.items()}
+    return {name: Limits(low=i.low, high=i.high, note=i.note) for name, i in found.items()}
 
 
-def _interval_notes(stage: Mapping[str, Any]) -> list[str]:
+def _interval_notes(stage: Stage) -> list[str]:
     """Return what the interval of the first metric's difference says of itself."""
-    metric = next((name for name in stage["metrics"] or {} if name != LOSS), LOSS)
-    note = (stage["delta"].get(metric) or {}).get("note")
+    metric = next((name for name in stage.metrics or {} if name != LOSS), LOSS)
+    delta = metric_delta(stage.delta, metric)
+    note = delta.note if delta else None
     return [f"{metric}: the 95 % interval of the difference is {note}"] if note else []
 
 
-def _groups(result: Mapping[str, Any]) -> dict[str, Any]:
-    groups: dict[str, Any] = {
-        group: {name: _plain((result.get(group) or {}).get(name)) for name in figures_of(group)}
-        for group in ("size", "memory")
-    }
-    groups["metrics"] = _plain(dict(result.get("metrics") or {}))
-    groups["examples"] = result.get("examples")
-    groups["guess"] = _plain(result.get("guess"))
-    groups["training"] = _plain(result.get("training"))
-    latency = _plain(result.get("latency"))
-    groups["latency"] = {"p50_ms": None, "p90_ms": None, "threads": None} | (latency or {})
-    return groups
-
-
-def _missing_notes(stage: Mapping[str, Any], result: Mapping[str, Any]) -> list[str]:
+def _missing_notes(stage: Stage, result: Mapping[str, Any]) -> list[str]:
     """Return notes for the null figures that the worker did not explain."""
     not_finite, not_trained, not_measured = [], [], []
-    for name, value, given in _null_candidates(stage, result):
-        if value is not None or any(explains(note, name) for note in stage["notes"]):
+    for name, given in _given(result):
+        known = stage.figure(name) is not None
+        if known or any(explains(note, name) for note in stage.notes):
             continue
         if given is not None:
             not_finite.append(name)
-        elif name in _TRAINING_FIGURES and stage["training"] is None:
+        elif name in _TRAINING_FIGURES and stage.training is None:
             not_trained.append(name)
         else:
             not_measured.append(name)
@@ -203,27 +245,16 @@ def _missing_notes(stage: Mapping[str, Any], result: Mapping[str, Any]) -> list[
     ]
 
 
-def _null_candidates(
-    stage: Mapping[str, Any], result: Mapping[str, Any]
-) -> list[tuple[str, Any, Any]]:
-    """Return name, reported value and the worker's value of every figure."""
-    found = []
+def _given(result: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield the worker's value of every figure, which may be no finite number."""
     for name, figure in FIGURES.items():
-        given = (result.get(figure.group) or {}).get(name)
-        found.append((name, stage[figure.group][name], given))
-    metrics = result.get("metrics") or {}
-    return [*found, *((name, stage["metrics"][name], given) for name, given in metrics.items())]
+        yield name, (result.get(figure.group) or {}).get(name)
+    yield from (result.get("metrics") or {}).items()
 
 
-def _delta(
-    stage: Mapping[str, Any],
-    outcome: StageOutcome,
-    other: Mapping[str, Any] | None,
-    scores: Mapping[str, Mapping[str, Sequence[float]]],
-) -> dict[str, Any]:
-    if other is None or not outcome.complete:
-        return {}
-    return stage_delta(stage, other, outcome.scores, scores[other["name"]])
+def _typed(kind: type[T], value: object) -> T | None:
+    """Return what a worker told as what a report holds; None where it told nothing."""
+    return None if value is None else from_plain(kind, _plain(value), unknown="drop")
 
 
 def _plain(value: Any) -> Any:

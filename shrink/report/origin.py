@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from shrink.report.content import Report
+from shrink.contract.report import DataSet, Report, Task
 
 Facts = list[tuple[str, str]]
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}
-_OF_OUTPUTS = {"loss": "loss", "from_logits": "output is logits"}
 _MOST_CLASSES = 20
 
 
 def measured_on(report: Report) -> str:
     """Return the day on which the report's last stage was measured, or nothing where unknown."""
-    times = [(stage.get("measured") or {}).get("at") for stage in report["stages"]]
-    return max((str(at) for at in times if at), default="").partition("T")[0]
+    times = [stage.measured.at or "" for stage in report.stages if stage.measured]
+    return max(times, default="").partition("T")[0]
 
 
 def artifact_link(path: str) -> str:
@@ -36,63 +34,51 @@ def origin(report: Report) -> list[tuple[str, Facts]]:
 
 
 def _data(report: Report) -> Facts:
-    data = report.get("data")
-    if not isinstance(data, Mapping):
-        return []
-    counts = data.get("examples")
-    counts = counts if isinstance(counts, Mapping) else {}
-    facts = [("source", data.get("source")), ("path", data.get("path"))]
+    data = report.data or DataSet()
+    counts = data.examples or {}
+    facts = [("source", data.source), ("path", data.path)]
     facts += [(f"{word} examples", _count(counts.get(key))) for key, word in _SPLITS.items()]
-    facts += [("classes", _classes(data.get("classes"))), ("fingerprint", data.get("fingerprint"))]
-    return [(name, str(value)) for name, value in facts if value is not None]
+    facts += [("classes", _classes(data.classes)), ("fingerprint", data.fingerprint)]
+    return [(name, value) for name, value in facts if value is not None]
 
 
 def _task(report: Report) -> Facts:
     """Return how outputs were read, per stage where stages differ."""
     stages_of: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for stage in report["stages"]:
-        task = (stage.get("details") or {}).get("task")
-        if isinstance(task, Mapping):
-            facts = tuple(_task_facts(task))
-            stages_of.setdefault(facts, []).append(str(stage["name"]))
+    for stage in report.stages:
+        if stage.told.task is not None:
+            stages_of.setdefault(tuple(_task_facts(stage.told.task)), []).append(stage.name)
     if len(stages_of) == 1:
         return list(next(iter(stages_of)))
     named = stages_of.items()
     return [(", ".join(names), "; ".join(": ".join(f) for f in facts)) for facts, names in named]
 
 
-def _task_facts(task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _task_facts(task: Task) -> Iterable[tuple[str, str]]:
     """Yield loss and form of each output, then the metrics."""
-    listed = task.get("outputs")
-    outputs = [o for o in listed if isinstance(o, Mapping)] if isinstance(listed, list) else []
-    for output in outputs:
-        of = f"{output.get('name')}: " if len(outputs) > 1 else ""
-        told = {name: output.get(key) for key, name in _OF_OUTPUTS.items()}
-        yield from ((of + name, text) for name, text in _texts(told))
-    yield from _texts({key: task.get(key) for key in ("metrics", "monitor")})
+    for output in task.outputs:
+        of = f"{output.name}: " if len(task.outputs) > 1 else ""
+        if output.loss is not None:
+            yield f"{of}loss", output.loss
+        if output.from_logits is not None:
+            yield f"{of}output is logits", "yes" if output.from_logits else "no"
+    if task.metrics is not None:
+        yield "metrics", ", ".join(task.metrics) or "none"
+    if task.monitor is not None:
+        yield "monitor", task.monitor
 
 
 def _source(report: Report) -> Facts:
-    commit = report.get("source")
-    return list(_texts(commit)) if isinstance(commit, Mapping) else []
+    commit = report.source.commit if report.source else None
+    return [] if commit is None else [("commit", commit)]
 
 
-def _texts(values: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, bool):
-            yield str(key), "yes" if value else "no"
-        elif isinstance(value, list):
-            yield str(key), ", ".join(map(str, value)) or "none"
-        elif isinstance(value, str | int | float):
-            yield str(key), str(value)
+def _count(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"
 
 
-def _count(value: Any) -> str | None:
-    return f"{value:,}" if isinstance(value, int) else None
-
-
-def _classes(value: Any) -> str | None:
-    if not isinstance(value, list) or not value:
+def _classes(value: Sequence[str] | None) -> str | None:
+    if not value:
         return None
     rest = len(value) - _MOST_CLASSES
     shown = [f"{index} {name}" for index, name in enumerate(value[:_MOST_CLASSES])]

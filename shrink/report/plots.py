@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from shrink.base.figures import format_value, is_number
+from shrink.base.figures import format_value
+from shrink.contract.report import Columns, Report, Stage, Training
 from shrink.report import svg
-from shrink.report.content import Report, Stage
 
 _CURVE_HEIGHT = 150
 _LOSSES = {"loss": "training", "val_loss": "validation"}
@@ -18,7 +17,7 @@ _LOSSES = {"loss": "training", "val_loss": "validation"}
 def loss_plots(report: Report) -> list[svg.Plot]:
     """Return a plot per stage that trained: its loss by epoch, and that on held-out examples."""
     found = []
-    for index, stage in enumerate(report["stages"]):
+    for index, stage in enumerate(report.stages):
         curves = dict(_loss_curves(stage))
         if curves:
             found.append(_loss_plot(index, stage, curves))
@@ -26,13 +25,11 @@ def loss_plots(report: Report) -> list[svg.Plot]:
 
 
 def _loss_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[int, float]]]]:
-    history = (stage["training"] or {}).get("history") or {}
+    history = (stage.training or Training()).history
     for name in ("loss", "val_loss"):
-        values = history.get(name)
-        if isinstance(values, list):
-            pairs = [(epoch, v) for epoch, v in enumerate(values, start=1) if is_number(v)]
-            if pairs:
-                yield name, pairs
+        values = enumerate(history.get(name, ()), start=1)
+        if pairs := [(epoch, value) for epoch, value in values if value is not None]:
+            yield name, pairs
 
 
 def _loss_plot(
@@ -56,10 +53,10 @@ def _loss_plot(
             for name, pairs in curves.items()
         ]
     ends = [f"{_LOSSES[name]} {pairs[-1][1]:.4g}" for name, pairs in curves.items()]
-    title = f"{stage['name']}: loss by epoch"
+    title = f"{stage.name}: loss by epoch"
     caption = f"After epoch {epochs}: {', '.join(ends)}"
     return svg.Plot(
-        title=str(stage["name"]),
+        title=stage.name,
         caption=f"{caption}.",
         markup=svg.picture(f"loss-{index}", _CURVE_HEIGHT, title, caption, "".join(parts)),
     )
@@ -76,28 +73,21 @@ def sensitivity_plots(report: Report) -> list[svg.Plot]:
     The groups of a stage share one axis; a stage shows its first 24.
     """
     found = []
-    for index, stage in enumerate(report["stages"]):
-        curves = list(_layer_curves(stage.get("details") or {}))[:_MOST_PLOTS]
+    for index, stage in enumerate(report.stages):
+        curves = list(_layer_curves(stage))[:_MOST_PLOTS]
         if curves:
             y = svg.scale_of([loss for _, points in curves for _, loss in points])
             found += [
-                _layer_plot(f"sensitivity-{index}-{n}", f"{stage['name']}: {layers}", points, y)
+                _layer_plot(f"sensitivity-{index}-{n}", f"{stage.name}: {layers}", points, y)
                 for n, (layers, points) in enumerate(curves)
             ]
     return found
 
 
-def _layer_curves(details: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[float, float]]]]:
-    listed = details.get("sensitivity")
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict):
-            pairs = zip(_numbers(one.get("ratios")), _numbers(one.get("losses")), strict=False)
-            if points := list(pairs):
-                yield str(one.get("layers")), points
-
-
-def _numbers(values: Any) -> list[float]:
-    return [v for v in values if is_number(v)] if isinstance(values, list) else []
+def _layer_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    for one in stage.told.sensitivity:
+        if points := list(zip(one.ratios, one.losses, strict=False)):
+            yield str(one.layers), points
 
 
 def _layer_plot(
@@ -127,13 +117,11 @@ _MEMORY_COLUMNS = {"device_bytes": "device", "host_bytes": "process"}
 def timeline_plots(report: Report) -> list[svg.Plot]:
     """Return plots of memory by update: of the device's allocator, and of the whole process."""
     found = []
-    for index, stage in enumerate(report["stages"]):
-        columns = (stage["training"] or {}).get("memory_timeline")
-        if isinstance(columns, Mapping):
-            for name in _MEMORY_COLUMNS:
-                points = _points(columns, name)
-                if len(points) > 1:
-                    found.append(_memory_plot(index, stage, name, points))
+    for index, stage in enumerate(report.stages):
+        for name in _MEMORY_COLUMNS:
+            points = _points((stage.training or Training()).memory_timeline, name)
+            if len(points) > 1:
+                found.append(_memory_plot(index, stage, name, points))
     return found
 
 
@@ -148,7 +136,7 @@ def _memory_plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point
     parts.append(svg.stretched([svg.line([(x(u), y(v)) for u, v in points], "curve loss")]))
     if limit:
         parts.append(svg.rule((0, y(limit)), (100, y(limit)), "limit"))
-    title = f"{stage['name']}, {_MEMORY_COLUMNS[name]}"
+    title = f"{stage.name}, {_MEMORY_COLUMNS[name]}"
     highest = format_value(max(values), "bytes")
     caption = f"At most {highest}, over {int(points[-1][0]):,} updates."
     caption += f" The red line is the limit, {format_value(limit, 'bytes')}." if limit else ""
@@ -160,16 +148,13 @@ def _memory_plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point
 
 def _near_limit(stage: Stage, highest: float) -> float | None:
     """Return the memory limit, unless it lies so far above that the line would be pressed flat."""
-    limit = (stage["training"] or {}).get("memory_limit_bytes")
-    return float(limit) if is_number(limit) and 0 < limit <= 2 * highest else None
+    limit = _limit(stage)
+    return limit if limit is not None and limit <= 2 * highest else None
 
 
-def _points(columns: Mapping[str, Any], name: str) -> list[svg.Point]:
-    updates, values = columns.get("update"), columns.get(name)
-    if not isinstance(updates, list) or not isinstance(values, list):
-        return []
-    pairs = zip(updates, values, strict=False)
-    found = [(float(u), float(v)) for u, v in pairs if is_number(u) and is_number(v)]
+def _points(columns: Columns, name: str) -> list[svg.Point]:
+    pairs = zip(columns.get("update", ()), columns.get(name, ()), strict=False)
+    found = [(float(u), float(v)) for u, v in pairs if u is not None and v is not None]
     is_rising = all(a[0] < b[0] for a, b in itertools.pairwise(found))
     return found if is_rising else []
 
@@ -196,9 +181,9 @@ class BarGroup:
 
 def memory_groups(report: Report) -> list[BarGroup]:
     """Return the bars of training memory (device, host) and of memory on the device."""
-    stages = report["stages"]
+    stages = report.stages
     device = [
-        _Row(f"{stage['name']}{suffix}", _memory(stage, name), _limit(stage), kind)
+        _Row(f"{stage.name}{suffix}", stage.figure(name), _limit(stage), kind)
         for stage in stages
         for suffix, name, kind in (
             ("", "training_peak_bytes", "measured"),
@@ -211,7 +196,7 @@ def memory_groups(report: Report) -> list[BarGroup]:
         ("Inference, above an empty process", "inference_peak_bytes"),
         ("Tensor arena on a microcontroller", "arena_bytes"),
     ):
-        rows = [_Row(stage["name"], _memory(stage, name), None, "measured") for stage in stages]
+        rows = [_Row(stage.name, stage.figure(name), None, "measured") for stage in stages]
         groups.append(_group(title, rows))
     return [group for group in groups if group is not None]
 
@@ -256,11 +241,6 @@ def _limit_caption(limits: Sequence[float], near: Sequence[float], longest: floa
     return "; ".join(texts)
 
 
-def _memory(stage: Stage, name: str) -> float | None:
-    value = (stage["memory"] or {}).get(name)
-    return None if value is None else float(value)
-
-
 def _limit(stage: Stage) -> float | None:
-    limit = (stage["training"] or {}).get("memory_limit_bytes")
-    return float(limit) if isinstance(limit, int | float) and limit > 0 else None
+    limit = (stage.training or Training()).memory_limit_bytes
+    return float(limit) if limit is not None and limit > 0 else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
 
 from shrink.base import files
+from shrink.contract.codec import to_plain
+from shrink.contract.report import Report
 from shrink.report.card import render_card
 from shrink.report.ci import render_junit
 from shrink.report.content import flat_metrics
@@ -24,11 +24,11 @@ RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METAD
 """Every name that `render` returns."""
 
 
-def render(report: Mapping[str, Any]) -> dict[str, str]:
+def render(report: Report) -> dict[str, str]:
     """Return the files that show a report, by name: each is made from it alone."""
     from shrink.report.html import render_html  # jinja2: only a run that ends needs it
 
-    digest = hashlib.sha256(files.json_text(report).encode()).hexdigest()
+    digest = hashlib.sha256(files.json_text(to_plain(report)).encode()).hexdigest()
     return {
         MARKDOWN_NAME: render_markdown(report),
         HTML_NAME: render_html(report),

@@ -7,8 +7,8 @@ from typing import Any
 
 from shrink.base.figures import LOSS, Figure, format_value, metric_figure
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.report import Guess, Limits, Stage, metric_delta
 
-Stage = Mapping[str, Any]
 _WIDE = 0.1
 """An interval of a fraction from which on a result hardly says anything: 10 points."""
 _FEW = 30
@@ -46,18 +46,18 @@ def sanity_warnings(
         gates: names of the run's gates.
         previous: by the name of a stage, the one whose artifact it started from.
     """
-    complete = {stage["name"]: stage for stage in stages if stage["metrics"] is not None}
+    complete = {stage.name: stage for stage in stages if stage.metrics is not None}
     base = complete.get(baseline)
     found: list[ReportWarning] = []
     if base is not None:
         found += _of_data(base)
-        at_chance = _at_chance(base, "baseline-at-chance")
+        at_chance = _at_chance(base, base.guess, "baseline-at-chance")
         found += at_chance
         if not at_chance:
             ends = [complete[name] for name in finals if name in complete and name != baseline]
             found += [warning for end in ends for warning in _of_result(end, base, gates)]
     for stage in complete.values():
-        found += _larger(stage, complete.get(previous.get(stage["name"]) or ""))
+        found += _larger(stage, complete.get(previous.get(stage.name) or ""))
         found += _lost_outputs(stage)
     return found
 
@@ -74,10 +74,10 @@ def data_warnings(splits: Mapping[str, Mapping[str, Any]]) -> list[ReportWarning
         message = f"only {_counted(count)}, on which every figure of a report rests"
         found.append(ReportWarning("few-test-examples", message, _MORE_EXAMPLES))
     in_train, in_test = (split.get("classes") or {} for split in (train, test))
-    guess = {
-        "only_in_test": [name for name in in_test if name not in in_train],
-        "only_in_train": [name for name in in_train if name not in in_test],
-    }
+    guess = Guess(
+        only_in_test=tuple(name for name in in_test if name not in in_train),
+        only_in_train=tuple(name for name in in_train if name not in in_test),
+    )
     return [*found, *_missing_classes(guess, few=bool(found))]
 
 
@@ -85,16 +85,16 @@ def _of_data(base: Stage) -> Iterator[ReportWarning]:
     """Yield what is wrong with the examples, which all stages share."""
     few = list(_few_examples(base))
     yield from few
-    yield from _missing_classes(base.get("guess") or {}, few=bool(few))
+    yield from _missing_classes(base.guess or Guess(), few=bool(few))
 
 
-def _missing_classes(guess: Mapping[str, Any], *, few: bool) -> Iterator[ReportWarning]:
+def _missing_classes(guess: Guess, *, few: bool) -> Iterator[ReportWarning]:
     """Yield classes of one split only; a few test examples cannot hold every class anyway."""
-    for key, here, there in (
-        ("only_in_test", "the test examples", "those to train on"),
-        ("only_in_train", "the examples to train on", "those to test on"),
+    for names, here, there in (
+        (guess.only_in_test, "the test examples", "those to train on"),
+        (() if few else guess.only_in_train, "the examples to train on", "those to test on"),
     ):
-        if (names := guess.get(key)) and not (few and key == "only_in_train"):
+        if names:
             what = "a class is" if len(names) == 1 else f"{len(names)} classes are"
             yield ReportWarning(
                 "classes-missing-from-split",
@@ -105,25 +105,26 @@ def _missing_classes(guess: Mapping[str, Any], *, few: bool) -> Iterator[ReportW
 
 
 def _few_examples(base: Stage) -> Iterator[ReportWarning]:
-    count, metric = base["examples"], _main_metric(base)
+    count, metric = base.examples, _main_metric(base)
     if not count or metric is None:
         return
-    low, high = _interval(base, metric.name)
-    is_wide = metric.unit == "fraction" and low is not None and high - low >= _WIDE
+    limits = base.intervals.get(metric.name, Limits())
+    low, high = limits.low or 0.0, limits.high or 0.0
+    is_wide = metric.unit == "fraction" and high - low >= _WIDE
     if not is_wide and count >= _FEW:
         return
     message = f"only {_counted(count)}"
-    if low is not None:
+    if limits.low is not None:
         span = f"{_text(metric, low)} to {_text(metric, high)}"
         message += f": the 95 % interval of {metric.name} is {span}"
     yield ReportWarning("few-test-examples", message, _MORE_EXAMPLES)
 
 
-def _at_chance(stage: Stage, code: str) -> list[ReportWarning]:
+def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarning]:
     """Return a warning where the main metric is what an answer without looking would score."""
-    metric, guess = _main_metric(stage), stage.get("guess") or {}
-    value, chance = (stage["metrics"].get(metric.name) if metric else None), guess.get("value")
-    if metric is None or value is None or chance is None or guess.get("metric") != metric.name:
+    metric, guess = _main_metric(stage), guess or Guess()
+    value, chance = (stage.figure(metric.name) if metric else None), guess.value
+    if metric is None or value is None or chance is None or guess.metric != metric.name:
         return []
     low, high = _interval(stage, metric.name)
     if not _hardly_better(metric, value, chance, low, high):
@@ -133,7 +134,7 @@ def _at_chance(stage: Stage, code: str) -> list[ReportWarning]:
     message = f"{metric.name} is {_text(metric, value)}, {word} better than guessing ({guessing})"
     if code == "baseline-at-chance":
         message += "; whatever is compared with it says nothing"
-    return [ReportWarning(code, message, _causes(guess, stage["kind"]), stage["name"])]
+    return [ReportWarning(code, message, _causes(guess, stage.kind), stage.name)]
 
 
 def _how_much(
@@ -159,14 +160,15 @@ def _hardly_better(
     return low is not None and high is not None and low <= chance and high - low < _WIDE
 
 
-def _guessed(metric: Figure, guess: Mapping[str, Any]) -> str:
+def _guessed(metric: Figure, guess: Guess) -> str:
     if metric.name == "mean_squared_error":
         return ", always answering the mean"
-    classes = guess.get("num_classes")
-    return f", always answering the commonest of {classes} classes" if classes else ""
+    if not guess.num_classes:
+        return ""
+    return f", always answering the commonest of {guess.num_classes} classes"
 
 
-def _causes(guess: Mapping[str, Any], kind: str) -> str:
+def _causes(guess: Guess, kind: str) -> str:
     """Return what is likely wrong: the order of the classes, or the scale of the inputs.
 
     A stage that trained the model took classes and inputs from these very examples.
@@ -175,23 +177,24 @@ def _causes(guess: Mapping[str, Any], kind: str) -> str:
     if kind in _TRAIN:
         return f"check {'; '.join([*causes, *_normalisation(guess)])}"
     causes = [*_normalisation(guess), *causes]
-    if guess.get("classes"):
+    if guess.classes:
         order = f"that the model's outputs are the classes in this order: {_order(guess)}"
         causes.insert(1 if _is_scaled_otherwise(guess) else 0, order)
     return f"check {'; '.join(causes)}"
 
 
-def _normalisation(guess: Mapping[str, Any]) -> Iterator[str]:
-    low, high = guess.get("low"), guess.get("high")
+def _normalisation(guess: Guess) -> Iterator[str]:
+    low, high = guess.low, guess.high
     if low is None or high is None:
         return
-    has = {True: "scales its inputs itself", False: "has no layer that scales them"}
-    layer = has.get(guess.get("rescales"))  # type: ignore[arg-type]
-    told = f", and the model {layer}" if layer else ""
+    told = ""
+    if guess.rescales is not None:
+        has = "scales its inputs itself" if guess.rescales else "has no layer that scales them"
+        told = f", and the model {has}"
     if _is_scaled_otherwise(guess):
         told += (
             ": does it expect 0 to 255?"
-            if guess["rescales"]
+            if guess.rescales
             else ": was it trained on 0 to 1? data.normalize: {scale: 1/255}, or "
             "--normalize-scale 1/255"
         )
@@ -199,19 +202,19 @@ def _normalisation(guess: Mapping[str, Any]) -> Iterator[str]:
     yield f"the normalisation ({between}{told})"
 
 
-def _is_scaled_otherwise(guess: Mapping[str, Any]) -> bool:
+def _is_scaled_otherwise(guess: Guess) -> bool:
     """Tell whether the inputs are pictures' bytes for no scaling layer, or 0 to 1 for one."""
-    low, high, rescales = guess.get("low"), guess.get("high"), guess.get("rescales")
+    low, high, rescales = guess.low, guess.high, guess.rescales
     if low is None or high is None or low < 0:
         return False
     return _BYTES[0] <= high <= _BYTES[1] if rescales is False else bool(rescales) and high <= 1
 
 
-def _order(guess: Mapping[str, Any]) -> str:
-    names = guess["classes"]
-    if names == [str(number) for number in range(len(names))]:
+def _order(guess: Guess) -> str:
+    names = guess.classes
+    if list(names) == [str(number) for number in range(len(names))]:
         return "as the labels number them, from 0"
-    more = (guess.get("num_classes") or len(names)) - len(names)
+    more = (guess.num_classes or len(names)) - len(names)
     return f"{', '.join(names)}{f' and {more} more' if more > 0 else ''}"
 
 
@@ -221,19 +224,18 @@ def _of_result(stage: Stage, base: Stage, gates: Sequence[str]) -> list[ReportWa
         return []
     if {metric.name, f"{metric.name}_drop", f"{metric.name}_rise"} & set(gates):
         return []  # somebody said how much may be lost; the gate speaks
-    judged = {**stage, "guess": base.get("guess")}
-    return _large_drop(stage, base, metric) or _at_chance(judged, "stage-at-chance")
+    drop = _large_drop(stage, base, metric)
+    return drop or _at_chance(stage, base.guess, "stage-at-chance")
 
 
 def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning]:
-    delta = stage["delta"].get(metric.name) or {}
-    change, low, high = delta.get("value"), delta.get("low"), delta.get("high")
-    before, after = base["metrics"].get(metric.name), stage["metrics"].get(metric.name)
-    if change is None or low is None or high is None:
+    delta = metric_delta(stage.delta, metric.name)
+    before, after = base.figure(metric.name), stage.figure(metric.name)
+    if delta is None or delta.low is None or delta.high is None or before is None or after is None:
         return []
-    lost = -change if metric.larger_is_better else change
-    proven = high < 0 if metric.larger_is_better else low > 0
-    chance = (base.get("guess") or {}).get("value")
+    lost = -delta.value if metric.larger_is_better else delta.value
+    proven = delta.high < 0 if metric.larger_is_better else delta.low > 0
+    chance = base.guess.value if base.guess else None
     half_way = chance is not None and chance != before and lost >= abs(before - chance) / 2
     is_large = metric.unit == "fraction" and lost >= _LARGE_DROP
     if not proven or not (is_large or half_way):
@@ -249,16 +251,16 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
             f"{_text(metric, after)}, and no gate looks at it",
             f"compress less, fine-tune for longer, or say what is allowed: gates: "
             f"{{{gate}: {limit}}}",
-            stage["name"],
+            stage.name,
         )
     ]
 
 
 def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
     """Yield a warning where quantization made the file larger."""
-    if stage["kind"] != "quantize" or source is None:
+    if stage.kind != "quantize" or source is None:
         return
-    after, before = stage["size"].get("tflite_bytes"), source["size"].get("tflite_bytes")
+    after, before = stage.figure("tflite_bytes"), source.figure("tflite_bytes")
     if after and before and after > _SLACK * before:
         sizes = f"{format_value(after, 'bytes')} instead of {format_value(before, 'bytes')}"
         yield ReportWarning(
@@ -266,19 +268,19 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
             f"the file is larger than what it was made from: {sizes}",
             "try the scheme dynamic_wi8_afp32, which keeps loops as they are and adds no scales "
             "of activations, or keep the model as it was",
-            stage["name"],
+            stage.name,
         )
 
 
 def _lost_outputs(stage: Stage) -> Iterator[ReportWarning]:
     """Yield a warning on outputs that quantization drowned: a mean over several hides them."""
-    details = stage.get("details") or {}
-    names = [one["name"] for one in (details.get("task") or {}).get("outputs", ())]
-    rows = (details.get("audit") or {}).get("agreement", ()) if len(names) > 1 else ()
+    task, audit = stage.told.task, stage.told.audit
+    if task is None or audit is None or len(task.outputs) < 2:
+        return
     lost = {
-        names[row["output"]]: row["snr_db"]
-        for row in rows
-        if row["compared"].endswith("to quantized") and (row["snr_db"] or _LEAST_DB) < _LEAST_DB
+        task.outputs[row.output].name: row.snr_db
+        for row in audit.agreement
+        if row.compared.endswith("to quantized") and row.snr_db and row.snr_db < _LEAST_DB
     }
     if lost:
         told = ", ".join(
@@ -286,22 +288,22 @@ def _lost_outputs(stage: Stage) -> Iterator[ReportWarning]:
         )
         yield ReportWarning(
             "outputs-lost",
-            f"of {len(names)} outputs these are hardly the float model's any more: {told}; a "
-            "metric that is a mean over outputs need not show it",
+            f"of {len(task.outputs)} outputs these are hardly the float model's any more: {told}; "
+            "a metric that is a mean over outputs need not show it",
             "scale targets of very different sizes alike before training, or try the scheme "
             "static_wi8_ai16 or dynamic_wi8_afp32",
-            stage["name"],
+            stage.name,
         )
 
 
 def _main_metric(stage: Stage) -> Figure | None:
-    names = [name for name in stage["metrics"] or {} if name != LOSS]
+    names = [name for name in stage.metrics or {} if name != LOSS]
     return metric_figure(names[0]) if names else None
 
 
-def _interval(stage: Stage, metric: str) -> tuple[Any, Any]:
-    interval = (stage.get("intervals") or {}).get(metric) or {}
-    return interval.get("low"), interval.get("high")
+def _interval(stage: Stage, metric: str) -> tuple[float | None, float | None]:
+    limits = stage.intervals.get(metric, Limits())
+    return limits.low, limits.high
 
 
 def _text(metric: Figure, value: float) -> str:

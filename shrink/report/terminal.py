@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shrink.contract.report import Report
 from shrink.report.content import (
     NULL,
-    Report,
     artifact_paths,
     cached_lines,
     caption,
@@ -54,12 +54,11 @@ def render_report(
         with_errors: whether to print why stages failed.
     """
     printer = Printer(console)
-    name = report["recipe"].get("name", "")
-    printer.wrapped(f"{name}: {verdict(report)}", "", _TONES[tone(report)])
+    printer.wrapped(f"{report.recipe.name}: {verdict(report)}", "", _TONES[tone(report)])
     for sentence in [*missed_sentences(report), *origin_sentences(report)]:
         printer.wrapped(sentence, "")
     printer.line("")
-    if report["stages"]:
+    if report.stages:
         _render_table(report, printer)
     for stage, message, hint in errors_of(report) if with_errors else ():
         printer.section("error", [f"{stage}: {message}", *([f"hint: {hint}"] if hint else [])])
@@ -147,7 +146,7 @@ def fitting(widths: Sequence[int], width: int) -> tuple[int, int]:
 
 
 def _render_table(report: Report, printer: Printer) -> None:
-    cells = [[column.head, *map(column.cell, report["stages"])] for column in columns(report)]
+    cells = [[column.head, *map(column.cell, report.stages)] for column in columns(report)]
     filled = [column for column in cells if set(column[1:]) != {NULL}]
     shown = printer.table(filled, left=1)
     printer.wrapped(caption(report), "", "dim")
@@ -164,7 +163,7 @@ def _render_places(report: Report, run_folder: Path | None, printer: Printer) ->
     """Print where the page is, and last the result; both are copied, and so never wrapped."""
     if run_folder is not None:
         printer.line(f"report: {run_folder / 'report.html'}", "dim")
-    unfinished = any(stage["status"] in ("failed", "skipped") for stage in report["stages"])
+    unfinished = any(stage.status in ("failed", "skipped") for stage in report.stages)
     for path in artifact_paths(report, run_folder):
         # Half a run has no result: its last artifact is only what the next try continues from.
         printer.line(f"so far: {path}" if unfinished else path, "" if unfinished else "bold")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shrink.base.figures import Figure, figure_of, metric_figure
+from shrink.contract.report import Limits, Report
 from shrink.report import svg
-from shrink.report.content import Report, main_metric
+from shrink.report.content import main_metric
 
 _NARROWEST = 250.0
 """Pixels that a plot is wide on a phone; wider ones leave names only more room."""
@@ -274,7 +275,7 @@ def _caption(front: Sequence[Candidate], cost: str, is_moved: bool) -> str:
 def _x_axis(report: Report, metric: str) -> str:
     if len(_candidates(report, metric, _SIZE)) < 2 or _differs(report, metric, _SIZE):
         return _SIZE
-    kinds = {str(s["artifact"]).rpartition(".")[2] for s in report["stages"] if s["artifact"]}
+    kinds = {s.artifact.rpartition(".")[2] for s in report.stages if s.artifact}
     usable = _INSTEAD_OF_SIZE if len(kinds) == 1 else _INSTEAD_OF_SIZE[1:]
     return next((name for name in usable if _differs(report, metric, name)), _SIZE)
 
@@ -288,16 +289,16 @@ def _differs(report: Report, metric: str | None, cost: str) -> bool:
 
 def _candidates(report: Report, metric: str | None, cost: str) -> list[Candidate]:
     found = []
-    for stage in report["stages"]:
-        size = (stage[figure_of(cost).group] or {}).get(cost)
-        score = (stage["metrics"] or {}).get(metric)
+    if metric is None:
+        return []
+    for stage in report.stages:
+        size, score = stage.figure(cost), stage.figure(metric)
         if size is None or score is None:
             continue
-        interval = (stage.get("intervals") or {}).get(metric) or {}
-        low, high = interval.get("low"), interval.get("high")
-        low = score if low is None else min(low, score)
-        high = score if high is None else max(high, score)
-        found.append(Candidate(stage["name"], size, score, low, high))
+        limits = stage.intervals.get(metric, Limits())
+        low = score if limits.low is None else min(limits.low, score)
+        high = score if limits.high is None else max(limits.high, score)
+        found.append(Candidate(stage.name, size, score, low, high))
     return found
 
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shrink.base.report_warning import warnings_of
-from shrink.report.content import Report, was_stopped
-from shrink.report.gate_lines import missed_gates, was_judged
-
-Status = Literal["done", "cached", "failed", "skipped"]
+from shrink.contract.report import Ending, Report, Status
+from shrink.report.content import warnings_of, was_stopped
+from shrink.report.gate_lines import missed_gates
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,6 @@ class StageOutcome:
         return self.status in ("done", "cached")
 
 
-Ending = Literal["passed", "failed", "finished", "interrupted"]
 Tone = Literal["good", "bad", "careful", "neutral"]
 _MOST_NAMES = 3
 
@@ -62,12 +59,12 @@ def ending(report: Report) -> Ending:
     a stage that broke down. A run without either is `finished`, whatever its figures are, and one
     that was stopped from outside is `interrupted`.
     """
-    failed = [stage for stage in report["stages"] if stage["status"] == "failed"]
+    failed = [stage for stage in report.stages if stage.status == "failed"]
     if any(map(was_stopped, failed)):
         return "interrupted"
-    if failed or missed_gates(report) or not report["passed"]:
+    if failed or missed_gates(report) or not report.passed:
         return "failed"
-    return "passed" if any(was_judged(gate) for gate in report["gates"]) else "finished"
+    return "passed" if any(gate.judged for gate in report.gates) else "finished"
 
 
 def tone(report: Report) -> Tone:
@@ -83,7 +80,7 @@ def tone(report: Report) -> Tone:
 def verdict(report: Report) -> str:
     """Return the run's outcome in a few words, such as `FAILED: 1 of 3 gates missed: accuracy`."""
     how = ending(report)
-    stopped = [stage["name"] for stage in report["stages"] if stage["status"] == "failed"]
+    stopped = [stage.name for stage in report.stages if stage.status == "failed"]
     if how in ("interrupted", "failed") and stopped:
         return f"{how.upper()}: {', '.join(stopped)} did not finish"
     if how == "failed":
@@ -97,19 +94,19 @@ def _missed(report: Report) -> str:
     missed = missed_gates(report)
     if not missed:
         return "FAILED"
-    names = list(dict.fromkeys(str(gate["name"]) for gate in missed))
+    names = list(dict.fromkeys(gate.name for gate in missed))
     shown = ", ".join(names[:_MOST_NAMES])
     rest = len(names) - _MOST_NAMES
     more = f" and {rest} more" if rest > 0 else ""
-    return f"FAILED: {len(missed)} of {len(report['gates'])} gates missed: {shown}{more}"
+    return f"FAILED: {len(missed)} of {len(report.gates)} gates missed: {shown}{more}"
 
 
 def _gates(report: Report) -> str:
     """Return what the word alone would hide: that there are no gates, or that some waited."""
-    total = len(report["gates"])
+    total = len(report.gates)
     if not total:
         return ", no gates"
-    skipped = sum(not was_judged(gate) for gate in report["gates"])
+    skipped = sum(not gate.judged for gate in report.gates)
     if not skipped:
         return ""
     return f", {skipped} of {total} gate{'s' if total > 1 else ''} not checked"

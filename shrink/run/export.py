@@ -104,7 +104,7 @@ def _export_array(
 def _array_name(artifact: Path) -> str:
     """Return the name of the run that an artifact lies in, else that of its file."""
     known = report_of(artifact)
-    return str((known and known[0].get("recipe", {}).get("name")) or artifact.stem)
+    return (known and known[0].recipe.name) or artifact.stem
 
 
 def _labels(artifact: Path) -> tuple[str, ...]:

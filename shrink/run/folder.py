@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shlex
@@ -13,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.base.errors import RecipeError
+from shrink.base.errors import InputError, RecipeError
 from shrink.base.faults import reached
 from shrink.base.host import machine
 from shrink.base.report_warning import ReportWarning
 from shrink.base.versions import versions
-from shrink.model.reference import REPORT_NAME
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.report import Checkout, DataSet, Report, Task
+from shrink.contract.report_file import REPORT_NAME, read_report
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.recipe.taken import with_taken_task
@@ -115,8 +116,8 @@ class RunFolder:
         described: Mapping[str, Any],
         warnings: Sequence[ReportWarning] = (),
         chain: Chain | None = None,
-        data: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        data: DataSet | None = None,
+    ) -> Report:
         """Write the recipe, what each step depends on, and the report; return the report."""
         if self._keeps and not all(outcome.complete for outcome in outcomes):
             return self._aside().write(outcomes, finals, described, warnings, chain)
@@ -142,13 +143,13 @@ class RunFolder:
             chain=chain,
             warnings=warnings,
             data=data,
-            source={"commit": commit_of(self._plan.source.parent)},
+            source=Checkout(commit=commit_of(self._plan.source.parent)),
         )
         contents = {
             RESOLVED_NAME: resolved,
             PLAN_NAME: files.json_text(described),
             **render(report),
-            REPORT_NAME: files.json_text(report),
+            REPORT_NAME: files.json_text(to_plain(report)),
         }
         files.write_together(self.path, contents, before=lambda: self._make_way(report))
         if _is_finished(report):
@@ -159,8 +160,9 @@ class RunFolder:
         """Remove what an earlier failure of this run left beside it: it is over."""
         failed = failed_folder(self.path)
         report = _read_report(failed)
-        same = report is not None and report["recipe"].get("name") == self._plan.recipe.name
-        if same and not _is_finished(report or {}) and not _holds_other_things(failed):
+        if report is None or report.recipe.name != self._plan.recipe.name:
+            return
+        if not _is_finished(report) and not _holds_other_things(failed):
             shutil.rmtree(failed, ignore_errors=True)
 
     def _aside(self) -> RunFolder:
@@ -181,10 +183,10 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
         reached("report-withdrawn")
 
-    def _make_way(self, report: dict[str, Any]) -> None:
+    def _make_way(self, report: Report) -> None:
         """Remove the last report, and the artifacts of earlier runs that this one does not have."""
         self._withdraw_report()
-        kept = {stage["artifact"] for stage in report["stages"]}
+        kept = {stage.artifact for stage in report.stages}
         for path in (self.path / ARTIFACTS).iterdir():
             if self._ours and _is_artifact(path) and f"{ARTIFACTS}/{path.name}" not in kept:
                 path.unlink()
@@ -192,7 +194,7 @@ class RunFolder:
     def _check_owner(self) -> None:
         if not self.path.exists():
             return
-        name = (self._before or {}).get("recipe", {}).get("name")
+        name = self._before.recipe.name if self._before else None
         if name == self._plan.recipe.name:
             return
         if self._before is None and self._ours:
@@ -205,10 +207,10 @@ class RunFolder:
         )
 
 
-def tasks_of(outcomes: Sequence[StageOutcome]) -> list[Mapping[str, Any]]:
+def tasks_of(outcomes: Sequence[StageOutcome]) -> list[Task]:
     """Return the tasks that finished stages took."""
     details = (outcome.result.get("details") or {} for outcome in outcomes if outcome.complete)
-    return [one["task"] for one in details if one.get("task") is not None]
+    return [from_plain(Task, one["task"]) for one in details if one.get("task") is not None]
 
 
 def failed_folder(path: Path) -> Path:
@@ -217,9 +219,9 @@ def failed_folder(path: Path) -> Path:
     return named.with_name(f"{named.name}.failed")
 
 
-def _is_finished(report: Mapping[str, Any]) -> bool:
+def _is_finished(report: Report) -> bool:
     """Whether every stage of a report has an artifact; a missed gate changes nothing in that."""
-    return all(isinstance(s, dict) and s.get("artifact") for s in report["stages"])
+    return all(stage.artifact for stage in report.stages)
 
 
 def command_line() -> str | None:
@@ -253,24 +255,20 @@ def environment(outcomes: Sequence[StageOutcome]) -> dict[str, Any]:
     }
 
 
-def _read_report(path: Path) -> dict[str, Any] | None:
+def _read_report(path: Path) -> Report | None:
     try:
-        report = json.loads((path / REPORT_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_report(path)
+    except InputError:
         return None
-    is_ours = (
-        isinstance(report, dict)
-        and isinstance(report.get("stages"), list)
-        and isinstance(report.get("recipe"), dict)
-    )
-    return report if is_ours else None
 
 
 def _holds_other_things(path: Path) -> bool:
     """Whether there is anything but what a killed run of shrink leaves."""
     if not path.is_dir():
         return path.exists()
-    ours = {ARTIFACTS, RESOLVED_NAME, REPORT_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, *RENDERED}
+    ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, *RENDERED}
+    # One that cannot be read may be of another version, whose run is nobody's to overwrite.
+    ours |= {REPORT_NAME} if _read_report(path) else set()
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
     if (path / ARTIFACTS).is_dir():
         inside = [e for e in (path / ARTIFACTS).iterdir() if f"{ARTIFACTS}/{e.name}" not in ours]

@@ -21,6 +21,8 @@ from shrink.base.cache import mark_used
 from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
+from shrink.contract.codec import from_plain
+from shrink.contract.report import DataSet, Origin
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -33,7 +35,7 @@ _LONGEST_REFS = 10_000_000
 
 def describe_data(
     config: DataConfig, fingerprint: str, outcomes: Sequence[StageOutcome]
-) -> dict[str, Any]:
+) -> DataSet:
     """Return what a report says of its data.
 
     Args:
@@ -42,18 +44,17 @@ def describe_data(
         outcomes: of the stages, the first finished one of which counted the examples.
 
     Returns:
-        `source`, `path`, `fingerprint`; `examples` by split and `classes` by index, null where no
-        stage came so far, as `classes` is where targets are real.
+        it; `examples` and `classes` are None where no stage came so far.
     """
     counted = (outcome.result.get("data") for outcome in outcomes)
-    found: Mapping[str, Any] = next(filter(None, counted), {})
-    return {
-        "source": config.source,
-        "path": Path(config.path).name if config.path else None,
-        "fingerprint": fingerprint,
-        "examples": found.get("examples"),
-        "classes": found.get("classes"),
-    }
+    found = from_plain(DataSet, next(filter(None, counted), {}))
+    return DataSet(
+        source=config.source,
+        path=Path(config.path).name if config.path else None,
+        fingerprint=fingerprint,
+        examples=found.examples,
+        classes=found.classes,
+    )
 
 
 def commit_of(folder: Path) -> str | None:
@@ -357,7 +358,8 @@ def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) ->
     same = origin.get("tested_on") == tested_on(plan, splits, data_fingerprint)
     name = str(origin.get("scores"))
     scores = files.read_mapping(store.root / "objects" / name[:2] / name) if same else {}
-    return Chain({key: origin.get(key) for key in ("run", "stage", *_FIGURES)}, scores, same)
+    told = {key: origin.get(key) for key in ("run", "stage", *_FIGURES)}
+    return Chain(from_plain(Origin, told), scores, same)
 
 
 def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:

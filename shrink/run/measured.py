@@ -8,6 +8,7 @@ from typing import Any
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
+from shrink.contract.codec import to_plain
 from shrink.model.reference import report_of
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.run.keys import measurement_key
@@ -53,7 +54,7 @@ def measured_before(
     sha256 = files.sha256(reference.path)
     found = store.find(measurement_key(plan, sha256, data_fingerprint, splits))
     # The task is what the artifact's own run took: without it another would be found out.
-    task = (known[1].get("details") or {}).get("task")
+    task = to_plain(known[1].told.task)
     same = found is not None and task is not None and found.result["details"]["task"] == task
     return found if same else None
 

@@ -23,12 +23,13 @@ from shrink.base.errors import (
 )
 from shrink.base.faults import reached
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.report import Report, Status
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.trust import Trust
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.taken import with_taken_task
-from shrink.report.verdict import StageOutcome, Status
+from shrink.report.verdict import StageOutcome
 from shrink.run.demands import demands_of
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import describe_steps, keys_of, runs_code, settings_of, step_keys
@@ -79,7 +80,7 @@ class RunOptions:
 class RunResult:
     """The report of a run, the folder that it is in, and the exit code that goes with it."""
 
-    report: dict[str, Any]
+    report: Report
     folder: Path
     exit_code: int
     error: ShrinkError | None = None
@@ -377,7 +378,7 @@ class Runner:
         if state.error is not None:
             self.exit_code = state.error.exit_code
         else:
-            self.exit_code = 0 if report["passed"] else 1
+            self.exit_code = 0 if report.passed else 1
         if folder.path != self.options.output:
             self.console.say(
                 f"{self.options.output} keeps its last finished run; this one is in {folder.path}"

@@ -12,9 +12,10 @@ from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import ShrinkError
 from shrink.base.paths import cache_root
-from shrink.base.report_warning import warnings_of
+from shrink.contract.codec import to_plain
 from shrink.model.trust import Trust
 from shrink.recipe.plan import Plan, Step
+from shrink.report.content import warnings_of
 from shrink.run.cluster import membership
 from shrink.run.destination import names_artifact, only_artifact
 from shrink.run.follow import follow, leading
@@ -63,14 +64,15 @@ def run_plan(
 
 def _keep_artifact(result: RunResult, final: Step, target: Path) -> RunResult:
     """Copy one step's artifact out of a run folder that goes; a failed run leaves none."""
-    kept = None
-    for stage in result.report["stages"]:
-        if stage["name"] == final.name and stage["artifact"] and result.error is None:
+    kept, stages = None, []
+    for stage in result.report.stages:
+        if stage.name == final.name and stage.artifact and result.error is None:
             files.make_folder(target.parent)
-            files.copy(result.folder / stage["artifact"], target)
+            files.copy(result.folder / stage.artifact, target)
             kept = str(target.resolve())
-        stage["artifact"] = kept
-    return replace(result, folder=target)
+        stages.append(replace(stage, artifact=kept))
+    report = replace(result.report, stages=tuple(stages))
+    return replace(result, folder=target, report=report)
 
 
 def guard_models(plan: Plan, trust: Trust) -> None:
@@ -96,7 +98,7 @@ def show_result(result: RunResult, console: Console) -> None:
     for warning in warnings_of(result.report):
         console.warn(warning.text())
     if console.as_json:
-        console.document(result.report)
+        console.document(to_plain(result.report))
     elif console.quiet:
         console.print(str(result.folder))
     else:

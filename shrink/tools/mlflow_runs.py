@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ResourceError
+from shrink.contract.report import Report, Stage
+from shrink.contract.report_file import read_report
 from shrink.report.card import recipe_of
 from shrink.report.content import stage_figures
-from shrink.report.read import read_report
 
 _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")
@@ -36,7 +37,7 @@ def log_to_mlflow(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str
         report = read_report(folder)
         try:
             mlflow.set_tracking_uri(job["target"])
-            mlflow.set_experiment(report["recipe"]["name"])
+            mlflow.set_experiment(report.recipe.name)
             return {"run_id": _log(mlflow, report, folder)}
         except (mlflow.exceptions.MlflowException, OSError) as error:
             raise ResourceError(
@@ -46,34 +47,34 @@ def log_to_mlflow(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str
             ) from error
 
 
-def _log(mlflow: Any, report: Mapping[str, Any], folder: Path) -> str:
-    with mlflow.start_run(run_name=report["recipe"]["name"]) as parent:
-        mlflow.set_tags({"passed": report["passed"], "shrink": report["environment"]["shrink"]})
+def _log(mlflow: Any, report: Report, folder: Path) -> str:
+    with mlflow.start_run(run_name=report.recipe.name) as parent:
+        mlflow.set_tags({"passed": report.passed, "shrink": report.environment.shrink})
         mlflow.log_params(_parameters(report))
-        finals = [s for s in report["stages"] if s["name"] in report.get("finals", ())]
+        finals = [stage for stage in report.stages if stage.name in report.finals]
         for stage in finals[-1:]:
             mlflow.log_metrics(stage_figures(stage))
         for name in _FILES:
             if (folder / name).is_file():
                 mlflow.log_artifact(str(folder / name))
-        for stage in report["stages"]:
-            with mlflow.start_run(run_name=stage["name"], nested=True):
+        for stage in report.stages:
+            with mlflow.start_run(run_name=stage.name, nested=True):
                 _log_stage(mlflow, stage, folder)
     return str(parent.info.run_id)
 
 
-def _log_stage(mlflow: Any, stage: Mapping[str, Any], folder: Path) -> None:
-    mlflow.set_tags({"kind": stage["kind"], "status": stage["status"]})
+def _log_stage(mlflow: Any, stage: Stage, folder: Path) -> None:
+    mlflow.set_tags({"kind": stage.kind, "status": stage.status})
     mlflow.log_metrics(stage_figures(stage))
-    for name, values in ((stage["training"] or {}).get("history") or {}).items():
+    for name, values in (stage.training.history if stage.training else {}).items():
         for epoch, value in enumerate(values, start=1):
             if value is not None:
                 mlflow.log_metric(f"epoch_{name}", value, step=epoch)
-    if stage["artifact"] and (folder / stage["artifact"]).is_file():
-        mlflow.log_artifact(str(folder / stage["artifact"]), "artifacts")
+    if stage.artifact and (folder / stage.artifact).is_file():
+        mlflow.log_artifact(str(folder / stage.artifact), "artifacts")
 
 
-def _parameters(report: Mapping[str, Any]) -> dict[str, str]:
+def _parameters(report: Report) -> dict[str, str]:
     return {name: text[:_LONGEST_PARAMETER] for name, text in _flat(recipe_of(report), "")}
 
 

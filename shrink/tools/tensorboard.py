@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from shrink.contract.report import Training
+from shrink.contract.report_file import read_report
 from shrink.report.content import stage_figures
 from shrink.report.markdown import render_markdown
-from shrink.report.read import read_report
 
 _SCALAR, _TENSOR = 1, 2
 """What TensorBoard calls data classes."""
@@ -27,30 +28,30 @@ def write_tensorboard(job: Mapping[str, Any], send: Callable[..., None]) -> dict
         `path`, the folder.
     """
     report = read_report(Path(job["report"]))
-    target = Path(job["target"]) / report["recipe"]["name"]
-    for stage in report["stages"]:
-        if stage["training"]:
-            with tf.summary.create_file_writer(str(target / stage["name"])).as_default():
-                _write_training(stage["training"])
+    target = Path(job["target"]) / report.recipe.name
+    for stage in report.stages:
+        if stage.training:
+            with tf.summary.create_file_writer(str(target / stage.name)).as_default():
+                _write_training(stage.training)
     with tf.summary.create_file_writer(str(target / "figures")).as_default():
         _write("report", render_markdown(report), "text", step=0)
-        for step, stage in enumerate(report["stages"]):
+        for step, stage in enumerate(report.stages):
             for name, value in stage_figures(stage).items():
                 _write(name, value, "scalars", step=step)
     return {"path": str(target)}
 
 
-def _write_training(training: Mapping[str, Any]) -> None:
-    for name, values in (training.get("history") or {}).items():
+def _write_training(training: Training) -> None:
+    for name, values in training.history.items():
         for epoch, value in enumerate(values, start=1):
             if value is not None:
                 _write(f"epoch_{name}", value, "scalars", step=epoch)
-    timeline = training.get("memory_timeline") or {}
+    timeline = training.memory_timeline
     for name in _TIMELINE:
         rows = zip(timeline.get("update", ()), timeline.get(name, ()), strict=False)
         for update, value in rows:
-            if value is not None:
-                _write(f"memory/{name}", value, "scalars", step=update)
+            if update is not None and value is not None:
+                _write(f"memory/{name}", value, "scalars", step=int(update))
 
 
 def _write(tag: str, value: float | str, plugin: str, step: int) -> None:

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from shrink.report.html import render_html
 from shrink.report.verdict import StageOutcome
+from tests.report.plain import render_html
 from tests.report.toys import outcome, report, with_result
 
 _EPOCHS, _POINTS = 200, 120

@@ -12,6 +12,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.model.compiled import Compiled, CompiledLoss, read_compiled
+from tests.report.toys import report_naming
 
 
 def compiled_model(**settings: Any) -> keras.Model:
@@ -124,14 +125,14 @@ def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:
     ]
     task = {"outputs": outputs, "metrics": ["accuracy"], "loss_weights": [1.0, 0.5]}
     digest = hashlib.sha256(b"").hexdigest()
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"artifact": "artifacts/00-baseline.keras", "sha256": digest, "details": None},
         {"artifact": "artifacts/01-train.keras", "sha256": digest, "details": {"task": task}},
     ]
     (tmp_path / "artifacts").mkdir()
     for name in ("00-baseline.keras", "01-train.keras", "02-other.keras"):
         (tmp_path / "artifacts" / name).touch()
-    (tmp_path / "report.json").write_text(json.dumps({"stages": stages}), encoding="utf-8")
+    (tmp_path / "report.json").write_text(json.dumps(report_naming(*stages)), encoding="utf-8")
     found = read_compiled(tmp_path / "artifacts" / "01-train.keras")
     assert found is not None
     assert found.by == "run"

@@ -11,6 +11,7 @@ import pytest
 
 from shrink.base.errors import ModelError, RecipeError
 from shrink.recipe.single import Sections, portable, single_recipe, student_value
+from tests.report.toys import report_naming
 
 
 @pytest.fixture
@@ -19,8 +20,8 @@ def run(tmp_path: Path) -> Path:
     (folder / "artifacts").mkdir(parents=True)
     (folder / "artifacts" / "00-train.keras").write_bytes(b"x")
     digest = hashlib.sha256(b"x").hexdigest()
-    stages = {"stages": [{"artifact": "artifacts/00-train.keras", "sha256": digest}]}
-    (folder / "report.json").write_text(json.dumps(stages), encoding="utf-8")
+    built = report_naming({"artifact": "artifacts/00-train.keras", "sha256": digest})
+    (folder / "report.json").write_text(json.dumps(built), encoding="utf-8")
     (folder / "recipe.resolved.yaml").write_text(
         "data: {source: digits, test_split: 0.3}\ntraining: {seed: 5}\n", encoding="utf-8"
     )

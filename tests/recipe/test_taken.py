@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from shrink.contract.codec import from_plain
+from shrink.contract.report import Task
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
 from shrink.recipe.taken import stated_task, with_taken_task
@@ -18,14 +20,15 @@ def _output(name: str, loss: str, from_logits: bool | None, by: str = "compiled"
     return {**told, "from_logits": from_logits, "from_logits_by": "graph"}
 
 
-def _told(*outputs: dict[str, Any], weights: tuple[float, ...] = (1.0,)) -> dict[str, Any]:
-    return {
+def _told(*outputs: dict[str, Any], weights: tuple[float, ...] = (1.0,)) -> Task:
+    told = {
         "outputs": list(outputs),
         "loss_weights": list(weights),
         "metrics": ["accuracy"],
         "metrics_by": "compiled",
         "monitor": "accuracy",
     }
+    return from_plain(Task, told)
 
 
 ONE = _told(_output("d", "binary_crossentropy", False))
@@ -56,7 +59,7 @@ LOSSES = {"a": "mean_absolute_error", "b": "binary_crossentropy"}
     ],
 )  # fmt: skip
 def test_with_taken_task_names_what_all_stages_took(
-    tmp_path: Path, stated: dict[str, Any], told: list[dict[str, Any]], expected: dict[str, Any]
+    tmp_path: Path, stated: dict[str, Any], told: list[Task], expected: dict[str, Any]
 ) -> None:
     (tmp_path / "m.py").touch()
     recipe = {

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import InputError, RecipeError
+from shrink.contract.codec import to_plain
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
-from shrink.report.gate_lines import gate_lines, missed_sentences
-from shrink.report.gates import check_gates
-from shrink.report.read import shape_problem
-from shrink.report.verdict import StageOutcome, verdict
+from shrink.report.verdict import StageOutcome
+from tests.report.plain import check_gates, gate_lines, missed_sentences, shape_problem, verdict
 from tests.report.toys import outcome, report, with_result
 
 
@@ -171,7 +170,7 @@ def test_build_plan_reads_the_report_beside_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "main.json").write_text(json.dumps(saved), encoding="utf-8")
     loaded = load_recipe(recipe(tmp_path, "{tflite_bytes: {against: main.json}}"))
     assert loaded.recipe.gates["tflite_bytes"].against == str(tmp_path / "main.json")
-    assert build_plan(loaded).saved["tflite_bytes"] == saved
+    assert to_plain(build_plan(loaded).saved["tflite_bytes"]) == saved
 
 
 def test_build_plan_lets_a_first_run_pass_only_where_the_gate_says_so(tmp_path: Path) -> None:

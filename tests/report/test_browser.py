@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shrink.report.html import render_html
+from tests.report.plain import render_html
 from tests.report.test_layers import audited, layer, operator
 from tests.report.toys import outcome, outcomes, report, with_result
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shrink.report.card import render_card
-from shrink.report.metadata import metadata
+from tests.report.plain import metadata, render_card
 from tests.report.toys import outcomes, report, with_result
 
 INTERFACE = {

@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import ModelError, Position, RecipeError
-from shrink.report.ci import (
-    SUMMARY_BYTES,
-    error_annotations,
-    gate_annotations,
-    output_lines,
-    publish,
-    summary,
-)
-from shrink.report.content import flat_metrics
+from shrink.report.ci import SUMMARY_BYTES, error_annotations
+from tests.report.plain import flat_metrics, gate_annotations, output_lines, publish, summary
 from tests.report.toys import outcome, outcomes, report, with_result
 
 ACTIONS = {"GITHUB_ACTIONS": "true"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shrink.base.intervals import Interval
-from shrink.report.control import control_sentence, control_tables, verdict
-from shrink.report.html import render_html
+from shrink.report.control import control_sentence, verdict
+from tests.report.plain import control_tables, render_html
 from tests.report.toys import outcomes, report, with_result
 
 CONTROL = {

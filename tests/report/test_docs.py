@@ -27,8 +27,8 @@ from shrink.measure.memory import one_op_model
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.report.config import parse_gates
-from shrink.report.terminal import render_report
 from tests.cli.shell import shrink
+from tests.report.plain import render_report
 from tests.report.toys import report
 
 DOCS = Path(__file__).parents[2] / "docs"

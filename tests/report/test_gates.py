@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from shrink.report.config import parse_gates
-from shrink.report.gate_lines import gate_lines, missed_sentences
-from shrink.report.markdown import render_markdown
-from shrink.report.model import build_report
-from shrink.report.verdict import StageOutcome, verdict
+from shrink.report.verdict import StageOutcome
+from tests.report.plain import build_report, gate_lines, missed_sentences, render_markdown, verdict
 from tests.report.toys import outcome, outcomes, report, with_result
 
 

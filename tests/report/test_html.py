@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shrink.report.html import render_html
 from tests.report.page import Page
+from tests.report.plain import render_html
 from tests.report.toys import outcome, outcomes, report, with_result
 
 HOSTILE = "</title></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}&amp;\x00\x1b\ud800"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shrink.report.ci import render_junit
+from tests.report.plain import render_junit
 from tests.report.toys import outcome, outcomes, report
 
 HOSTILE = "]]><x a=\"'&\x00\x08\ud800\ufffe\n\u2028\U0001f600"

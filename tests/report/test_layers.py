@@ -7,11 +7,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shrink.report.html import render_html
-from shrink.report.layers import audit_sentences, error_plots, layer_tables, operator_tables
-from shrink.report.plots import timeline_plots
 from tests.benchmarks.bench_render import synthetic_report
 from tests.report.page import Page
+from tests.report.plain import (
+    audit_sentences,
+    error_plots,
+    layer_tables,
+    operator_tables,
+    render_html,
+    timeline_plots,
+)
 from tests.report.toys import outcomes, report, with_result
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from shrink.report.markdown import escape, render_markdown, table
+from shrink.report.markdown import escape, table
+from tests.report.plain import render_markdown
 from tests.report.toys import outcomes, report, with_result
 
 HOSTILE = "a|b `c` <script>x</script> @octocat [l](http://e) *b* _i_ #12 \x1b[0m\nnext"

@@ -15,13 +15,12 @@ from rich.console import Console
 from shrink.base.errors import InputError
 from shrink.base.files import write_json
 from shrink.base.intervals import paired_interval
+from shrink.contract.codec import from_plain
+from shrink.contract.report import Origin
 from shrink.report.config import parse_gates
 from shrink.report.headline import Chain
-from shrink.report.model import build_report
-from shrink.report.read import read_report, shape_problem
-from shrink.report.rendered import render
-from shrink.report.terminal import render_report
 from shrink.report.verdict import StageOutcome
+from tests.report.plain import build_report, read_report, render, render_report, shape_problem
 from tests.report.toys import outcome, outcomes, report, scores, with_result
 
 STAGE_KEYS = [
@@ -265,7 +264,7 @@ def test_report_without_data_has_all_but_metrics_and_can_be_shown() -> None:
         outcomes=stages,
         gates=parse_gates({"tflite_bytes": 20_000}),
         finals=("quantize",),
-        chain=Chain(origin),
+        chain=Chain(from_plain(Origin, origin)),
     )
     assert built["passed"]
     assert built["warnings"] == []

@@ -9,10 +9,17 @@ from xml.etree import ElementTree
 import pytest
 
 from shrink.report import svg
-from shrink.report.headline import headlines, more_results
-from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots
-from shrink.report.tradeoff import Candidate, other_tradeoffs, pareto_front, tradeoff_plot
+from shrink.report.tradeoff import Candidate, pareto_front
 from shrink.report.verdict import StageOutcome
+from tests.report.plain import (
+    headlines,
+    loss_plots,
+    memory_groups,
+    more_results,
+    other_tradeoffs,
+    sensitivity_plots,
+    tradeoff_plot,
+)
 from tests.report.toys import outcome, outcomes, report, with_result
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shrink.recipe.resolved import recipe_text
-from shrink.report.card import recipe_of
+from tests.report.plain import recipe_of
+from tests.report.toys import report
 
 
 @pytest.mark.parametrize(
@@ -22,4 +23,4 @@ from shrink.report.card import recipe_of
     ids=["text", "bytes that are no text", "no YAML", "no mapping", "none"],
 )
 def test_recipe_of_reads_what_can_be_shown(text: str | None, expected: dict[str, Any]) -> None:
-    assert dict(recipe_of({"resolved_recipe": text})) == expected
+    assert dict(recipe_of(report() | {"resolved_recipe": text})) == expected

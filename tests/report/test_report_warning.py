@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from shrink.base.report_warning import ReportWarning, warnings_of
-from shrink.report.html import render_html
-from shrink.report.markdown import render_markdown
-from shrink.report.model import build_report
-from shrink.report.read import shape_problem
+from shrink.base.report_warning import ReportWarning
 from shrink.report.verdict import StageOutcome
+from tests.report.plain import (
+    build_report,
+    render_html,
+    render_markdown,
+    shape_problem,
+    warnings_of,
+)
 
 GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check data.normalize")
 

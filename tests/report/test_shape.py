@@ -17,10 +17,14 @@ import pytest
 from rich.console import Console
 
 from shrink.base.errors import InputError
-from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
-from shrink.report.markdown import render_markdown
-from shrink.report.read import read_report, shape_problem
-from shrink.report.terminal import render_report
+from shrink.report.diff import render_diff_markdown, render_diff_terminal
+from tests.report.plain import (
+    diff_reports,
+    read_report,
+    render_markdown,
+    render_report,
+    shape_problem,
+)
 from tests.report.toys import outcomes, report, with_result
 
 WRONG: tuple[Any, ...] = (None, "text", -1, 0.5, True, [], [3], {}, {"a": "b"}, {"value": None})

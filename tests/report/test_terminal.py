@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from shrink.base.intervals import wilson_limits
-from shrink.report.terminal import fitting, printable, render_report
+from shrink.report.terminal import fitting, printable
+from tests.report.plain import render_report
 from tests.report.toys import outcomes, report, with_result
 
 GATES = {

@@ -10,11 +10,14 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from shrink.report.ci import render_junit
-from shrink.report.html import render_html
-from shrink.report.markdown import render_markdown
-from shrink.report.terminal import render_report
-from shrink.report.verdict import ending, verdict
+from tests.report.plain import (
+    ending,
+    render_html,
+    render_junit,
+    render_markdown,
+    render_report,
+    verdict,
+)
 from tests.report.toys import outcomes, report
 
 WARNING = {"code": "c", "message": "m", "hint": None, "stage": None}

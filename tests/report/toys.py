@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from shrink.report.config import parse_gates
-from shrink.report.model import build_report
 from shrink.report.verdict import StageOutcome
+from tests.report.plain import build_report
 
 EXAMPLES = 100
 
@@ -80,6 +80,12 @@ def outcomes() -> list[StageOutcome]:
 def with_result(base: StageOutcome, **changes: Any) -> StageOutcome:
     """The outcome with some of its worker's result replaced."""
     return replace(base, result={**base.result, **changes})
+
+
+def report_naming(*stages: dict[str, Any]) -> dict[str, Any]:
+    """report.json of finished stages with these keys, such as `artifact` and `sha256`."""
+    built = report(outcomes()[:1])
+    return built | {"stages": [{**built["stages"][0], **stage} for stage in stages]}
 
 
 def report(

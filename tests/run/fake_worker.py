@@ -10,6 +10,7 @@ from typing import Any
 
 from shrink.base.console import Console
 from shrink.base.paths import cache_root
+from shrink.contract.codec import to_plain
 from shrink.data.python_reads import remembering_reads
 from shrink.model import user_modules as user_code
 from shrink.recipe.load import recipe_from_mapping
@@ -82,7 +83,7 @@ def run(recipe: dict[str, Any], output: Path, worker: Attempt) -> dict[str, Any]
     result = runner.run()
     if result.error is not None:
         raise result.error
-    return result.report
+    return dict(to_plain(result.report))
 
 
 def statuses(report: dict[str, Any]) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from shrink.base.errors import RecipeError
+from shrink.contract.codec import to_plain
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import Plan, build_plan
 from shrink.run.folder import RunFolder, failed_folder
@@ -35,7 +37,7 @@ def run(plan: Plan, path: Path, content: str | None, force: bool = False) -> dic
         source.write_text(content)
         artifact, digest = folder.take(step, source)
         result = replace(result, artifact=artifact, sha256=digest)
-    return folder.write([result], [step.name], {})
+    return dict(to_plain(folder.write([result], [step.name], {})))
 
 
 def report_in(path: Path) -> Any:
@@ -104,6 +106,15 @@ def test_failed_run_is_written_into_nobody_elses_folder(plan: Plan, tmp_path: Pa
     run(plan, path, None)
     assert {p.read_text() for p in failed_folder(path).iterdir()} == {"mine"}
     assert report_in(tmp_path / "toy.failed-2") == "failed"
+
+
+def test_a_report_of_another_version_is_not_overwritten(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "toy"
+    path.mkdir()
+    (path / "report.json").write_text('{"schema_version": 2, "recipe": {"name": "other"}}')
+    with pytest.raises(RecipeError, match="no run of shrink wrote"):
+        run(plan, path, "good")
+    assert json.loads((path / "report.json").read_text())["schema_version"] == 2
 
 
 @pytest.mark.parametrize(

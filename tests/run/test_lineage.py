@@ -14,8 +14,6 @@ from rich.console import Console
 
 from shrink.base.errors import StageError
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
-from shrink.report.headline import headlines
-from shrink.report.terminal import render_report
 from shrink.run.lineage import (
     LEFT_OUT,
     Lineage,
@@ -26,6 +24,7 @@ from shrink.run.lineage import (
     named_code,
 )
 from shrink.run.store import Store
+from tests.report.plain import headlines, render_report
 from tests.run.fake_worker import FakeWorker, run, statuses
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shrink.contract.codec import to_plain
 from shrink.data.config import DataConfig
 from shrink.run.lineage import commit_of, describe_data
 from tests.report.toys import outcomes, with_result
@@ -54,6 +55,6 @@ def test_describe_data_tells_what_the_first_stage_that_ran_counted() -> None:
     train, prune, _ = outcomes()
     config = DataConfig(source="npz", path="/home/me/secret/pics.npz")
     told = describe_data(config, "ab", [with_result(train, data=COUNTS), prune])
-    assert told == {"source": "npz", "path": "pics.npz", "fingerprint": "ab", **COUNTS}
+    assert to_plain(told) == {"source": "npz", "path": "pics.npz", "fingerprint": "ab", **COUNTS}
     failed = replace(train, status="failed", result={})
-    assert describe_data(config, "ab", [failed])["examples"] is None
+    assert describe_data(config, "ab", [failed]).examples is None

@@ -1,0 +1,62 @@
+"""Frozen dataclasses that cost next to nothing to define.
+
+`dataclass(frozen=True)` compiles six methods for each class, 0.7 ms on two cores: the thirty of a
+report would take longer than all that `shrink diff` does with them. These share their methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
+)
+def record(kind: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose fields are given by name.
+
+    Fields, defaults, `dataclasses.fields` and `dataclasses.replace` are as of any other.
+    """
+    for method in (__init__, __setattr__, __delattr__, __eq__, __repr__):
+        setattr(kind, method.__name__, method)
+    return dataclasses.dataclass(init=False, repr=False, eq=False)(kind)
+
+
+def __init__(self: Any, **given: Any) -> None:
+    values = {}
+    for one in dataclasses.fields(self):
+        if one.name in given:
+            values[one.name] = given.pop(one.name)
+        elif one.default is not dataclasses.MISSING:
+            values[one.name] = one.default
+        elif one.default_factory is not dataclasses.MISSING:
+            values[one.name] = one.default_factory()
+        else:
+            raise TypeError(f"{type(self).__name__} needs {one.name}")
+    if given:
+        raise TypeError(f"{type(self).__name__} has no {', '.join(given)}")
+    self.__dict__.update(values)
+
+
+def __setattr__(self: Any, name: str, value: Any) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def __delattr__(self: Any, name: str) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _compared(self: Any) -> dict[str, Any]:
+    return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.compare}
+
+
+def __eq__(self: Any, other: object) -> bool:
+    return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
+
+
+def __repr__(self: Any) -> str:
+    told = ", ".join(f"{name}={value!r}" for name, value in _compared(self).items())
+    return f"{type(self).__name__}({told})"

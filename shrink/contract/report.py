@@ -1,0 +1,550 @@
+"""What report.json says: a run, its stages, and what every one of them cost.
+
+A report that is read is written again as it was read: keys of later versions stay, and those that
+an earlier version lacks stay away. What a stage tells in its own words (`Details`, `Training`) is
+read as far as it is understood.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from shrink.base.figures import figure_of
+from shrink.base.report_warning import ReportWarning
+from shrink.contract.codec import as_read, left_out
+from shrink.contract.record import record
+
+SCHEMA_VERSION = 1
+Document = Mapping[str, object] | None
+Figures = Mapping[str, float | None]
+Columns = Mapping[str, tuple[float | None, ...]]
+Status = Literal["done", "cached", "failed", "skipped"]
+Ending = Literal["passed", "failed", "finished", "interrupted"]
+
+
+class Measured:
+    """What has figures, in four groups; a group is None where nothing was measured."""
+
+    size: Figures | None
+    memory: Figures | None
+    metrics: Figures | None
+    latency: Figures | None
+
+    def figure(self, name: str) -> float | None:
+        """Return a figure or a metric by its name; None where it is null or not there."""
+        groups = {"size": self.size, "memory": self.memory, "latency": self.latency}
+        return (groups.get(figure_of(name).group, self.metrics) or {}).get(name)
+
+
+@record
+class RecipeName:
+    """The recipe that was run.
+
+    Attributes:
+        name: its name.
+        sha256: hash of the resolved recipe.
+    """
+
+    name: str = ""
+    sha256: str | None = None
+    document: Document = as_read()
+
+
+@record
+class Environment:
+    """Versions and devices that a report was made with.
+
+    Attributes:
+        packages: versions of what computes, by name.
+    """
+
+    shrink: str | None = None
+    tensorflow: str | None = None
+    devices: tuple[str, ...] = ()
+    python: str | None = None
+    system: str | None = None
+    machine: str | None = None
+    packages: Mapping[str, str | None] | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class DataSet:
+    """The data set.
+
+    Attributes:
+        path: the last name of its path.
+        fingerprint: of what the source holds.
+        examples: how many each split has.
+        classes: names by index; None where targets are real.
+    """
+
+    source: str | None = None
+    path: str | None = None
+    fingerprint: str | None = None
+    examples: Mapping[str, int | None] | None = None
+    classes: tuple[str, ...] | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Checkout:
+    """The repository that holds the recipe; its commit is None without one."""
+
+    commit: str | None = None
+
+
+@record
+class Origin(Measured):
+    """The first baseline of a line of runs, with its figures in a stage's groups."""
+
+    run: str | None = None
+    stage: str | None = None
+    size: Figures | None = None
+    memory: Figures | None = None
+    metrics: Figures | None = None
+    latency: Figures | None = None
+    examples: int | None = None
+    document: Document = as_read()
+
+
+@record
+class ReportedChain:
+    """What a run goes on from.
+
+    Attributes:
+        same_examples: whether it was measured on the test examples of this run.
+    """
+
+    origin: Origin
+    same_examples: bool
+
+
+@record
+class MeasuredAt:
+    """When and where figures were measured: `at` is a time of ISO 8601."""
+
+    at: str | None = None
+    machine: str | None = None
+
+
+@record
+class Limits:
+    """The 95 % interval of a metric itself.
+
+    Attributes:
+        low, high: None where one example says nothing.
+        note: what the limits do not show: that they are wide, or may be too narrow.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    note: str | None = left_out(None)
+
+
+@record
+class FigureDelta:
+    """The difference of a size, a memory or a latency; no ratio to a 0."""
+
+    value: float
+    ratio: float | None
+
+
+@record
+class MetricDelta:
+    """The difference of a metric with its 95 % interval, as in `Limits`."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    note: str | None = left_out(None)
+
+
+Deltas = Mapping[str, FigureDelta | MetricDelta | None]
+"""Differences by figure; None where either side is null."""
+
+
+@record
+class Guess:
+    """What guessing would score, and what is likely wrong where a model does no better.
+
+    Attributes:
+        metric: the main metric.
+        value: what the best constant answer scores on the test examples.
+        classes: at most twenty names in the order of the labels.
+        num_classes: how many there are.
+        low, high: of the first input over some test examples, before any layer.
+        rescales: whether a layer of the model scales its inputs.
+        only_in_test, only_in_train: names of classes.
+    """
+
+    metric: str | None = None
+    value: float | None = None
+    classes: tuple[str, ...] = ()
+    num_classes: int | None = None
+    low: float | None = None
+    high: float | None = None
+    rescales: bool | None = None
+    only_in_test: tuple[str, ...] = ()
+    only_in_train: tuple[str, ...] = ()
+    document: Document = as_read()
+
+
+@record
+class Training:
+    """How a stage trained; `shrink.engine.record.TrainingRecord` tells what each number is.
+
+    Attributes:
+        history: loss, val_loss and metrics, a number per epoch.
+        memory_timeline: columns `update`, `time_s`, `device_bytes` and `host_bytes`.
+        memory_limit_bytes: per device, if there was a limit.
+    """
+
+    replicas: int | None = None
+    workers: int | None = None
+    global_batch_size: int | None = None
+    micro_batch_size: int | None = None
+    accumulation_steps: int | None = None
+    precision: str | None = None
+    memory_limit_bytes: float | None = None
+    oom_retries: int | None = None
+    exact: bool | None = None
+    inexact_because: tuple[str, ...] = ()
+    epochs: int | None = None
+    updates: int | None = None
+    examples_per_s: float | None = None
+    history: Columns = field(default_factory=dict)
+    memory_timeline: Columns = field(default_factory=dict)
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Skipped:
+    """A layer that was left alone, and why."""
+
+    layer: str = "?"
+    reason: str = ""
+
+
+@record
+class Failure:
+    """Why a stage failed: `ShrinkError.to_dict()`."""
+
+    type: str | None = None
+    exit_code: int | None = None
+    message: str | None = None
+    position: Mapping[str, object] | None = None
+    subject: str | None = None
+    hint: str | None = None
+    document: Document = as_read()
+
+
+@record
+class TaskOutput:
+    """How one output was read.
+
+    Attributes:
+        loss_by, from_logits_by: recipe, compiled, graph, values, run or data.
+        ending: the final activation.
+    """
+
+    name: str = ""
+    loss: str | None = None
+    loss_by: str | None = None
+    from_logits: bool | None = None
+    from_logits_by: str | None = None
+    ending: str | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Task:
+    """What was measured: losses, metrics, and the form of the outputs."""
+
+    outputs: tuple[TaskOutput, ...] = ()
+    loss_weights: tuple[float, ...] = ()
+    metrics: tuple[str, ...] | None = None
+    metrics_by: str | None = None
+    monitor: str | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Control:
+    """Test figures of a student without its teacher, with it, and of the teacher.
+
+    Attributes:
+        alone, taught, teacher: by metric.
+        gain: `taught` less `alone`, by metric.
+        verdict: better, worse or no proven difference, by metric.
+    """
+
+    alone: Mapping[str, object] = field(default_factory=dict)
+    taught: Mapping[str, object] = field(default_factory=dict)
+    teacher: Mapping[str, object] = field(default_factory=dict)
+    gain: Mapping[str, MetricDelta] = field(default_factory=dict)
+    verdict: Mapping[str, str | None] = field(default_factory=dict)
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class TensorType:
+    """An input or output of an artifact: `real = scale * (stored - zero_point)`."""
+
+    name: str | None = None
+    shape: tuple[int, ...] = ()
+    dtype: str | None = None
+    scale: float | None = None
+    zero_point: int | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Interface:
+    """What an application must know of an artifact.
+
+    Attributes:
+        labels: by index of the output.
+        normalize: `scale` and `offset` of what is done to examples before the model sees them.
+    """
+
+    inputs: tuple[TensorType, ...] | None = None
+    outputs: tuple[TensorType, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    normalize: Mapping[str, object] | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Row:
+    """A layer of a model, or an operator of an artifact.
+
+    Attributes:
+        layer: of an operator, the Keras layer that it was made of.
+        inputs, outputs, weights: types.
+        macs: multiply-accumulates of one example.
+        activation_bytes: of one example's output.
+        sparsity: share of zeros in the weights.
+        snr_db, cosine: of an operator's output against the float model's.
+    """
+
+    name: str = "?"
+    type: str = "?"
+    layer: str | None = None
+    inputs: tuple[str, ...] = ()
+    weights: str | None = None
+    outputs: tuple[str, ...] = ()
+    parameters: int | None = None
+    macs: float | None = None
+    activation_bytes: float | None = None
+    sparsity: float | None = None
+    snr_db: float | None = None
+    cosine: float | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Agreement:
+    """How near two forms of a model come on one output; `snr_db` is None where they are equal."""
+
+    output: int = 0
+    compared: str = ""
+    snr_db: float | None = None
+    cosine: float | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Audit:
+    """What is inside of a quantized artifact, and what it computes."""
+
+    operators: tuple[Row, ...] = ()
+    float_islands: tuple[str, ...] = ()
+    custom_operators: tuple[str, ...] = ()
+    agreement: tuple[Agreement, ...] = ()
+    compared_on: str = "training examples"
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Curve:
+    """Loss on validation examples by the share of a group's channels that is removed."""
+
+    layers: str | None = None
+    ratios: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Budget:
+    """What became of a budget.
+
+    Attributes:
+        precision: of the file that the figure is taken from, where it is one.
+        measured: models that were built and measured on the way.
+    """
+
+    figure: str | None = None
+    limit: float | None = None
+    before: float | None = None
+    after: float | None = None
+    precision: str | None = None
+    measured: int | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Details:
+    """What else a stage tells; each kind of stage has its own.
+
+    Attributes:
+        layers: of a Keras model.
+        operators: of an artifact that was not audited.
+    """
+
+    task: Task | None = None
+    layers: tuple[Row, ...] = ()
+    operators: tuple[Row, ...] = ()
+    interface: Interface | None = None
+    audit: Audit | None = None
+    control: Control | None = None
+    sensitivity: tuple[Curve, ...] = ()
+    budget: Budget | None = None
+    document: Document = as_read(tolerant=True)
+
+
+_NOTHING_MORE = Details()
+
+
+@record
+class Stage(Measured):
+    """One stage: a failed or skipped one has null groups and empty differences.
+
+    Attributes:
+        kind: baseline, train, distill, prune, ...
+        status: cached figures were measured by an earlier run; skipped stages never started.
+        duration_s: seconds that the stage took when it was computed.
+        artifact: path relative to the run folder.
+        intervals: of each metric.
+        examples: test examples that the metrics are of.
+        delta, delta_previous, delta_origin: differences to the baseline, to the stage that this
+            one started from, and to the first baseline of a line of runs.
+        latency: `p50_ms`, `p90_ms`, `threads` and the number of `examples` it was timed on.
+        notes: why a figure is null, how it was measured, what happened.
+    """
+
+    name: str
+    kind: str
+    status: Status
+    duration_s: float | None
+    measured: MeasuredAt | None
+    artifact: str | None
+    sha256: str | None
+    size: Figures | None
+    memory: Figures | None
+    metrics: Figures | None
+    intervals: Mapping[str, Limits] = field(default_factory=dict)
+    examples: int | None
+    guess: Guess | None = None
+    delta: Deltas
+    delta_previous: Deltas
+    training: Training | None
+    latency: Figures | None
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    details: Details | None = None
+    error: Failure | None = left_out(None)
+    delta_origin: Deltas | None = left_out(None)
+
+    @property
+    def told(self) -> Details:
+        """The details, empty ones where there are none."""
+        return self.details or _NOTHING_MORE
+
+    def ratio(self, name: str) -> float | None:
+        """Return a figure's ratio to the baseline's; None where there is none."""
+        delta = self.delta.get(name)
+        return delta.ratio if isinstance(delta, FigureDelta) else None
+
+
+def metric_delta(deltas: Deltas | None, metric: str) -> MetricDelta | None:
+    """Return a metric's difference; None where there is none."""
+    delta = (deltas or {}).get(metric)
+    return delta if isinstance(delta, MetricDelta) else None
+
+
+@record
+class GateResult:
+    """What became of a gate on one stage.
+
+    Attributes:
+        value: of the figure, or its share of the baseline's, or how much worse it is than saved.
+        stage: None for a figure of the whole run.
+        reason: where a value alone does not explain the outcome.
+        confidence, low, high: where an interval decided.
+        relative_to, current, reference: of a share, the baseline and both figures.
+        against, current, saved: of a comparison with a saved report, its name and both figures.
+        judged: false where nothing was decided.
+    """
+
+    name: str
+    limit: float
+    value: float | None
+    passed: bool
+    stage: str | None = None
+    level: Literal["fail", "warn"] = "fail"
+    reason: str | None = None
+    confidence: float | None = None
+    low: float | None = None
+    high: float | None = None
+    relative_to: str | None = None
+    against: str | None = None
+    current: float | None = None
+    reference: float | None = None
+    saved: float | None = None
+    judged: bool = True
+    document: Document = as_read()
+
+
+@record
+class Report:
+    """A run.
+
+    Attributes:
+        passed: whether no stage failed and no gate was missed; true without gates.
+        resolved_recipe: as YAML.
+        command: the command line that ran it.
+        trust_model: whether model files were loaded whatever they hold.
+        baseline: the stage that all others are compared with.
+        finals: names of the last stage of each branch.
+        outcome: how the run ended.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    passed: bool
+    recipe: RecipeName
+    resolved_recipe: str | None = None
+    command: str | None = None
+    trust_model: bool = False
+    baseline: str
+    chain: ReportedChain | None = None
+    finals: tuple[str, ...] = ()
+    data: DataSet | None = None
+    source: Checkout | None = None
+    environment: Environment
+    stages: tuple[Stage, ...]
+    gates: tuple[GateResult, ...]
+    warnings: tuple[ReportWarning, ...] = ()
+    outcome: Ending | None = None
+    document: Document = as_read()
+
+    def stage(self, name: str | None) -> Stage | None:
+        """Return the stage of this name, if it is there."""
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+    @property
+    def ends(self) -> list[Stage]:
+        """The last stage of each branch; the last of all in a report that names none."""
+        names = self.finals or [stage.name for stage in self.stages[-1:]]
+        return [stage for name in names if (stage := self.stage(name)) is not None]

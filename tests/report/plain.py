@@ -1,0 +1,123 @@
+"""What makes and reads reports, with report.json in place of the typed one.
+
+Tests look into it and change it by hand: what they hand over goes through the decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from shrink.contract import report_file
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.report import Report, Stage
+from shrink.recipe import recipe_diff
+from shrink.report import (
+    card,
+    ci,
+    content,
+    control,
+    diff,
+    gates,
+    headline,
+    html,
+    layers,
+    markdown,
+    model,
+    plots,
+    rendered,
+    terminal,
+    tradeoff,
+)
+from shrink.report import (
+    gate_lines as lines,
+)
+from shrink.report import (
+    metadata as metadata_file,
+)
+from shrink.report import (
+    verdict as verdicts,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Plain = Mapping[str, Any]
+
+
+def reading(function: Callable[Concatenate[Report, P], T]) -> Callable[Concatenate[Plain, P], T]:
+    """A function of a report as one of report.json."""
+
+    def read(document: Plain, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(report_file.report_of(document), *args, **kwargs)
+
+    return read
+
+
+render_report = reading(terminal.render_report)
+render_markdown = reading(markdown.render_markdown)
+render_html = reading(html.render_html)
+render_junit = reading(ci.render_junit)
+render_card = reading(card.render_card)
+render = reading(rendered.render)
+recipe_of = reading(card.recipe_of)
+publish = reading(ci.publish)
+summary = reading(ci.summary)
+output_lines = reading(ci.output_lines)
+gate_annotations = reading(ci.gate_annotations)
+warnings_of = reading(content.warnings_of)
+flat_metrics = reading(content.flat_metrics)
+gate_lines = reading(lines.gate_lines)
+missed_sentences = reading(lines.missed_sentences)
+ending = reading(verdicts.ending)
+verdict = reading(verdicts.verdict)
+headlines = reading(headline.headlines)
+more_results = reading(headline.more_results)
+control_tables = reading(control.control_tables)
+layer_tables = reading(layers.layer_tables)
+operator_tables = reading(layers.operator_tables)
+error_plots = reading(layers.error_plots)
+audit_sentences = reading(layers.audit_sentences)
+timeline_plots = reading(plots.timeline_plots)
+loss_plots = reading(plots.loss_plots)
+memory_groups = reading(plots.memory_groups)
+sensitivity_plots = reading(plots.sensitivity_plots)
+tradeoff_plot = reading(tradeoff.tradeoff_plot)
+other_tradeoffs = reading(tradeoff.other_tradeoffs)
+
+
+def metadata(document: Plain, digest: str) -> Any:
+    return metadata_file.metadata(report_file.report_of(document), digest)
+
+
+def build_report(**settings: Any) -> dict[str, Any]:
+    return dict(to_plain(model.build_report(**settings)))
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    return dict(to_plain(report_file.read_report(path)))
+
+
+def shape_problem(document: Plain) -> str | None:
+    """What is wrong in a document, or None."""
+    try:
+        report_file.report_of(document)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def diff_reports(a: Plain, b: Plain, *changes: Any) -> dict[str, Any]:
+    return diff.diff_reports(report_file.report_of(a), report_file.report_of(b), *changes)
+
+
+def recipe_changes(a: Plain, b: Plain) -> list[dict[str, str]]:
+    return recipe_diff.recipe_changes(report_file.report_of(a), report_file.report_of(b))
+
+
+def check_gates(
+    stages: list[dict[str, Any]], limits: Any, saved: Any = None, **settings: Any
+) -> list[dict[str, Any]]:
+    read = from_plain(tuple[Stage, ...], stages, unknown="drop")
+    then = {name: report_file.report_of(one) for name, one in (saved or {}).items()}
+    return [to_plain(result) for result in gates.check_gates(read, limits, saved=then, **settings)]

@@ -1,0 +1,107 @@
+"""Reports of earlier runs: read, written again as they were, shown, and as the schema says."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from docs.report_schema import report_schema, report_schema_text
+from shrink.base.files import json_text
+from shrink.contract.codec import to_plain
+from shrink.contract.report_file import read_report, report_of
+from shrink.report.rendered import RENDERED
+from tests.report.plain import render, shape_problem
+from tests.report.saved import NAMES, saved
+from tests.report.toys import report
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_report_is_written_again_byte_by_byte(name: str, tmp_path: Path) -> None:
+    text = json_text(saved(name))
+    (tmp_path / "report.json").write_text(text, encoding="utf-8")
+    assert json_text(to_plain(read_report(tmp_path))) == text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_report_is_the_same_when_it_is_written_by_its_fields(name: str) -> None:
+    read = report_of(saved(name))
+    made = replace(read, stages=tuple(replace(stage) for stage in read.stages))
+    assert json_text(to_plain(made)) == json_text(saved(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_report_is_shown(name: str) -> None:
+    assert set(render(saved(name))) == set(RENDERED)
+
+
+def later() -> dict[str, Any]:
+    """A report of a later version, with keys that are not known yet, everywhere."""
+    built = saved("taught")
+    for known in (built, built["environment"], built["recipe"], *built["stages"]):
+        known["later"] = {"a": [1, None]}
+    for stage in built["stages"]:
+        stage["size"]["flash_bytes"] = stage["details"]["later"] = 7
+    return {"first": 1, **built}
+
+
+def earlier() -> dict[str, Any]:
+    """A report of an earlier version, without what came since."""
+    built = saved("missed")
+    for key in ("outcome", "warnings", "finals", "chain", "data", "source", "trust_model"):
+        del built[key]
+    for stage in built["stages"]:
+        del stage["intervals"], stage["guess"], stage["details"]
+    for gate in built["gates"]:
+        del gate["level"]
+    return built
+
+
+@pytest.mark.parametrize("make", [later, earlier])
+def test_a_report_of_another_version_is_read_shown_and_kept(make: Any) -> None:
+    built = make()
+    assert json_text(to_plain(report_of(copy.deepcopy(built)))) == json_text(built)
+    assert set(render(built)) == set(RENDERED)
+    jsonschema.validate(built, report_schema())
+
+
+def test_schema_file_is_current() -> None:
+    written = SCHEMA.read_text(encoding="utf-8")
+    assert written == report_schema_text(), "run `python -m docs.refresh schema`"
+
+
+def test_schema_is_valid_and_accepts_what_runs_wrote() -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for document in (*map(saved, NAMES), report(), report([], finals=())):
+        jsonschema.validate(document, schema)
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("passed",), "yes"),
+        (("stages", 0, "size"), []),
+        (("stages", 1, "status"), "lost"),
+        (("stages", 1, "delta", "accuracy"), {"low": 0}),
+        (("stages", 0, "metrics", "accuracy"), "high"),
+        (("gates",), [{"name": "macs", "limit": 3}]),
+        (("warnings",), ["boo"]),
+    ],
+)
+def test_schema_and_reader_refuse_the_same(path: tuple[Any, ...], wrong: Any) -> None:
+    built = report()
+    target: Any = built
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = wrong
+    assert shape_problem(built) is not None
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(built, report_schema())
