@@ -65,6 +65,7 @@ def diff(
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
     from shrink.base.console import Console
+    from shrink.contract.codec import to_plain
     from shrink.contract.report_file import read_report
     from shrink.recipe.recipe_diff import recipe_changes
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
@@ -73,7 +74,7 @@ def diff(
     first, second = read_report(before), read_report(after)
     found = diff_reports(first, second, recipe_changes(first, second))
     if json_:
-        console.document(found)
+        console.document(to_plain(found))
     elif markdown:
         console.print(render_diff_markdown(found).rstrip())
     else:

@@ -224,8 +224,10 @@ def _read_choice(choices: tuple[Any, ...], plain: Any) -> Any:
 
 def _read_union(kind: Any, drop: bool, plain: Any) -> Any:
     """Read a value as the first alternative that it is."""
-    problems = []
-    for alternative in typing.get_args(kind):
+    alternatives, problems = typing.get_args(kind), []
+    if plain is None and type(None) in alternatives:
+        return None
+    for alternative in alternatives:
         try:
             return _reader(alternative, drop)(plain)
         except ContractError as error:

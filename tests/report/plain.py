@@ -108,7 +108,16 @@ def shape_problem(document: Plain) -> str | None:
 
 
 def diff_reports(a: Plain, b: Plain, *changes: Any) -> dict[str, Any]:
-    return diff.diff_reports(report_file.report_of(a), report_file.report_of(b), *changes)
+    found = diff.diff_reports(report_file.report_of(a), report_file.report_of(b), *changes)
+    return dict(to_plain(found))
+
+
+def render_diff_markdown(document: Plain) -> str:
+    return diff.render_diff_markdown(from_plain(diff.Changes, document))
+
+
+def render_diff_terminal(document: Plain, console: Any) -> None:
+    diff.render_diff_terminal(from_plain(diff.Changes, document), console)
 
 
 def recipe_changes(a: Plain, b: Plain) -> list[dict[str, str]]:

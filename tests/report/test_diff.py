@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from shrink.report.diff import render_diff_markdown, render_diff_terminal
-from tests.report.plain import diff_reports
+from tests.report.plain import diff_reports, render_diff_markdown, render_diff_terminal
 from tests.report.toys import outcome, outcomes, report, with_result
 
 

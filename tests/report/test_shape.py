@@ -17,10 +17,11 @@ import pytest
 from rich.console import Console
 
 from shrink.base.errors import InputError
-from shrink.report.diff import render_diff_markdown, render_diff_terminal
 from tests.report.plain import (
     diff_reports,
     read_report,
+    render_diff_markdown,
+    render_diff_terminal,
     render_markdown,
     render_report,
     shape_problem,
