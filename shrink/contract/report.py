@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from shrink.base.figures import figure_of
+from shrink.base.figures import figure_of, figures_told
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import as_read, left_out
 from shrink.contract.record import record
@@ -22,7 +22,7 @@ Status = Literal["done", "cached", "failed", "skipped"]
 Ending = Literal["passed", "failed", "finished", "interrupted"]
 
 
-class Measured:
+class HasFigures:
     """What has figures, in four groups; a group is None where nothing was measured."""
 
     size: Figures | None
@@ -95,7 +95,7 @@ class Checkout:
 
 
 @record
-class Origin(Measured):
+class Origin(HasFigures):
     """The first baseline of a line of runs, with its figures in a stage's groups."""
 
     run: str | None = None
@@ -418,7 +418,7 @@ _NOTHING_MORE = Details()
 
 
 @record
-class Stage(Measured):
+class Stage(HasFigures):
     """One stage: a failed or skipped one has null groups and empty differences.
 
     Attributes:
@@ -461,6 +461,10 @@ class Stage(Measured):
     def told(self) -> Details:
         """The details, empty ones where there are none."""
         return self.details or _NOTHING_MORE
+
+    def reason(self, name: str) -> str | None:
+        """Return the note that says why a figure is null, or how it was measured."""
+        return next((note for note in self.notes if name in figures_told(note)), None)
 
     def ratio(self, name: str) -> float | None:
         """Return a figure's ratio to the baseline's; None where there is none."""

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.figures import FIGURES, LOSS, figure_of, format_ratio, format_value, metric_figure
+from shrink.base.figures import (
+    FIGURES,
+    LOSS,
+    figure_of,
+    figures_told,
+    format_ratio,
+    format_value,
+    metric_figure,
+)
 from shrink.base.report_warning import ReportWarning, distinct
 from shrink.contract.report import (
     Failure,
@@ -190,11 +198,10 @@ def _grouped(report: Report, *, routine: bool) -> list[tuple[str, str]]:
 
 def _is_routine(note: str, stage: Stage) -> bool:
     """Whether a note is about figures that are there, or that no such stage has."""
-    subject, colon, text = note.partition(": ")
-    names = subject.split(", ")
-    if not colon or not all(name in FIGURES for name in names):
+    names = figures_told(note)
+    if not names or not all(name in FIGURES for name in names):
         return False
-    if text.startswith(("does not apply", "not planned: there is no")):
+    if note.partition(": ")[2].startswith(("does not apply", "not planned: there is no")):
         return True
     return all(stage.figure(name) is not None for name in names)
 

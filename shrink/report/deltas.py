@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from shrink.base.figures import FIGURES, metric_figure
 from shrink.base.intervals import Bounds, Interval, paired_interval
-from shrink.contract.report import Deltas, FigureDelta, Measured, MetricDelta, Stage
+from shrink.contract.report import Deltas, FigureDelta, HasFigures, MetricDelta, Stage
 
 Scores = Mapping[str, Sequence[float]]
 _DECIMALS = 12
 
 
-def stage_delta(stage: Stage, base: Measured, scores: Scores, base_scores: Scores) -> Deltas:
+def stage_delta(stage: Stage, base: HasFigures, scores: Scores, base_scores: Scores) -> Deltas:
     """Return the difference of every figure, `stage` minus `base`.
 
     Sizes, memory and latency have `value` and `ratio`, metrics `value`, `low` and `high` at 95 %,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shrink.base.figures import explains
 from shrink.contract.codec import from_plain
 from shrink.contract.report import GateResult, Report, Stage
 from shrink.report.against import Comparison, Value, compare
@@ -288,7 +287,4 @@ def _ending(stage: Stage) -> str:
 
 def _why_null(stage: Stage, figure: str) -> str:
     """Return the stage's own note about a figure, or that there is none."""
-    for note in stage.notes:
-        if explains(note, figure):
-            return note
-    return f"the stage has no {figure}"
+    return stage.reason(figure) or f"the stage has no {figure}"

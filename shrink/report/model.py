@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
-from shrink.base.figures import FIGURES, LOSS, explains, figures_of, metric_figure
+from shrink.base.figures import FIGURES, LOSS, figures_of, metric_figure
 from shrink.base.intervals import mean_interval
 from shrink.base.report_warning import ReportWarning, gravest_first
 from shrink.contract.codec import from_plain
@@ -225,8 +225,7 @@ def _missing_notes(stage: Stage, result: Mapping[str, Any]) -> list[str]:
     """Return notes for the null figures that the worker did not explain."""
     not_finite, not_trained, not_measured = [], [], []
     for name, given in _given(result):
-        known = stage.figure(name) is not None
-        if known or any(explains(note, name) for note in stage.notes):
+        if stage.figure(name) is not None or stage.reason(name):
             continue
         if given is not None:
             not_finite.append(name)
