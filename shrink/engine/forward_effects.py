@@ -54,6 +54,12 @@ def forward_effects(model: Any) -> dict[Any, set[Effect]]:
     return effects
 
 
+def layers_that_compute(operation: str, model: Any, graph: Any) -> list[str]:
+    """Return the names of a model's layers that have an operation of a type in a graph."""
+    found = (path for path, kind in _operations(graph.as_graph_def()) if kind == operation)
+    return list(dict.fromkeys(_layer_at(path, model).name for path in found))
+
+
 def _input_specs(model: Any) -> Any:
     """Return the specification of what a model is called with, or None where nobody knows."""
     if getattr(model, "inputs", None):

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.engine.accumulate import (
     Accumulators,
     Batch,
@@ -26,6 +27,7 @@ from shrink.engine.autograph import convert_nothing_of_shrink
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import synchronising_layers
+from shrink.engine.forward_effects import layers_that_compute
 from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_masks
 from shrink.engine.objective import Objective, at_least_float32
 from shrink.engine.operation_order import one_by_one
@@ -288,7 +290,24 @@ class MicroBatchTrainer(keras.Model):
             if _scales_loss(self.optimizer):
                 loss = self.optimizer.get_scaled_loss(loss)
         self._follow(part, outputs, losses, regularisation)
-        return dense_gradients(tape, loss, variables, use)
+        try:
+            return dense_gradients(tape, loss, variables, use)
+        except LookupError as error:
+            raise self._no_gradient(error) from error
+
+    def _no_gradient(self, error: LookupError) -> Exception:
+        """Return TensorFlow's complaint about an operation without a gradient, with its layer."""
+        told, _, operation = str(error).strip("'\"").partition("no entry for: ")
+        if "gradient registry" not in told:
+            return error
+        graph = tf.compat.v1.get_default_graph()
+        names = layers_that_compute(operation, self.model, graph) or [self.model.name]
+        return StageError(
+            f"the layer {' or '.join(names)} cannot be trained through: TensorFlow has no gradient "
+            f"of {operation}",
+            hint="put it in front of all layers that are trained, set trainable=False on those "
+            "before it, or leave random changes to data.augment",
+        )
 
     def _targets(self, x: Any) -> tuple[Any, Any]:
         """Return the objective's targets, and inputs that are there once the targets are."""

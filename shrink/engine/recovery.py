@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from shrink.base.errors import ResourceError
+from shrink.tflite.branches import traced
 
 _OUT_OF_MEMORY = (
     "OOM when allocating tensor",
@@ -157,7 +158,8 @@ class RecoveringStep:
                 for name, value in outputs.items()
             }
 
-        return tf.function(step, reduce_retracing=True)
+        # Unconverted: AutoGraph would turn our own errors into others.
+        return traced(step, reduce_retracing=True)
 
     def _save(self) -> list[Any]:
         # A read shares the variable's memory; raw, because this runs in every step.

@@ -205,3 +205,24 @@ def test_train_scales_the_loss_when_in_mixed_float16() -> None:
         for a, b in zip(half.get_weights(), full.get_weights(), strict=True)
     ]
     assert 0 < max(differences) < 2e-3
+
+
+def test_train_names_the_layer_that_has_no_gradient() -> None:
+    layers = keras.layers
+    inputs = layers.Input((6, 6, 2))
+    hidden = layers.RandomContrast(0.5, name="contrast")(layers.Conv2D(3, 3)(inputs))
+    model = keras.Model(inputs, layers.Dense(5)(layers.Flatten()(hidden)))
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    with pytest.raises(StageError, match=r"contrast.*no gradient of AdjustContrastv2") as caught:
+        train(
+            model,
+            dataset(),
+            objective=objective,
+            config=config,
+            devices=open_devices(config),
+            epochs=1,
+            metrics=(),
+            monitor="loss",
+        )
+    assert "data.augment" in str(caught.value.hint)
