@@ -106,6 +106,9 @@ def _aligned(size_bytes: int) -> int:
 
 
 _TIMEOUT_S = 20.0
+_LOOP_LIMIT_S = 3
+"""Seconds that a model with loops may run: TFLite Micro ends some never, as a GRU's that gives its
+sequence, and others are small."""
 _SMALLEST = re.compile(rf"^{SMALLEST}(\d+)$", re.MULTILINE)
 _MARK = re.compile(r"^shrink-.*$", re.MULTILINE)
 _MOST_WORDS = 300
@@ -158,7 +161,8 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
 
 def _run_tflite_micro(path: Path, graph: Subgraph, planned: int, timeout_s: float) -> ChildRun:
     arena = _with_headroom(planned, path)
-    arguments = (str(path.resolve()), str(arena), str(len(graph.inputs)))
+    limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graph.operators) else 0
+    arguments = (str(path.resolve()), str(arena), str(len(graph.inputs)), str(limit))
     return run_child("shrink.tflite.arena_child", *arguments, timeout_s=timeout_s)
 
 
@@ -178,7 +182,11 @@ def _why_nothing(run: ChildRun) -> str:
 
 
 def _why_not_run(run: ChildRun) -> str:
-    return f"{run.failure} to run it" if run.timed_out else f"cannot run it: {failure_of(run)}"
+    if run.timed_out:
+        return f"{run.failure} to run it"
+    if run.failure == "died by SIGALRM":
+        return f"took longer than {_LOOP_LIMIT_S} s to run it"
+    return f"cannot run it: {failure_of(run)}"
 
 
 def failure_of(run: ChildRun) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ ALLOCATED, SMALLEST, RUNS = "shrink-allocated", "shrink-smallest: ", "shrink-run
 STEP_BYTES = 16
 
 
-def main(parent: str, path: str, arena_bytes: str, inputs: str) -> None:
+def main(parent: str, path: str, arena_bytes: str, inputs: str, run_limit_s: str) -> None:
     """Print that the model was allocated, the smallest arena in which it is, and that it runs.
 
     Args:
@@ -26,6 +27,8 @@ def main(parent: str, path: str, arena_bytes: str, inputs: str) -> None:
         path: the .tflite file.
         arena_bytes: an arena that is large enough.
         inputs: how many the model has.
+        run_limit_s: whole seconds that running it may take, after which SIGALRM ends this process;
+            0 for no limit.
     """
     die_with_parent(int(parent))
     import numpy as np
@@ -44,7 +47,9 @@ def main(parent: str, path: str, arena_bytes: str, inputs: str) -> None:
     for index in range(int(inputs)):
         detail = interpreter.get_input_details(index)
         interpreter.set_input(np.ones(detail["shape"], detail["dtype"]), index)
+    signal.alarm(int(run_limit_s))
     interpreter.invoke()
+    signal.alarm(0)
     say(RUNS)
 
 

@@ -134,3 +134,18 @@ def test_survives_leaves_no_fork_behind_where_the_child_is_killed() -> None:
         assert [child.stdout.readline() for _ in range(2)] == ["\n", "hangs\n"]
         child.kill()
         assert child.stdout.read() == ""  # until the fork, too, has let go of the pipe
+
+
+@pytest.mark.slow
+def test_arena_bytes_waits_no_longer_than_seconds_for_a_loop_that_never_ends(
+    tmp_path: Path,
+) -> None:
+    inputs = keras.layers.Input((10, 4))
+    sequence = keras.layers.GRU(8, return_sequences=True)(inputs)
+    path = tmp_path / "gru.tflite"
+    outputs = keras.layers.Dense(2)(keras.layers.Flatten()(sequence))
+    model = keras.Model(inputs, outputs)
+    path.write_bytes(convert.convert(model, "float32").content)
+    found = arena_bytes(path)
+    assert found.value is not None
+    assert found.note == "TFLite Micro allocates the model, but took longer than 3 s to run it"
