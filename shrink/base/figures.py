@@ -120,6 +120,7 @@ FIGURES: dict[str, Figure] = {
         Figure("macs", "size", "count"),
         Figure("training_peak_bytes", "memory", "bytes"),
         Figure("training_peak_predicted_bytes", "memory", "bytes"),
+        Figure("training_peak_small_bytes", "memory", "bytes"),
         Figure("training_host_peak_bytes", "memory", "bytes"),
         Figure("inference_peak_bytes", "memory", "bytes"),
         Figure("arena_bytes", "memory", "bytes"),

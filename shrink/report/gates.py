@@ -16,6 +16,7 @@ from shrink.report.targets import TARGETS, Kind, Target
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
     "training_peak_predicted_bytes",
+    "training_peak_small_bytes",
     "training_host_peak_bytes",
 )
 _UNFINISHED = "the run did not finish, so there may be more to come"

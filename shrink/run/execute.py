@@ -76,7 +76,8 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     own += [f"data: {note}" for note in context.dataset.notes]
     notes = [*outcome.notes, *own]
     notes += [note for note in context.import_notes.values() if note]
-    notes += _add_training_memory(measured["memory"], outcome, host_peak, job)
+    on_gpu = context.devices.on_gpu
+    notes += _add_training_memory(measured["memory"], outcome, host_peak, job, on_gpu=on_gpu)
     notes += [gpu_note] if gpu_note else []
     return {
         **measured,
@@ -324,23 +325,35 @@ def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Tas
     return context.task(model)
 
 
+_SMALL_UNKNOWN = (
+    "training_peak_small_bytes: unknown: on a CPU TensorFlow counts no tensor under 256 KiB, and "
+    "training_peak_bytes is without them"
+)
+
+
 def _add_training_memory(
     memory: dict[str, Any],
     outcome: StageResult,
     host_peak: int,
     job: Mapping[str, Any],
+    *,
+    on_gpu: bool,
 ) -> list[str]:
     """Fill in the training peaks; return the notes that explain what is missing."""
     record, plan = outcome.training, job.get("plan")
     predicted = plan["predicted_bytes"] if plan and record else None
     memory["training_peak_predicted_bytes"] = predicted
     memory["training_peak_bytes"] = record.training_peak_bytes if record else None
+    # A GPU's allocator counts every tensor; what a CPU's leaves out, TensorFlow counts nowhere.
+    memory["training_peak_small_bytes"] = 0 if record and on_gpu else None
     memory["training_host_peak_bytes"] = host_peak if record else None
     if record is None:
         return []  # the report itself says that a stage without training has no training figures
     notes = [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(job)}"]
     if record.training_peak_bytes is None:
         notes.append(f"training_peak_bytes: {record.note}")
+    if not on_gpu:
+        notes.append(_SMALL_UNKNOWN)
     return [*notes, *record.notes]
 
 

@@ -284,7 +284,8 @@ def _refuse_unknown_sides(serving: Serving) -> None:
             raise ModelError(
                 f"the input has the shape {tuple(spec.shape)}: an artifact needs every side fixed",
                 subject=spec.name,
-                hint="build the model with a fixed input shape",
+                hint="keras.models.clone_model(model, keras.Input((96, 96, 3))) with the shape "
+                "that is meant, set_weights of the old one, and save that",
             )
 
 

@@ -29,7 +29,8 @@ SIZE_KEYS = {
     "file_bytes", "gzip_bytes", "tflite_bytes", "parameters", "nonzero_parameters", "macs",
 }  # fmt: skip
 MEMORY_KEYS = {
-    "training_peak_bytes", "training_peak_predicted_bytes", "training_host_peak_bytes",
+    "training_peak_bytes", "training_peak_predicted_bytes", "training_peak_small_bytes",
+    "training_host_peak_bytes",
     "inference_peak_bytes", "arena_bytes", "arena_estimate_bytes",
 }  # fmt: skip
 TRAINING_KEYS = {
@@ -56,6 +57,9 @@ def test_run_writes_a_report_with_every_key(finished: FinishedRun) -> None:
         assert set(stage(report, name)["training"]) == TRAINING_KEYS
         assert stage(report, name)["memory"]["training_peak_bytes"] > 0
         assert stage(report, name)["memory"]["training_host_peak_bytes"] > 100e6
+        assert stage(report, name)["memory"]["training_peak_small_bytes"] is None
+        told = "training_peak_small_bytes: unknown: on a CPU"
+        assert any(note.startswith(told) for note in stage(report, name)["notes"])
     assert stage(report, "quantize")["training"] is None
     assert stage(report, "quantize")["memory"]["training_peak_bytes"] is None
     assert [g["name"] for g in report["gates"]] == [

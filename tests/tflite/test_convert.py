@@ -240,3 +240,21 @@ def test_convert_takes_a_saved_model_whose_loop_was_traced_for_any_batch(tmp_pat
             FloatModel(content=content), CalibrationExamples(examples, 7, 0), QuantizeConfig()
         )
     assert "dynamic_wi8_afp32" in str(caught.value.hint)
+
+
+def test_convert_says_how_to_fix_an_open_side_and_that_keeps_the_outputs() -> None:
+    inputs = keras.layers.Input((None, None, 3))
+    hidden = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
+    with pytest.raises(ModelError, match="every side fixed") as caught:
+        convert.convert(model, "float32")
+    assert "clone_model(model, keras.Input((96, 96, 3)))" in str(caught.value.hint)
+    fixed = keras.models.clone_model(model, keras.Input((8, 8, 3)))
+    fixed.set_weights(model.get_weights())
+    x = np.random.default_rng(0).normal(size=(1, 8, 8, 3)).astype(np.float32)
+    interpreter = Interpreter(model_content=convert.convert(fixed, "float32").content)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-6)
