@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
-from shrink.tflite.edit import with_mended_scales, with_ordered_borders
+from shrink.tflite.edit import with_mended_scales, with_ordered_borders, with_ranges
 from shrink.tflite.names import Named, Serving, ordered, serve_keras, serve_saved_model
 from shrink.tflite.rewrite import for_conversion, is_loop, names_of
 
@@ -96,6 +96,21 @@ def forgetting_states() -> Iterator[None]:
         Calibrator._feed_tensors = feed
 
 
+@contextmanager
+def _calibrated_to(ranges: Mapping[str, tuple[float, float]]) -> Iterator[None]:
+    """Let the TFLite converter take these ranges for tensors by name, in place of what it finds."""
+    calibrate = Calibrator.calibrate
+
+    def calibrate_some(self: Any, examples: Callable[[], Any]) -> bytes:
+        return with_ranges(bytes(calibrate(self, examples)), ranges)
+
+    Calibrator.calibrate = calibrate_some
+    try:
+        yield
+    finally:
+        Calibrator.calibrate = calibrate
+
+
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
 
 _IO_TYPES = {
@@ -158,6 +173,7 @@ def convert(
     output_type: str = "float32",
     *,
     dense_per_tensor: bool = False,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> Conversion:
     """Convert a model to TFLite, with a batch of 1 and static shapes.
 
@@ -172,6 +188,8 @@ def convert(
         input_type: "float32", "int8", "uint8", or with static_int16 "int16".
         output_type: likewise.
         dense_per_tensor: whether each dense layer's integer weights share one scale.
+        ranges: of activations by their tensor's name in the float32 file, for static_int8, in place
+            of those that calibration finds.
 
     Raises:
         ModelError: the SavedModel cannot be loaded, or an input has sides of unknown length.
@@ -198,7 +216,7 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        with forgetting_states():
+        with forgetting_states(), _calibrated_to(ranges or {}):
             content = _run(converter, precision)
         content = with_mended_scales(content)
         if len(serving.inputs) > 1 or len(serving.outputs) > 1:

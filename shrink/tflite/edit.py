@@ -253,6 +253,19 @@ _HIDDEN = 4
 _CELL_SCALES = 2.0**-15, 2.0**-9
 
 
+def with_ranges(content: bytes, ranges: Mapping[str, tuple[float, float]]) -> bytes:
+    """Return a calibrated float model with other ranges of the tensors that are named."""
+    if not ranges:
+        return content
+    model = unpacked(content)
+    for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
+        found = ranges.get(tensor.name.decode())
+        if found is not None and tensor.quantization is not None:
+            tensor.quantization.min = [min(found[0], 0.0)]
+            tensor.quantization.max = [max(found[1], 0.0)]
+    return packed(model)
+
+
 def with_mended_scales(content: bytes) -> bytes:
     """Return the model with scales by which LSTMs and reversals compute what was meant.
 

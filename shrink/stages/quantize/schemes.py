@@ -25,10 +25,6 @@ from shrink.tflite.interpreter import load
 _CORRECTED_ON = 100
 # Noise above a tenth of the signal's power is no rounding of 8 bits: something went wrong.
 _MOST_NOISE = 0.1
-_MEASURED_AGAIN = (
-    "the TFLite converter quantized this model, and measured the ranges of activations again: the "
-    "artifact is near the model that was trained under rounding, not equal to it"
-)
 
 
 def static_int8(
@@ -44,15 +40,14 @@ def static_int8(
         StageError: neither can quantize the model.
     """
     few = calibration.batches(_CORRECTED_ON)
-    found = first = _by_quantizer(source, calibration, config, 8)
+    found = _by_quantizer(source, calibration, config, 8)
     if isinstance(found, StageError):
         found = _by_converter(source, calibration, config, "static_int8", found)
     elif source.model is not None and _noise(found, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
         found = min((found, other), key=lambda one: _noise(one, source, few))
     if config.aware:
-        notes = found.notes if found is first else (*found.notes, _MEASURED_AGAIN)
-        return Conversion(without_constant_names(found.content), notes)
+        return Conversion(without_constant_names(found.content), found.notes)
     try:
         content = with_corrected_biases(found.content, source.float32.content, few)
     except ModelError as error:
@@ -88,7 +83,14 @@ def _by_converter(
         raise otherwise or InternalError("a .tflite file cannot be converted again")
     types = (config.artifact_input_type, config.artifact_output_type)
     per_tensor = config.dense_scales == "tensor"
-    return convert(source.model, precision, calibration, *types, dense_per_tensor=per_tensor)
+    return convert(
+        source.model,
+        precision,
+        calibration,
+        *types,
+        dense_per_tensor=per_tensor,
+        ranges=source.ranges,
+    )
 
 
 def _by_quantizer(

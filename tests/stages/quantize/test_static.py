@@ -73,7 +73,16 @@ def gated() -> keras.Model:
     return keras.Model(inputs, L.Dense(4, activation="softmax", name="classes")(x))
 
 
-@pytest.mark.parametrize("build", [lambda: residual(prelu=False), gated])
+def of_the_converter() -> keras.Model:
+    """Operators that ai-edge-quantizer leaves in float."""
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((8, 8, 3), name="picture")
+    x = L.Conv2D(8, 3, activation="elu", name="first")(inputs)
+    x = L.Conv2D(8, 3, activation="relu", name="second")(x)
+    return keras.Model(inputs, L.Dense(4, name="logits")(L.GlobalMaxPooling2D(name="pool")(x)))
+
+
+@pytest.mark.parametrize("build", [lambda: residual(prelu=False), gated, of_the_converter])
 def test_static_int8_after_aware_training_computes_what_was_trained(
     build: Callable[[], keras.Model],
 ) -> None:
