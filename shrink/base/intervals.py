@@ -26,7 +26,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 _EXACT_DEGREES = 30
 _BISECTIONS = 60
@@ -54,11 +53,6 @@ class Interval:
     low: float | None
     high: float | None
     note: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return limits and note, as a report holds them; no note, no key."""
-        limits = {"low": self.low, "high": self.high}
-        return limits if self.note is None else {**limits, "note": self.note}
 
 
 def paired_interval(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shrink.contract.codec import to_plain
 from shrink.contract.report import Report, Stage
@@ -40,6 +40,7 @@ from shrink.report.verdict import ending, tone, verdict
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 _MOST_ITEMS = 200
@@ -125,7 +126,7 @@ def _template() -> Template:
     return environment.get_template("report.html")
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> object:
     """Return text without the characters that no HTML document may hold; markup stays as it is."""
     if type(value) is not str:
         return value
@@ -156,11 +157,11 @@ def _cut(items: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [*shown, ("and", f"{rest} more in report.json")] if rest else shown
 
 
-def _marked(items: Sequence[tuple[str, str]]) -> list[tuple[str, Any]]:
+def _marked(items: Sequence[tuple[str, str]]) -> list[tuple[str, Markup]]:
     """Return the items with what stands between backticks set as code; all of it is escaped."""
     from markupsafe import Markup, escape
 
-    def marked(text: str) -> Any:
+    def marked(text: str) -> Markup:
         return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_printable(text)))))
 
     return [(name, marked(text)) for name, text in items]

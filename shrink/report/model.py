@@ -46,7 +46,7 @@ def build_report(
     recipe_name: str,
     recipe_sha256: str,
     baseline: str,
-    environment: Mapping[str, Any],
+    environment: Mapping[str, object],
     outcomes: Sequence[StageOutcome],
     gates: Mapping[str, Gate],
     finals: Sequence[str],
@@ -256,7 +256,7 @@ def _typed(kind: type[T], value: object) -> T | None:
     return None if value is None else from_plain(kind, _plain(value), unknown="drop")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return `value` with numbers that JSON cannot hold as None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -22,6 +22,7 @@ import yaml
 from rich.console import Console
 
 from docs import refresh
+from shrink.base.files import sha256
 from shrink.data.config import DataConfig
 from shrink.measure.memory import one_op_model
 from shrink.recipe.bundle import bundled_root
@@ -61,8 +62,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(bundled_root() / name, path / name)
     for name in ("main", "digits"):
         (path / "runs" / name / "artifacts").mkdir(parents=True)
-        (path / "runs" / name / "artifacts" / "02-quantize.tflite").write_bytes(one_op_model())
-        (path / "runs" / name / "report.json").write_text(json.dumps(report()), encoding="utf-8")
+        artifact = path / "runs" / name / "artifacts" / "02-quantize.tflite"
+        artifact.write_bytes(one_op_model())
+        built = report()
+        built["stages"][-1]["sha256"] = sha256(artifact)
+        (path / "runs" / name / "report.json").write_text(json.dumps(built), encoding="utf-8")
     return path
 
 
