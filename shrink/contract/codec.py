@@ -136,8 +136,7 @@ def from_plain(kind: type[T], plain: Any, unknown: Literal["refuse", "drop"] = "
 _Reader = Callable[[Any], Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Field:
+class _Field(typing.NamedTuple):
     name: str
     key: str
     kind: Any
@@ -147,8 +146,7 @@ class _Field:
     unknown: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shape:
+class _Shape(typing.NamedTuple):
     """The fields of a dataclass, and whether one takes the keys that no other has.
 
     `as_read`: the name of the field that keeps all of what was read.
