@@ -1,4 +1,4 @@
-"""Where shrink keeps things between runs."""
+"""Where shrink keeps things between runs, and what a run folder is known by."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 from shrink.base.errors import ResourceError
+
+REPORT_NAME = "report.json"
+"""A run folder's report, which is written last."""
 
 
 def cache_root() -> Path:

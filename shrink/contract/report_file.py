@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shrink.base.errors import InputError
+from shrink.base.paths import REPORT_NAME
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.report import SCHEMA_VERSION, Report
-
-REPORT_NAME = "report.json"
 
 
 def report_of(document: Mapping[str, object]) -> Report:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from shrink.base.errors import InputError, ModelError
+from shrink.base.paths import REPORT_NAME
 from shrink.base.protobuf import messages, text
 from shrink.base.suggest import near_file
 
@@ -42,7 +43,6 @@ def holds_layers(folder: Path) -> bool:
 Form = Literal["keras", "tflite"]
 """A model that can be trained, or a graph without layers, such as a TFLite artifact."""
 ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
-REPORT_NAME = "report.json"
 _SUFFIXES: dict[str, ModelKind] = {
     ".keras": "keras",
     ".h5": "h5",
@@ -133,7 +133,7 @@ def report_of(artifact: Path) -> tuple[Report, Stage] | None:
     from shrink.contract.report_file import read_report
 
     with contextlib.suppress(OSError, InputError):
-        report = read_report(artifact.parent.parent / REPORT_NAME)
+        report = read_report(artifact.parent.parent)
         name = f"{artifact.parent.name}/{artifact.name}"
         for stage in report.stages:
             if stage.artifact == name and stage.sha256 == files.sha256(artifact):

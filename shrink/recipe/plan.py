@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from shrink.base.errors import InputError, ModelError, Position, RecipeError
+from shrink.base.paths import REPORT_NAME
 from shrink.base.suggest import hint_for
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
-    REPORT_NAME,
     Form,
     ModelReference,
     exists,

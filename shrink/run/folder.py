@@ -15,11 +15,12 @@ from shrink.base import files
 from shrink.base.errors import InputError, RecipeError
 from shrink.base.faults import reached
 from shrink.base.host import machine
+from shrink.base.paths import REPORT_NAME
 from shrink.base.report_warning import ReportWarning
 from shrink.base.versions import versions
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.report import Checkout, DataSet, Report, Task
-from shrink.contract.report_file import REPORT_NAME, read_report
+from shrink.contract.report_file import read_report
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
 from shrink.recipe.taken import with_taken_task
