@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from shrink.base.errors import ShrinkError
 from shrink.base.protobuf import messages, text
-from shrink.contract.report import TaskOutput
+from shrink.contract.details import TaskOutput
 from shrink.model.reference import KERAS_METADATA, report_of
 from shrink.model.scan_files import check_archive, read_attribute
 

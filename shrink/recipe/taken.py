@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shrink.contract.report import Task
+from shrink.contract.details import Task
 from shrink.recipe.plan import Plan
 from shrink.task.config import TaskConfig
 

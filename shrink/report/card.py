@@ -10,7 +10,9 @@ from shrink.base.errors import RecipeError
 from shrink.base.figures import figure_of, metric_figure
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.base.yaml import reader as yaml
-from shrink.contract.report import Interface, Limits, Report, Stage, TensorType
+from shrink.contract.deltas import Limits
+from shrink.contract.details import Interface, TensorType
+from shrink.contract.report import Report, Stage
 from shrink.report.content import cached_lines, warnings_of
 from shrink.report.markdown import escape
 from shrink.report.verdict import verdict

@@ -16,15 +16,8 @@ from shrink.base.figures import (
     metric_figure,
 )
 from shrink.base.report_warning import ReportWarning, distinct
-from shrink.contract.report import (
-    Failure,
-    Limits,
-    MeasuredAt,
-    Report,
-    Skipped,
-    Stage,
-    metric_delta,
-)
+from shrink.contract.deltas import Limits, metric_delta
+from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
 
 Cell = Callable[[Stage], str]
 _LAYERS_LISTED = 4

@@ -8,7 +8,9 @@ from typing import Literal
 
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
 from shrink.base.intervals import Interval
-from shrink.contract.report import Control, MetricDelta, Report
+from shrink.contract.deltas import MetricDelta
+from shrink.contract.details import Control
+from shrink.contract.report import Report
 from shrink.report.content import NULL
 
 

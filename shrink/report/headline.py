@@ -13,15 +13,8 @@ from shrink.base.figures import (
     format_value,
     metric_figure,
 )
-from shrink.contract.report import (
-    Deltas,
-    MetricDelta,
-    Origin,
-    Report,
-    ReportedChain,
-    Stage,
-    metric_delta,
-)
+from shrink.contract.deltas import Deltas, MetricDelta, metric_delta
+from shrink.contract.report import Origin, Report, ReportedChain, Stage
 from shrink.report.content import main_metric
 from shrink.report.deltas import stage_delta
 from shrink.report.gate_lines import subject

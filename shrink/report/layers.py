@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shrink.base.figures import format_value
-from shrink.contract.report import Audit, Report, Row, Stage
+from shrink.contract.details import Audit, Row
+from shrink.contract.report import Report, Stage
 from shrink.report import svg
 from shrink.report.content import NULL
 from shrink.report.tradeoff import Mark, names

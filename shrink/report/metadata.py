@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shrink.contract.codec import to_plain
-from shrink.contract.report import Interface, Report, Stage
+from shrink.contract.details import Interface
+from shrink.contract.report import Report, Stage
 
 _VERSION = 1
 

@@ -11,23 +11,20 @@ from shrink.base.figures import FIGURES, LOSS, figures_of, metric_figure
 from shrink.base.intervals import mean_interval
 from shrink.base.report_warning import ReportWarning, gravest_first
 from shrink.contract.codec import from_plain
+from shrink.contract.deltas import Deltas, Limits, metric_delta
+from shrink.contract.details import Details, Training
 from shrink.contract.report import (
     Checkout,
     DataSet,
-    Deltas,
-    Details,
     Environment,
     Failure,
     Figures,
     Guess,
-    Limits,
     MeasuredAt,
     RecipeName,
     Report,
     Skipped,
     Stage,
-    Training,
-    metric_delta,
 )
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta

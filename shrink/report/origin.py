@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from shrink.contract.report import DataSet, Report, Task
+from shrink.contract.details import Task
+from shrink.contract.report import DataSet, Report
 
 Facts = list[tuple[str, str]]
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shrink.base.figures import format_value
-from shrink.contract.report import Columns, Report, Stage, Training
+from shrink.contract.details import Columns, Training
+from shrink.contract.report import Report, Stage
 from shrink.report import svg
 
 _CURVE_HEIGHT = 150

@@ -19,7 +19,8 @@ from shrink.base.paths import REPORT_NAME
 from shrink.base.report_warning import ReportWarning
 from shrink.base.versions import versions
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.report import Checkout, DataSet, Report, Task
+from shrink.contract.details import Task
+from shrink.contract.report import Checkout, DataSet, Report
 from shrink.contract.report_file import read_report
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shrink.contract.report import Training
+from shrink.contract.details import Training
 from shrink.contract.report_file import read_report
 from shrink.report.content import stage_figures
 from shrink.report.markdown import render_markdown

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shrink.contract.codec import from_plain
-from shrink.contract.report import Task
+from shrink.contract.details import Task
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
 from shrink.recipe.taken import stated_task, with_taken_task

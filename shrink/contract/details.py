@@ -1,0 +1,214 @@
+"""What a stage tells in its own words, read as far as it is understood."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from shrink.contract.codec import as_read
+from shrink.contract.deltas import MetricDelta
+from shrink.contract.record import record
+
+Document = Mapping[str, object] | None
+Columns = Mapping[str, tuple[float | None, ...]]
+
+
+@record
+class Training:
+    """How a stage trained; `shrink.engine.record.TrainingRecord` tells what each number is.
+
+    Attributes:
+        history: loss, val_loss and metrics, a number per epoch.
+        memory_timeline: columns `update`, `time_s`, `device_bytes` and `host_bytes`.
+        memory_limit_bytes: per device, if there was a limit.
+    """
+
+    replicas: int | None = None
+    workers: int | None = None
+    global_batch_size: int | None = None
+    micro_batch_size: int | None = None
+    accumulation_steps: int | None = None
+    precision: str | None = None
+    memory_limit_bytes: float | None = None
+    oom_retries: int | None = None
+    exact: bool | None = None
+    inexact_because: tuple[str, ...] = ()
+    epochs: int | None = None
+    updates: int | None = None
+    examples_per_s: float | None = None
+    history: Columns = field(default_factory=dict)
+    memory_timeline: Columns = field(default_factory=dict)
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class TaskOutput:
+    """How one output was read.
+
+    Attributes:
+        loss_by, from_logits_by: recipe, compiled, graph, values, run or data.
+        ending: the final activation.
+    """
+
+    name: str = ""
+    loss: str | None = None
+    loss_by: str | None = None
+    from_logits: bool | None = None
+    from_logits_by: str | None = None
+    ending: str | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Task:
+    """What was measured: losses, metrics, and the form of the outputs."""
+
+    outputs: tuple[TaskOutput, ...] = ()
+    loss_weights: tuple[float, ...] = ()
+    metrics: tuple[str, ...] | None = None
+    metrics_by: str | None = None
+    monitor: str | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Control:
+    """Test figures of a student without its teacher, with it, and of the teacher.
+
+    Attributes:
+        alone, taught, teacher: by metric.
+        gain: `taught` less `alone`, by metric.
+        verdict: better, worse or no proven difference, by metric.
+    """
+
+    alone: Mapping[str, object] = field(default_factory=dict)
+    taught: Mapping[str, object] = field(default_factory=dict)
+    teacher: Mapping[str, object] = field(default_factory=dict)
+    gain: Mapping[str, MetricDelta] = field(default_factory=dict)
+    verdict: Mapping[str, str | None] = field(default_factory=dict)
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class TensorType:
+    """An input or output of an artifact: `real = scale * (stored - zero_point)`."""
+
+    name: str | None = None
+    shape: tuple[int, ...] = ()
+    dtype: str | None = None
+    scale: float | None = None
+    zero_point: int | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Interface:
+    """What an application must know of an artifact.
+
+    Attributes:
+        labels: by index of the output.
+        normalize: `scale` and `offset` of what is done to examples before the model sees them.
+    """
+
+    inputs: tuple[TensorType, ...] | None = None
+    outputs: tuple[TensorType, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    normalize: Mapping[str, object] | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Row:
+    """A layer of a model, or an operator of an artifact.
+
+    Attributes:
+        layer: of an operator, the Keras layer that it was made of.
+        inputs, outputs, weights: types.
+        macs: multiply-accumulates of one example.
+        activation_bytes: of one example's output.
+        sparsity: share of zeros in the weights.
+        snr_db, cosine: of an operator's output against the float model's.
+    """
+
+    name: str = "?"
+    type: str = "?"
+    layer: str | None = None
+    inputs: tuple[str, ...] = ()
+    weights: str | None = None
+    outputs: tuple[str, ...] = ()
+    parameters: int | None = None
+    macs: float | None = None
+    activation_bytes: float | None = None
+    sparsity: float | None = None
+    snr_db: float | None = None
+    cosine: float | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Agreement:
+    """How near two forms of a model come on one output; `snr_db` is None where they are equal."""
+
+    output: int = 0
+    compared: str = ""
+    snr_db: float | None = None
+    cosine: float | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Audit:
+    """What is inside of a quantized artifact, and what it computes."""
+
+    operators: tuple[Row, ...] = ()
+    float_islands: tuple[str, ...] = ()
+    custom_operators: tuple[str, ...] = ()
+    agreement: tuple[Agreement, ...] = ()
+    compared_on: str = "training examples"
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Curve:
+    """Loss on validation examples by the share of a group's channels that is removed."""
+
+    layers: str | None = None
+    ratios: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Budget:
+    """What became of a budget.
+
+    Attributes:
+        precision: of the file that the figure is taken from, where it is one.
+        measured: models that were built and measured on the way.
+    """
+
+    figure: str | None = None
+    limit: float | None = None
+    before: float | None = None
+    after: float | None = None
+    precision: str | None = None
+    measured: int | None = None
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Details:
+    """What else a stage tells; each kind of stage has its own.
+
+    Attributes:
+        layers: of a Keras model.
+        operators: of an artifact that was not audited.
+    """
+
+    task: Task | None = None
+    layers: tuple[Row, ...] = ()
+    operators: tuple[Row, ...] = ()
+    interface: Interface | None = None
+    audit: Audit | None = None
+    control: Control | None = None
+    sensitivity: tuple[Curve, ...] = ()
+    budget: Budget | None = None
+    document: Document = as_read(tolerant=True)
