@@ -89,9 +89,7 @@ def _metrics(values: Mapping[str, object], names: list[str]) -> list[str]:
 
 
 def _gain(name: str, gain: MetricDelta | None) -> str:
-    unit, numbers = (
-        metric_figure(name).unit,
-        (gain.value, gain.low, gain.high) if gain else [None] * 3,
-    )
+    unit = metric_figure(name).unit
+    numbers = (gain.value, gain.low, gain.high) if gain else (None, None, None)
     texts = [NULL if number is None else format_change(number, unit) for number in numbers]
     return f"{texts[0]} [{texts[1]}, {texts[2]}]"
