@@ -207,10 +207,7 @@ def aware_model(model: keras.Model, batches: Batches) -> AwareModel:
 
 def stored_activations(network: Network) -> list[int]:
     """Return the indices of tensors that the integer artifact rounds, its outputs left out."""
-    readers: dict[int, list[Call]] = {}
-    for call in network.calls:
-        for ref in call.inputs:
-            readers.setdefault(ref.index, []).append(call)
+    readers = _readers(network)
     outputs = {ref.index for ref in network.outputs}
     found = [ref.index for _, ref in network.inputs]
     for call in network.calls:
@@ -224,10 +221,20 @@ def stored_activations(network: Network) -> list[int]:
     return found
 
 
+def _readers(network: Network) -> dict[int, list[Call]]:
+    readers: dict[int, list[Call]] = {}
+    for call in network.calls:
+        for ref in call.inputs:
+            readers.setdefault(ref.index, []).append(call)
+    return readers
+
+
 def _is_fused(layer: keras.layers.Layer, reader: keras.layers.Layer) -> bool:
     """Whether a layer's output is first rounded as that of the only layer that reads it."""
     if isinstance(reader, _GIVING_SCALE):
         return _function(layer) not in _SCALED
+    if isinstance(layer, L.Rescaling):
+        return _takes_in(reader, layer)
     if not _is_linear(layer):
         return False
     if is_batch_norm(reader):
@@ -235,6 +242,13 @@ def _is_fused(layer: keras.layers.Layer, reader: keras.layers.Layer) -> bool:
     return _is_relu(reader) and (
         quantizes_kernel(layer) or is_batch_norm(layer) or isinstance(layer, _SUMS)
     )
+
+
+def _takes_in(layer: keras.layers.Layer, rescaling: keras.layers.Layer) -> bool:
+    """Whether a rescaling becomes part of the kernel and bias of the layer after it."""
+    # A padding's zeros are none before an offset.
+    kernel = type(layer) in (L.Conv2D, L.DepthwiseConv2D)
+    return kernel and (layer.padding == "valid" or not np.any(rescaling.offset))
 
 
 def _is_linear(layer: keras.layers.Layer) -> bool:
@@ -263,25 +277,34 @@ def _skipped(network: Network) -> list[dict[str, str]]:
 
 
 def _flat(network: Network) -> keras.Model:
-    """Return a flattened copy in which a function that the converter does not fuse is a layer."""
+    """Return a flattened copy in which each layer is one operator, as far as that is known."""
     outputs = set(network.model.output_names)
     built: dict[int, keras.layers.Layer] = {}
-    functions: dict[int, keras.layers.Layer] = {}
+    second: dict[int, keras.layers.Layer] = {}
+    readers = _readers(network)
+    whole = {
+        id(call.layer)
+        for call in network.calls
+        if isinstance(call.layer, L.Rescaling)
+        and all(
+            _takes_in(after.layer, call.layer) for after in readers.get(call.outputs[0].index, [])
+        )
+    }
     for layer in network.layers():
         config = {**layer.get_config(), "name": network.name(layer)}
-        if quantizes_kernel(layer) and not _is_linear(layer) and not _is_fused_function(layer):
-            moved = {key: config[key] for key in ("activation", "activity_regularizer", "dtype")}
-            config |= {"activation": "linear", "activity_regularizer": None}
-            last = {**moved, "name": f"{config['name']}_function"}
+        if id(layer) not in whole and (parts := _parts(layer, config)):
+            kind, first, last = parts
+            last["name"] = f"{config['name']}_2"
+            config |= first
             if config["name"] in outputs:  # the name stays with what the model gives out
-                config["name"], last["name"] = f"{config['name']}_linear", config["name"]
-            functions[id(layer)] = L.Activation.from_config(last)
+                config["name"], last["name"] = f"{config['name']}_1", config["name"]
+            second[id(layer)] = kind.from_config(last)  # type: ignore[attr-defined]
         built[id(layer)] = type(layer).from_config(config)
     after = {
-        ref.index: functions[id(call.layer)]
+        ref.index: second[id(call.layer)]
         for call in network.calls
         for ref in call.outputs
-        if id(call.layer) in functions
+        if id(call.layer) in second
     }
     model = connect(network, built, then=lambda ref, x: after.get(ref.index, _same)(x))
     for layer in network.layers():
@@ -291,6 +314,19 @@ def _flat(network: Network) -> keras.Model:
 
 def _same(tensor: Any) -> Any:
     return tensor
+
+
+def _parts(
+    layer: keras.layers.Layer, config: dict[str, Any]
+) -> tuple[type, dict[str, Any], dict[str, Any]] | None:
+    """Return what changes in a layer of two operators, and the kind and settings of the second."""
+    if isinstance(layer, L.Rescaling) and np.any(layer.offset):
+        moved = {"offset": config["offset"], "dtype": config["dtype"], "scale": 1.0}
+        return L.Rescaling, {"offset": 0.0}, moved
+    if not quantizes_kernel(layer) or _is_linear(layer) or _is_fused_function(layer):
+        return None
+    moved = {key: config[key] for key in ("activation", "activity_regularizer", "dtype")}
+    return L.Activation, {"activation": "linear", "activity_regularizer": None}, moved
 
 
 def _is_fused_function(layer: keras.layers.Layer) -> bool:

@@ -74,10 +74,11 @@ def gated() -> keras.Model:
 
 
 def of_the_converter() -> keras.Model:
-    """Operators that ai-edge-quantizer leaves in float."""
+    """Operators that ai-edge-quantizer leaves in float, and a rescaling that a kernel takes in."""
     keras.utils.set_random_seed(0)
     inputs = L.Input((8, 8, 3), name="picture")
-    x = L.Conv2D(8, 3, activation="elu", name="first")(inputs)
+    x = L.Rescaling(0.5, name="rescaled")(inputs)
+    x = L.Conv2D(8, 3, padding="same", activation="elu", name="first")(x)
     x = L.Conv2D(8, 3, activation="relu", name="second")(x)
     return keras.Model(inputs, L.Dense(4, name="logits")(L.GlobalMaxPooling2D(name="pool")(x)))
 
