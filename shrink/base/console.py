@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from shrink.base.activity import Activity, Progress
 from shrink.base.errors import RecipeError, ShrinkError
 
 if TYPE_CHECKING:
@@ -90,21 +91,15 @@ class Console:
         self.end_progress()
         self.say(f"[{index}/{count}] {name}: {how}")
 
-    def event(self, event: Mapping[str, Any]) -> None:
-        """Show a worker's event: a steady line on a terminal, a line per epoch elsewhere."""
-        kind = event["event"]
-        if kind == "progress" and self._line is None and event.get("epoch_end"):
-            self.say(f"  {self._label}: {describe_progress(event)}")
-        if kind in ("phase", "share") and self._line is None and self._on_terminal():
+    def show(self, activity: Activity) -> None:
+        """Show what a worker does: a steady line on a terminal, a line per epoch elsewhere."""
+        if self._line is None and isinstance(activity, Progress):
+            if activity.epoch_end:
+                self.say(f"  {self._label}: {describe_progress(activity)}")
+        elif self._line is None and self._on_terminal():
             self._start_progress()
-        if self._line is None:
-            return
-        if kind == "phase":
-            self._line.phase(str(event["name"]))
-        elif kind == "share":
-            self._line.share(str(event["name"]), event["done"], event["total"])
-        elif kind == "progress":
-            self._line.training(event)
+        if self._line is not None:
+            self._line.show(activity)
 
     def end_progress(self) -> None:
         """Take the progress line away."""
@@ -134,14 +129,13 @@ class Console:
         stream.flush()
 
 
-def describe_progress(event: Mapping[str, Any]) -> str:
-    """Return one line for a progress event: epoch, metrics, examples per second."""
-    parts = [f"epoch {event['epoch']}/{event['epochs']}"]
-    metrics = event.get("metrics", {})
-    shown = [name for name in metrics if event.get("epoch_end") or not name.startswith("val_")]
+def describe_progress(progress: Progress) -> str:
+    """Return one line for a training: epoch, metrics, examples per second."""
+    parts, metrics = [f"epoch {progress.epoch}/{progress.epochs}"], progress.metrics
+    shown = [name for name in metrics if progress.epoch_end or not name.startswith("val_")]
     parts += [f"{n} {metrics[n]:.4g}" for n in shown if not _is_the_loss_again(n, metrics)]
-    if event.get("examples_per_s"):
-        parts.append(f"{event['examples_per_s']:,.0f} examples/s")
+    if progress.examples_per_s:
+        parts.append(f"{progress.examples_per_s:,.0f} examples/s")
     return "  ".join(parts)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
+from shrink.base.activity import Activity, Phase, Progress, Share
 from shrink.base.figures import LOSS
 
 if TYPE_CHECKING:
@@ -44,23 +45,24 @@ class ProgressLine:
         self._first: tuple[float, float] | None = None
         self._share: float | None = None
 
-    def phase(self, name: str) -> None:
-        """Show a part of which no share is known."""
-        self._metrics = {}
-        self._begin(name, len(name))
+    def show(self, activity: Activity) -> None:
+        """Show a part without a share, how much of something is done, or a training's epoch."""
+        if isinstance(activity, Phase):
+            self._metrics = {}
+            self._begin(activity.name, len(activity.name))
+        elif isinstance(activity, Share):
+            name, done, total = activity.name, activity.done, activity.total
+            width = len(f"{name} {total:,}/{total:,}")
+            self._advance(f"{name} {done:,}/{total:,}", width, done / max(total, 1))
+        else:
+            self._training(activity)
 
-    def share(self, name: str, done: int, total: int) -> None:
-        """Show how much of something counted is done."""
-        width = len(f"{name} {total:,}/{total:,}")
-        self._advance(f"{name} {done:,}/{total:,}", width, done / max(total, 1))
-
-    def training(self, event: Mapping[str, Any]) -> None:
-        """Show a training's epoch and metrics."""
-        epochs, steps = event["epochs"], event["steps"]
-        self._metrics |= event.get("metrics", {})
-        share = ((event["epoch"] - 1) * steps + event["step"]) / max(epochs * steps, 1)
+    def _training(self, progress: Progress) -> None:
+        epochs, steps = progress.epochs, progress.steps
+        self._metrics |= progress.metrics
+        share = ((progress.epoch - 1) * steps + progress.step) / max(epochs * steps, 1)
         width = len(f"epoch {epochs}/{epochs}")
-        self._advance(f"epoch {event['epoch']}/{epochs}", width, share)
+        self._advance(f"epoch {progress.epoch}/{epochs}", width, share)
 
     def _advance(self, activity: str, width: int, share: float) -> None:
         if self._share is None or width != self._width or share < self._share:

@@ -35,6 +35,7 @@ def bench(
     """Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1."""
     from shrink.base.console import Console
     from shrink.base.errors import ModelError
+    from shrink.contract.job import BenchJob
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
 
@@ -46,7 +47,8 @@ def bench(
             subject=reference.path,
             hint="quantize the model first: shrink quantize MODEL --data D",
         )
-    result = run_tool("bench", reference, console, threads=threads)
+    job = BenchJob(name=str(reference), model=reference.source(), threads=threads)
+    result = run_tool(job, console)
     if json_:
         console.document(result)
     elif not quiet:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from shrink.cli.examples import epilog
 from shrink.cli.options import JsonFlag, QuietFlag
+
+if TYPE_CHECKING:
+    from shrink.contract.job import DataJob, Section
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +37,7 @@ def check(
 ) -> None:
     """Read every example once: counts by class and split, shapes, values, corrupt files."""
     from shrink.base.console import Console
+    from shrink.contract.job import CheckJob
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
     from shrink.data.fingerprint import fingerprint
@@ -46,8 +50,8 @@ def check(
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
     check_early(config)
-    settings = {"data": config.model_dump(mode="json"), "seed": seed}
-    found = run_action("data-check", data, console, **settings)
+    job = CheckJob(name=data, data=config.model_dump(mode="json"), seed=seed)
+    found = run_action(job, console)
     console.end_progress()
     found["fingerprint"] = fingerprint(config)
     warnings = data_warnings(found["splits"])
@@ -89,6 +93,7 @@ def pack(
     """Write any data as sharded TFRecord files with a manifest; continues where it was killed."""
     from shrink.base.errors import RecipeError
     from shrink.base.fields import parse_bytes
+    from shrink.contract.job import PackJob
 
     if encoding not in ("raw", "png"):
         raise RecipeError(f"{encoding!r} is no encoding", subject="--encoding", hint="raw or png")
@@ -96,8 +101,15 @@ def pack(
         shard_bytes = parse_bytes(shard_size)
     except ValueError as error:
         raise RecipeError(str(error), subject="--shard-size", hint="such as 128MB") from error
-    settings = {"shard_bytes": shard_bytes, "encoding": encoding}
-    _convert("data-pack", data, output, seed, settings, json_=json_, quiet=quiet)
+    job = PackJob(
+        name=data,
+        data=_section(data),
+        seed=seed,
+        output=output.expanduser().absolute(),
+        shard_bytes=shard_bytes,
+        encoding=cast("Literal['raw', 'png']", encoding),
+    )
+    _convert(job, json_=json_, quiet=quiet)
 
 
 def unpack(
@@ -108,32 +120,30 @@ def unpack(
     quiet: QuietFlag = False,
 ) -> None:
     """Write labelled pictures of any data as PNG files, part/class/number.png."""
-    _convert("data-unpack", data, output, seed, {}, json_=json_, quiet=quiet)
+    from shrink.contract.job import UnpackJob
+
+    place = output.expanduser().absolute()
+    job = UnpackJob(name=data, data=_section(data), seed=seed, output=place)
+    _convert(job, json_=json_, quiet=quiet)
 
 
-def _convert(
-    action: str,
-    data: str,
-    output: Path,
-    seed: int,
-    settings: dict[str, Any],
-    *,
-    json_: bool,
-    quiet: bool,
-) -> None:
-    from shrink.base.console import Console
+def _section(data: str) -> Section:
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
     from shrink.recipe.data_reference import parse_data_reference
     from shrink.recipe.load import validate_section
+
+    config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
+    check_early(config)
+    return config.model_dump(mode="json")
+
+
+def _convert(job: DataJob, *, json_: bool, quiet: bool) -> None:
+    from shrink.base.console import Console
     from shrink.run.tool import run_action
 
     console = Console(as_json=json_, quiet=quiet)
-    config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
-    check_early(config)
-    place = str(output.expanduser().absolute())
-    job = {"data": config.model_dump(mode="json"), "seed": seed, "output": place, **settings}
-    found = run_action(action, data, console, **job)
+    found = run_action(job, console)
     console.end_progress()
     if json_:
         console.document(found)

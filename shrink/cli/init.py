@@ -59,6 +59,7 @@ def init(
 
 
 def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
+    from shrink.contract.job import FirstLookJob
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
     from shrink.model.reference import parse_model_reference
@@ -73,5 +74,6 @@ def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, di
     section = validate_section(DataConfig, named.data, data)
     check_early(section)
     config = section.model_dump(mode="json")
-    found = run_tool("first-look", reference, console, data=config, task=named.task, seed=0)
+    job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)
+    found = run_tool(job, console)
     return first_recipe(recipe_name(model), reference, named, found, output.parent), found

@@ -41,22 +41,22 @@ def profile(
 ) -> None:
     """Measure the memory of a training step, on random inputs with Adam."""
     from shrink.base.console import Console
+    from shrink.contract.job import ProfileJob
+    from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
-    from shrink.model.trust import Trust
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_profile
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
-    result = run_tool(
-        "profile",
-        reference,
-        console,
-        Trust(_resolved(custom_objects), trust_model),
+    job = ProfileJob(
+        name=str(reference),
+        model=reference.source(Trust(_resolved(custom_objects), trust_model)),
         batch_size=batch_size,
         memory_limit=_bytes(memory_limit),
-        trace=None if trace is None else str(trace.resolve()),
+        trace=_resolved(trace),
     )
+    result = run_tool(job, console)
     _show(result, console, show_profile)
 
 
@@ -72,15 +72,17 @@ def inspect(
 ) -> None:
     """Show layers or operators with their dtypes, shapes and sparsity."""
     from shrink.base.console import Console
+    from shrink.contract.job import InspectJob
+    from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
-    from shrink.model.trust import Trust
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_inspection
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
-    found = run_tool("inspect", reference, console, trust, groups=groups)
+    job = InspectJob(name=str(reference), model=reference.source(trust), groups=groups)
+    found = run_tool(job, console)
     _show(found, console, show_inspection)
 
 
@@ -108,8 +110,8 @@ def export(
 ) -> None:
     """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
     from shrink.base.console import Console
+    from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
-    from shrink.model.trust import Trust
     from shrink.run.export import export_model
 
     console = Console(as_json=json_, quiet=quiet)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from shrink.engine.config import BatchNormMode
+from shrink.contract.training import BatchNormMode
 
 
 def layers_of(model: Any) -> list[Any]:

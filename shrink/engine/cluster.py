@@ -11,13 +11,13 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError
-from shrink.engine.config import TrainingConfig
+from shrink.contract.training import Training
 from shrink.engine.devices import Devices, open_gpus
 
 Resolvers = tf.distribute.cluster_resolver
 
 
-def open_cluster(config: TrainingConfig) -> Devices:
+def open_cluster(config: Training) -> Devices:
     """Join the other workers, and configure this machine's devices.
 
     Waits until all of them are there. Each worker has its GPUs as replicas, or one on its CPU.

@@ -8,12 +8,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
-
-BatchNormMode = Literal["per_micro_batch", "frozen", "synchronized"]
-ClassWeights = Literal["balanced"] | dict[str, Positive]
-"""A weight for each class, by its name or number, or `balanced`."""
-OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "adamax", "lion"]
-
+from shrink.contract.codec import from_plain
+from shrink.contract.training import BatchNormMode, OptimizerName, Precision, Schedule, Training
 
 _ADAPTIVE = ("adam", "adamw", "nadam", "adamax")
 TAKERS: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +30,7 @@ class OptimizerConfig(Config):
     """A tf-keras optimizer."""
     learning_rate: Positive = 1e-3
     """Learning rate at the start of the schedule, after the warm-up."""
-    schedule: Literal["constant", "cosine", "exponential", "step"] = "constant"
+    schedule: Schedule = "constant"
     """cosine falls to 0 over the stage, exponential to 1 %, step by 10 at 50 % and 75 %."""
     warmup: Fraction = 0.0
     """Fraction of the updates over which the learning rate rises linearly from 0."""
@@ -85,7 +81,7 @@ class TrainingConfig(Config):
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: Bytes | None = None
     """Memory per device; on a CPU of all replicas together, and operations run one by one."""
-    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    precision: Precision = "float32"
     """Compute dtype; weights stay float32."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer of every stage; a stage's own `training:` overrides it."""
@@ -94,7 +90,7 @@ class TrainingConfig(Config):
     all replicas' micro-batches together (synchronized)."""
     recompute: Literal["off", "auto"] | Count = "off"
     """Segments whose activations are computed twice, to hold less; auto: as many as hold least."""
-    class_weights: ClassWeights | None = None
+    class_weights: Literal["balanced"] | dict[str, Positive] | None = None
     """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: rare classes count more."""
     restore_best: bool = False
     """True: keep the weights of the epoch that was best on the validation split."""
@@ -103,3 +99,7 @@ class TrainingConfig(Config):
     weights."""
     seed: NonNegative = 0
     """Decides splits, shuffling, initial weights and dropout."""
+
+    def settings(self) -> Training:
+        """Return what was validated here, for all that trains."""
+        return from_plain(Training, self.model_dump(mode="json"))

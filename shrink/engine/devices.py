@@ -15,7 +15,7 @@ import tf_keras as keras
 
 from shrink.base.errors import RecipeError, ResourceError
 from shrink.base.host import host_free_bytes
-from shrink.engine.config import TrainingConfig
+from shrink.contract.training import Training
 
 MEBIBYTE = 2**20
 _FLOAT64 = 8
@@ -58,7 +58,7 @@ class Devices:
             yield
 
 
-def open_devices(config: TrainingConfig) -> Devices:
+def open_devices(config: Training) -> Devices:
     """Configure the devices that a recipe asks for; call it before anything runs on TensorFlow.
 
     Sets the process's global Keras dtype policy to `config.precision`. Where there is no GPU,

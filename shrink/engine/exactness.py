@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.contract.training import BatchNormMode
 from shrink.engine.batch_norm import is_batch_norm, layers_of
-from shrink.engine.config import BatchNormMode
 from shrink.engine.forward_effects import Effect, forward_effects
 from shrink.engine.randomness import draws_from_seeds, generator_of
 

@@ -14,6 +14,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.figures import METRICS
+from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
     evaluation_batches,
@@ -23,7 +24,6 @@ from shrink.data.pipeline import (
 from shrink.engine.batch_norm import batch_norm_mode, frozen_statistics
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.cluster import average_local_variables, restore_local_variables, share_weights
-from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches
 from shrink.engine.exactness import inexact_because, mixes_examples
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
@@ -113,7 +113,7 @@ def train(
     dataset: Dataset,
     *,
     objective: Objective,
-    config: TrainingConfig,
+    config: Training,
     devices: Devices,
     epochs: int,
     metrics: Sequence[str],
@@ -216,7 +216,7 @@ def train(
 def _fit(
     trainer: MicroBatchTrainer,
     dataset: Dataset,
-    config: TrainingConfig,
+    config: Training,
     devices: Devices,
     plan: BatchPlan,
     epochs: int,
@@ -281,7 +281,7 @@ def _validation(dataset: Dataset, batch_size: int, devices: Devices) -> dict[str
 
 
 def _best_weights(
-    model: Any, config: TrainingConfig, monitor: str, first_epoch: int
+    model: Any, config: Training, monitor: str, first_epoch: int
 ) -> BestWeights | None:
     if not (config.restore_best or config.patience):
         return None
@@ -290,7 +290,7 @@ def _best_weights(
 
 
 def _early_stop(
-    config: TrainingConfig, monitor: str, checkpoints: Checkpointing, first_epoch: int
+    config: Training, monitor: str, checkpoints: Checkpointing, first_epoch: int
 ) -> EarlyStop | None:
     if config.patience is None:
         return None
@@ -313,7 +313,7 @@ def _direction(monitor: str) -> tuple[str, bool]:
 def _record(
     trainer: MicroBatchTrainer,
     dataset: Dataset,
-    config: TrainingConfig,
+    config: Training,
     devices: Devices,
     plan: BatchPlan,
     progress: ProgressCallback,
@@ -355,7 +355,7 @@ def _record(
 def _inexact_because(
     trainer: MicroBatchTrainer,
     dataset: Dataset,
-    config: TrainingConfig,
+    config: Training,
     replicas: int,
     accumulation_steps: int,
     *,
@@ -386,7 +386,7 @@ def _batch_size_of(model: Any) -> int | None:
 
 
 def _check(
-    dataset: Dataset, config: TrainingConfig, metrics: Sequence[str], monitor: str, stage: str
+    dataset: Dataset, config: Training, metrics: Sequence[str], monitor: str, stage: str
 ) -> None:
     if len(dataset.train) == 0:
         raise DataError("there are no training examples", subject=stage or None)

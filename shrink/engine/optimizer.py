@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.config import OptimizerConfig
+from shrink.contract.training import Optimizer
 
 PI = 3.141592653589793
 
@@ -92,7 +92,7 @@ OPTIMIZERS: Mapping[str, type[Any]] = {
 _SCHEDULING = {"name", "learning_rate", "schedule", "warmup"}
 
 
-def build_optimizer(config: OptimizerConfig, total_updates: int) -> Any:
+def build_optimizer(config: Optimizer, total_updates: int) -> Any:
     """Return a tf-keras optimizer; call it inside the scope of the devices.
 
     Under the global policy `mixed_float16` it comes wrapped in a `LossScaleOptimizer` with a
@@ -103,14 +103,15 @@ def build_optimizer(config: OptimizerConfig, total_updates: int) -> Any:
         total_updates: updates of the whole stage, over which the schedule runs.
     """
     optimizer_class = OPTIMIZERS[config.name]
-    arguments = config.model_dump(exclude=_SCHEDULING, exclude_none=True)
+    given = {name: value for name, value in vars(config).items() if value is not None}
+    arguments = {name: value for name, value in given.items() if name not in _SCHEDULING}
     optimizer = optimizer_class(learning_rate=_learning_rate(config, total_updates), **arguments)
     if keras.mixed_precision.global_policy().name == "mixed_float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
 
 
-def _learning_rate(config: OptimizerConfig, total_updates: int) -> Any:
+def _learning_rate(config: Optimizer, total_updates: int) -> Any:
     warmup_updates = round(config.warmup * total_updates)
     if config.schedule == "constant" and warmup_updates == 0:
         return config.learning_rate

@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from shrink.base.errors import ResourceError
+from shrink.contract.job import MicroBatchPlan
+from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.class_weights import class_weights_of
-from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.masking import masked_outputs
 from shrink.engine.microbatch import AfterUpdate
 from shrink.engine.objective import Objective
 from shrink.engine.planner import (
     Floor,
-    Plan,
     cannot_fit,
     choose,
     plan_batches,
@@ -35,11 +35,11 @@ def plan_training(
     dataset: Dataset,
     *,
     objective: Objective,
-    config: TrainingConfig,
+    config: Training,
     devices: Devices,
     metrics: Sequence[str] = (),
     after_update: Sequence[AfterUpdate] = (),
-) -> Plan:
+) -> MicroBatchPlan:
     """Return the largest micro-batch that fits `config.memory_limit`, with the peak to expect.
 
     Args:
@@ -80,7 +80,7 @@ def plan_training(
             return replace(plan, validation_batch_size=size)
 
 
-def plan_step(step: TrainingStep, limit: int | None) -> Plan:
+def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
     """Return the plan of a training step; see `plan_training`."""
     least, given = step.static_bytes + step.gradient_bytes, limit or 0
     limit = None if limit is None else usable(limit, step.margin)
@@ -104,7 +104,9 @@ def _power_below(rows: int) -> int:
     return 1 << max(0, (rows - 1).bit_length() - 1)
 
 
-def _plan_whole(step: TrainingStep, limit: int | None, in_loop: int | None) -> Plan | None:
+def _plan_whole(
+    step: TrainingStep, limit: int | None, in_loop: int | None
+) -> MicroBatchPlan | None:
     """Return the plan of one micro-batch per step, if it fits.
 
     Args:

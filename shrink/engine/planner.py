@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from shrink.base.errors import ResourceError
-from shrink.engine.config import TrainingConfig
+from shrink.contract.job import MicroBatchPlan
+from shrink.contract.training import Training
 from shrink.engine.devices import smallest_batch
 
 
@@ -41,7 +42,7 @@ class BatchPlan:
 
 
 def plan_batches(
-    config: TrainingConfig, replicas: int, examples: int, validation_examples: int
+    config: Training, replicas: int, examples: int, validation_examples: int
 ) -> BatchPlan:
     """Split the global batch over replicas and micro-batches; `auto` is one micro-batch."""
     batch_size = config.global_batch_size
@@ -91,27 +92,6 @@ class Probe(Protocol):
 
     def peak(self, size: int) -> int:
         """Return the peak, in bytes, of a step in micro-batches of `size`."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the planner chose.
-
-    Attributes:
-        micro_batch_size: examples per forward pass and replica.
-        predicted_bytes: the peak to expect, from probes of at most half that size; None where
-            there are none, at a micro-batch of 1.
-        verified_bytes: the peak of real steps at that size; None where there were none.
-        validation_batch_size: examples per batch of validation, over all replicas; None for those
-            of training.
-        probed: every measured micro-batch with its peak, in bytes.
-    """
-
-    micro_batch_size: int
-    predicted_bytes: int | None
-    verified_bytes: int | None
-    validation_batch_size: int | None = None
-    probed: Mapping[int, int] = field(default_factory=dict)
 
 
 def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) -> int | None:
@@ -202,7 +182,7 @@ def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0)
         size = min(2 * size, largest)
 
 
-def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> Plan | None:
+def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> MicroBatchPlan | None:
     """Return the plan with the largest size that was measured to fit; None if there is none.
 
     Args:
@@ -214,7 +194,7 @@ def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> Plan |
     if not sizes:
         return None
     size = max(sizes)
-    return Plan(size, predict(probed, size, floor), probed[size], probed=dict(probed))
+    return MicroBatchPlan(size, predict(probed, size, floor), probed[size])
 
 
 def largest_that_fits(probed: Mapping[int, int], floor: Floor, limit: int) -> int:

@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError, ResourceError
+from shrink.contract.training import Training
 from shrink.data.arrays import load_arrays
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, evaluation_batches, training_batches
 from shrink.engine.accumulate import Batch
-from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
@@ -159,7 +159,7 @@ class TrainingStep:
         model: Any,
         examples: Examples,
         objective: Objective,
-        config: TrainingConfig,
+        config: Training,
         devices: Devices,
         *,
         metrics: Sequence[str] = (),

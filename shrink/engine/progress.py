@@ -10,9 +10,10 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.activity import Progress
 from shrink.base.errors import StageError
 
-OnProgress = Callable[[dict[str, Any]], None]
+OnProgress = Callable[[Progress], None]
 REPORT_INTERVAL_S = 0.2
 
 
@@ -59,9 +60,7 @@ class ProgressCallback(keras.callbacks.Callback):
     """Reports to `on_progress` and ends training when the loss is NaN or infinite.
 
     Args:
-        on_progress: called with {"epoch", "epochs", "step", "steps", "examples_per_s",
-            "metrics"}, at most five times a second, and at each epoch's end with "epoch_end";
-            epochs and steps count from 1.
+        on_progress: called at most five times a second, and at each epoch's end.
         stage: name of the stage, for errors.
         epochs: epochs of the run.
         examples: training examples.
@@ -124,18 +123,18 @@ class ProgressCallback(keras.callbacks.Callback):
         self._check_weights()
         self._report(self._steps, logs or {}, epoch_end=True)
 
-    def _report(self, step: int, logs: Mapping[str, Any], **extra: Any) -> None:
+    def _report(self, step: int, logs: Mapping[str, Any], *, epoch_end: bool = False) -> None:
         self._reported_at = time.monotonic()
         self._on_progress(
-            {
-                "epoch": self._epoch + 1,
-                "epochs": self._epochs,
-                "step": step,
-                "steps": self._steps,
-                "examples_per_s": self.throughput.examples_per_s,
-                "metrics": {name: float(value) for name, value in logs.items()},
-                **extra,
-            }
+            Progress(
+                epoch=self._epoch + 1,
+                epochs=self._epochs,
+                step=step,
+                steps=self._steps,
+                examples_per_s=self.throughput.examples_per_s,
+                metrics={name: float(value) for name, value in logs.items()},
+                epoch_end=epoch_end,
+            )
         )
 
     def _check(self, loss: float, step: int) -> None:
@@ -162,7 +161,7 @@ class ProgressCallback(keras.callbacks.Callback):
         )
 
 
-def _ignore(progress: dict[str, Any]) -> None:
+def _ignore(progress: Progress) -> None:
     """Report to nobody."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.base.host import host_resident_bytes
-from shrink.engine.recovery import OutOfMemoryEvent
+from shrink.contract.events import OutOfMemoryEvent
 from shrink.measure.memory import AllocatorPeak
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 from shrink.base.errors import ResourceError
+from shrink.contract.events import OutOfMemoryEvent
 from shrink.tflite.branches import traced
 
 _OUT_OF_MEMORY = (
@@ -57,21 +57,6 @@ def evidence_of(error: BaseException) -> str:
 
 Replay = Callable[[int], Any]
 """From the index of an update to an iterator over the global batches from that one on."""
-
-
-@dataclass(frozen=True)
-class OutOfMemoryEvent:
-    """A step that ran out of memory.
-
-    Attributes:
-        step: index of the update, from 0.
-        micro_batch_size: examples per forward pass and replica that did not fit.
-        evidence: the line of the framework's error that speaks of memory.
-    """
-
-    step: int
-    micro_batch_size: int
-    evidence: str
 
 
 class Watcher(Protocol):

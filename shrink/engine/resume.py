@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
+from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.checkpoint import Checkpoint, CheckpointFolder, TrainingState
 from shrink.engine.cluster import agree
 from shrink.engine.devices import Devices
 from shrink.engine.progress import BestWeights, ProgressCallback
-from shrink.engine.recovery import OutOfMemoryEvent, Watcher
+from shrink.engine.recovery import Watcher
 from shrink.measure.memory import AllocatorPeak
 
 _STEPS_BETWEEN_QUESTIONS = 10

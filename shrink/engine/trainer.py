@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from shrink.engine.config import TrainingConfig
+from shrink.contract.training import Training
 from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
@@ -19,7 +19,7 @@ Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
 def build_trainer(
     model: Any,
     objective: Objective,
-    config: TrainingConfig,
+    config: Training,
     devices: Devices,
     plan: BatchPlan,
     *,

@@ -7,8 +7,9 @@ import math
 import tensorflow as tf
 
 from shrink.base.errors import ResourceError
+from shrink.contract.job import MicroBatchPlan
 from shrink.data.examples import Examples
-from shrink.engine.planner import Floor, Plan, search
+from shrink.engine.planner import Floor, search
 from shrink.engine.probe import TrainingStep
 
 _MICRO_BATCHES = 16
@@ -47,7 +48,7 @@ class ValidationProbe:
         self._function(self._step.validation_batches(self._examples, size))
 
 
-def plan_validation(step: TrainingStep, examples: Examples, plan: Plan) -> int:
+def plan_validation(step: TrainingStep, examples: Examples, plan: MicroBatchPlan) -> int:
     """Return how many examples to validate on at once, over all replicas.
 
     As many as take no more memory than training in the plan's micro-batches.

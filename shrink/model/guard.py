@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ModelError, ShrinkError
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.scan import check_model_file
-from shrink.model.trust import NO_TRUST, Trust
 
 _TIMEOUT_S = 60
 _MEMORY_CAP_BYTES = 4 << 30
@@ -27,7 +28,7 @@ def guard_model_file(path: Path, trust: Trust = NO_TRUST) -> None:
     Raises:
         ModelError: the file is damaged, refused, or brought the child down.
     """
-    job = json.dumps({"path": str(path), **trust.to_dict()})
+    job = json.dumps({"path": str(path), "trust": to_plain(trust)})
     command = [sys.executable, "-P", "-m", "shrink.model.guard", job]
     try:
         done = subprocess.run(
@@ -48,7 +49,7 @@ def _died(path: Path, what: str) -> ModelError:
 def _main(job: dict[str, Any]) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_CAP_BYTES, _MEMORY_CAP_BYTES))
     try:
-        check_model_file(Path(job["path"]), Trust.of(job))
+        check_model_file(Path(job["path"]), from_plain(Trust, job["trust"]))
     except ModelError as error:
         sys.stdout.write(json.dumps(error.to_dict()))
         return error.exit_code

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from shrink.contract.model_source import ModelSource
 from shrink.model.load import load_source
 from shrink.model.scan_files import check_archive, read_attribute
 from shrink.tflite.interpreter import load
@@ -14,11 +14,11 @@ Shape = tuple[int, int, int]
 """Height, width and channels."""
 
 
-def image_input(source: Mapping[str, Any]) -> Shape | None:
+def image_input(source: ModelSource) -> Shape | None:
     """Return the shape of the one image that a model takes; None without, or with several.
 
     Args:
-        source: `kind`, `path`, `function` and `arguments`, as a job file has them.
+        source: the model.
 
     Raises:
         ModelError: the model cannot be read.
@@ -27,15 +27,15 @@ def image_input(source: Mapping[str, Any]) -> Shape | None:
     return found[0] if len(found) == 1 else None
 
 
-def _inputs(source: Mapping[str, Any]) -> list[Sequence[Any]]:
+def _inputs(source: ModelSource) -> list[Sequence[Any]]:
     """Return the shape of each input, with the batch."""
-    path = Path(source["path"])
-    if source["kind"] == "tflite":
+    path = source.path
+    if source.kind == "tflite":
         return [detail.shape for detail in load(path).input_details]
     config = None
-    if source["kind"] == "keras":
+    if source.kind == "keras":
         config = check_archive(path)[1]
-    elif source["kind"] == "h5":
+    elif source.kind == "h5":
         config = read_attribute(path, "model_config")
     if isinstance(config, Mapping) and (declared := list(_declared(config))):
         return declared

@@ -10,13 +10,13 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ShrinkError
+from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.scale import scaled
 from shrink.model.keras3.convert import import_keras3
 from shrink.model.limits import bounded_loading
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file
-from shrink.model.trust import NO_TRUST, Trust
 from shrink.model.user_modules import custom_objects, function_of
 
 _LOAD_HINTS = {
@@ -26,31 +26,30 @@ _LOAD_HINTS = {
 }
 
 
-def load_source(source: Mapping[str, Any], as_graph: bool = False) -> keras.Model:
+def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
     """Return the model that a step's input names.
 
     Args:
-        source: `kind`, `path`, `function` and `arguments`, as a job file has them, and what is
-            trusted (`Trust.to_dict`). The arguments are given to a function that takes them; else
-            the model is scaled by them (`shrink.graph.scale`).
+        source: the model. Its arguments are given to a function that takes them; else the model
+            is scaled by them (`shrink.graph.scale`).
         as_graph: whether a model of which only a graph is known will do: it is one layer then.
 
     Raises:
         ModelError: unreadable, refused, or not a tf-keras model.
         RecipeError: a scale above 1 of a model that has no builder for it.
     """
-    path, arguments = Path(source["path"]), dict(source.get("arguments") or {})
-    if source["kind"] == "builder":
-        taken = _arguments_of(path, source["function"])
+    path, arguments = source.path, dict(source.arguments)
+    if source.function is not None:
+        taken = _arguments_of(path, source.function)
         own = {n: v for n, v in arguments.items() if taken is None or n in taken}
-        model = build_model(path, source["function"], own, as_graph)
+        model = build_model(path, source.function, own, as_graph)
         arguments = {name: value for name, value in arguments.items() if name not in own}
     elif as_graph and path.is_dir() and not holds_layers(path):
-        check_model_file(path, Trust.of(source))
+        check_model_file(path, source.trust)
         with bounded_loading(path):
             model = graph_model(path)
     else:
-        model = load_model(path, Trust.of(source))
+        model = load_model(path, source.trust)
     return scaled(model, arguments) if arguments else model
 
 
@@ -90,7 +89,7 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
     return _checked(model, path)
 
 
-def import_note(model: keras.Model, source: Mapping[str, Any]) -> str:
+def import_note(model: keras.Model, source: ModelSource) -> str:
     """Return how near a model of Keras 3 comes to what it was; empty for any other.
 
     Args:
@@ -100,8 +99,9 @@ def import_note(model: keras.Model, source: Mapping[str, Any]) -> str:
     Raises:
         ModelError: it computes something else than Keras 3 does.
     """
-    path, trust = Path(source["path"]), Trust.of(source)
-    if source["kind"] not in ("keras", "h5") or not check_model_file(path, trust).from_keras3:
+    path = source.path
+    keras_file = source.kind in ("keras", "h5")
+    if not (keras_file and check_model_file(path, source.trust).from_keras3):
         return ""
     from shrink.model.keras3.weights import compare_import
 

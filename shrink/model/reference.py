@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,6 +13,7 @@ from shrink.base.errors import InputError, ModelError
 from shrink.base.paths import REPORT_NAME
 from shrink.base.protobuf import messages, text
 from shrink.base.suggest import near_file
+from shrink.contract.model_source import NO_TRUST, ModelKind, ModelSource, Trust
 
 if TYPE_CHECKING:
     from shrink.contract.report import Report, Stage
@@ -42,7 +44,6 @@ def holds_layers(folder: Path) -> bool:
 
 Form = Literal["keras", "tflite"]
 """A model that can be trained, or a graph without layers, such as a TFLite artifact."""
-ModelKind = Literal["builder", "keras", "h5", "savedmodel", "tflite"]
 _SUFFIXES: dict[str, ModelKind] = {
     ".keras": "keras",
     ".h5": "h5",
@@ -78,6 +79,12 @@ class ModelReference:
     def trained(self) -> bool:
         """Whether it brings weights of its own."""
         return self.kind != "builder"
+
+    def source(
+        self, trust: Trust = NO_TRUST, arguments: Mapping[str, float] | None = None
+    ) -> ModelSource:
+        """Return what a worker loads it from."""
+        return ModelSource(self.kind, self.path, self.function, dict(arguments or {}), trust)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.function}" if self.function else str(self.path)

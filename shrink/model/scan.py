@@ -18,11 +18,11 @@ from typing import Any
 from shrink.base.errors import ModelError
 from shrink.base.protobuf import fields, messages, text
 from shrink.base.refusal import OR_TRUST, refused, unreadable
+from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.allowed_operators import OPERATORS, SAVER_OPERATORS
 from shrink.model.reference import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import DeclaredSize, check_config
 from shrink.model.scan_files import check_archive, check_hdf5, open_weights, read_attribute
-from shrink.model.trust import NO_TRUST, Trust
 
 _META_GRAPHS, _GRAPH, _SAVER, _OBJECTS = 2, 2, 3, 7
 _NODES, _LIBRARY = 1, 2

@@ -13,6 +13,7 @@ from typing import Any
 
 from shrink.base.errors import ModelError
 from shrink.base.refusal import OR_TRUST, refused
+from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.allowlist import (
     ACTIVATIONS,
     FUNCTIONS,
@@ -30,7 +31,7 @@ from shrink.model.allowlist import (
     TENSOR_FUNCTIONS,
     VALUES,
 )
-from shrink.model.trust import NO_TRUST, Trust
+from shrink.model.trust import trusted_names
 
 _REFERENCE_LENGTHS = (3, 4)
 Reference = tuple[str, Any]
@@ -137,7 +138,7 @@ def check_config(config: Any, path: Path, trust: Trust = NO_TRUST) -> list[Decla
     if isinstance(config, dict):
         config = {key: value for key, value in config.items() if key not in _NEVER_LOADED}
     sizes: list[DeclaredSize] = []
-    names = trust.names()
+    names = trusted_names(trust)
     for key, value, where in _items(config, "", "model", 0, path):
         if isinstance(value, dict):
             if isinstance(value.get("layers"), list):

@@ -1,50 +1,23 @@
-"""What a user vouches for: a Python file of custom objects, or all that the model files hold."""
+"""The custom objects that a user vouches for, read from their Python file without running it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ModelError
+from shrink.contract.model_source import Trust
 
 _REGISTER = "register_keras_serializable"
 _DEFAULT_PACKAGE = "Custom"
 
 
-@dataclass(frozen=True)
-class Trust:
-    """What the scan lets pass beyond Keras' own.
-
-    Attributes:
-        custom_objects: a Python file that the recipe or the command names; None for none.
-        everything: `--trust-model`: layers, functions and operators are not looked at. The frame
-            around them still is: archives, HDF5, sizes.
-    """
-
-    custom_objects: Path | None = None
-    everything: bool = False
-
-    def names(self) -> frozenset[str]:
-        """Return the names under which a model file may ask for the custom objects."""
-        found = None if self.custom_objects is None else declared_objects(self.custom_objects)
-        return frozenset(found or ())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, for a job."""
-        path = self.custom_objects
-        return {"custom_objects": None if path is None else str(path), "trust": self.everything}
-
-    @classmethod
-    def of(cls, source: Mapping[str, Any]) -> Trust:
-        """Return the trust in a job's model, as `to_dict` has it; none where it says nothing."""
-        path = source.get("custom_objects")
-        return cls(Path(path) if path else None, bool(source.get("trust")))
-
-
-NO_TRUST = Trust()
+def trusted_names(trust: Trust) -> frozenset[str]:
+    """Return the names under which a model file may ask for the custom objects."""
+    path = trust.custom_objects
+    return frozenset(() if path is None else declared_objects(path))
 
 
 def declared_objects(path: Path) -> dict[str, str]:

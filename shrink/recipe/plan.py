@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from shrink.base.errors import InputError, ModelError, Position, RecipeError
 from shrink.base.paths import REPORT_NAME
 from shrink.base.suggest import hint_for
+from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
@@ -56,13 +57,18 @@ class Step:
     name: str
     kind: str
     config: StageConfig | None
-    training: TrainingConfig
+    training: Training
     inputs: Mapping[str, Source]
     """`model` is what the stage starts from; `distill` has a `teacher` too."""
     previous: str | None
     form: Form
     claims: tuple[str, ...] = ()
     """What earlier stages of this line established and this one must keep."""
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the training examples; 0 where nothing is trained."""
+        return int(getattr(self.config, "epochs", 0))
 
     def artifact_name(self) -> str:
         """Return the artifact's file name in a run folder."""
@@ -206,14 +212,13 @@ class _Builder:
     def __init__(self, loaded: LoadedRecipe, reference: ModelReference) -> None:
         self.loaded = loaded
         self.recipe = loaded.recipe
+        self.training = loaded.recipe.training.settings()
         self.reference = reference
         self.steps: list[Step] = []
         if reference.trained:
             inputs = {"model": Source(reference=reference)}
             self.steps.append(
-                Step(
-                    0, BASELINE, BASELINE, None, self.recipe.training, inputs, None, reference.form
-                )
+                Step(0, BASELINE, BASELINE, None, self.training, inputs, None, reference.form)
             )
         elif not self.recipe.stages or self.recipe.stages[0].kind != "train":
             raise RecipeError(
@@ -370,16 +375,17 @@ class _Builder:
                 hint="give the Keras model that it was made from",
             )
 
-    def _training(self, config: StageConfig, path: tuple[str | int, ...]) -> TrainingConfig:
+    def _training(self, config: StageConfig, path: tuple[str | int, ...]) -> Training:
+        """Return the recipe's training, with what the stage's own section says in place of it."""
         if not config.training:
-            return self.recipe.training
+            return self.training
         self._check_trains(config, path)
         base = self.recipe.training.model_dump()
         merged = {**base, **config.training}
         if isinstance(config.training.get("optimizer"), dict):
             merged["optimizer"] = {**base["optimizer"], **config.training["optimizer"]}
         try:
-            return TrainingConfig.model_validate(merged)
+            return TrainingConfig.model_validate(merged).settings()
         except ValidationError as error:
             where = (*path, "training")
 

@@ -20,6 +20,8 @@ from types import TracebackType
 from typing import Any
 
 from shrink.base import files
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.job import StepJob
 
 BEAT_S = 1.0
 _STATE, _BEAT = "state.json", "beat"
@@ -38,7 +40,7 @@ class Order:
 
     session: str
     number: int
-    job: dict[str, Any] | None = None
+    job: StepJob | None = None
     exit_code: int | None = None
 
 
@@ -72,11 +74,11 @@ class ChiefsBoard:
         self._ended.set()
         self._beats.join()
 
-    def post(self, job: dict[str, Any] | None, exit_code: int | None = None) -> None:
+    def post(self, job: StepJob | None, exit_code: int | None = None) -> None:
         """Replace the order."""
         number = self._order.number + 1
         self._order = Order(self._order.session, number, job, exit_code)
-        files.write_json(self._folder / _STATE, vars(self._order))
+        files.write_json(self._folder / _STATE, to_plain(self._order))
 
     def reports(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the index and the error of every worker for which this order went wrong."""
@@ -114,7 +116,7 @@ class FollowersBoard:
     def order(self) -> Order | None:
         """Return the present order; None where there is none to be read."""
         state = _read(self._folder / _STATE)
-        return Order(**state) if state else None
+        return from_plain(Order, state) if state else None
 
     def silence_s(self) -> float:
         """Return for how many seconds the chief has shown no sign of life."""

@@ -19,6 +19,7 @@ from shrink.base.errors import ShrinkError
 from shrink.base.host import HostMemory, machine
 from shrink.base.paths import cache_root
 from shrink.base.versions import requirements, versions
+from shrink.contract.job import DoctorJob
 from shrink.run.tool import run_action
 
 _VARIABLES = re.compile(
@@ -48,7 +49,7 @@ def examine(console: Console) -> dict[str, Any]:
     }
     problems = [*_unmet_requirements(), *_store_problems(found["store"])]
     try:
-        found["worker"] = run_action("doctor", "doctor", console)
+        found["worker"] = run_action(DoctorJob(), console)
         problems += found["worker"].pop("problems")
     except ShrinkError as error:
         found["worker"] = None

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from shrink.base.errors import DataError, InternalError, StageError
 from shrink.base.faults import reached
 from shrink.base.figures import LOSS
 from shrink.base.host import machine
+from shrink.contract.events import Send
+from shrink.contract.job import Planning, StepJob
 from shrink.data.config import WHY_NO_METRICS
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
@@ -29,6 +31,7 @@ from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak
 from shrink.measure.size import measure_sizes, zeros_note
 from shrink.recipe.plan import BASELINE
 from shrink.stages import find_stage, run_module
+from shrink.stages.base import StageConfig
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.task.artifact import (
@@ -48,25 +51,24 @@ from shrink.tflite.structure import read, read_file
 ARTIFACT, SCORES, SPLITS = "artifact", "scores", "splits"
 
 
-def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def execute(job: StepJob, send: Send) -> dict[str, Any]:
     """Run one step and return its result as plain data.
 
     The worker's folder then holds `model.keras` or `model.tflite`, and `scores.json`.
     """
     started = time.perf_counter()
-    work = Path(job["work"])
-    context = StageContext(job, send, work)
+    context = StageContext(job, send)
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     claims = Claims.of(context)
-    outcome = _stage(job["step"]["kind"])(_config(job), context)
+    outcome = _stage(job.kind)(_config(job), context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
     claims.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
-    artifact, tflite, convert_notes = _save(outcome, work)
+    artifact, tflite, convert_notes = _save(outcome, job.work)
     reached(f"artifact-saved:{context.name}")
     of_stage = len(context.warnings)
     measured = _measure(context, outcome, artifact, tflite)
@@ -76,12 +78,12 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     own += [f"data: {note}" for note in context.dataset.notes]
     notes = [*outcome.notes, *own]
     notes += [note for note in context.import_notes.values() if note]
-    on_gpu = context.devices.on_gpu
-    notes += _add_training_memory(measured["memory"], outcome, host_peak, job, on_gpu=on_gpu)
+    gpu = context.devices.on_gpu
+    notes += _add_training_memory(measured["memory"], outcome, host_peak, job.planning, on_gpu=gpu)
     notes += [gpu_note] if gpu_note else []
     return {
         **measured,
-        "guess": _guess(job["step"]["kind"], context, outcome, measured["metrics"]),
+        "guess": _guess(job.kind, context, outcome, measured["metrics"]),
         "training": outcome.training.to_dict() if outcome.training else None,
         "skipped": [dict(s) for s in outcome.skipped],
         "notes": list(dict.fromkeys(notes)),
@@ -100,55 +102,47 @@ def execute(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
     }
 
 
-def follow(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def follow(job: StepJob, send: Send) -> dict[str, Any]:
     """Run one step beside the chief of a cluster, up to its end; then wait to be ended.
 
     What the stage made here is what it made there, and is thrown away. The process stays: the
     chief's TensorFlow takes the end of a peer for a failure.
     """
-    context = StageContext(job, send, Path(job["work"]))
+    context = StageContext(job, send)
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     Claims.of(context)
-    _stage(job["step"]["kind"])(_config(job), context)
+    _stage(job.kind)(_config(job), context)
     threading.Event().wait()
     return {}
 
 
-def probe(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
-    """Run one step up to its training, and return what to train it with.
-
-    Returns:
-        `plan`: the planner's `micro_batch_size`, `predicted_bytes`, `verified_bytes` and `probed`
-        (pairs of micro-batch and peak), or None for the reason in `unplanned`.
-    """
-    context = PlanningContext(job, send, Path(job["work"]))
+def probe(job: StepJob, send: Send) -> Planning:
+    """Run one step up to its training, and return what to train it with."""
+    context = PlanningContext(job, send)
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     if why := AllocatorPeak(context.devices.device_names).note:
-        return {"plan": None, "unplanned": why}
+        return Planning(unplanned=why)
     context.phase("planning")
     try:
-        _stage(job["step"]["kind"])(_config(job), context)
+        _stage(job.kind)(_config(job), context)
     except Planned as planned:
-        plan = planned.plan
-        return {"plan": {**asdict(plan), "probed": sorted(plan.probed.items())}}
-    return {"plan": None, "unplanned": "the stage did not train"}
+        return Planning(planned.plan)
+    return Planning(unplanned="the stage did not train")
 
 
 def _stage(kind: str) -> Callable[[Any, StageContext], StageResult]:
     return importlib.import_module(run_module(kind)).run
 
 
-def _config(job: Mapping[str, Any]) -> Any:
-    step = job["step"]
-    if step["config"] is None:
+def _config(job: StepJob) -> StageConfig | None:
+    if job.config is None:
         return None
-    config = find_stage(step["kind"])
+    config = find_stage(job.kind)
     if config is None:
-        raise InternalError(f"no stage is called {step['kind']}")
-    # Validated again: a job is plain data, in which a tuple is a list and `from_` its alias.
-    return config.model_validate(step["config"])
+        raise InternalError(f"no stage is called {job.kind}")
+    return config.model_validate(job.config)
 
 
 def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
@@ -335,13 +329,13 @@ def _add_training_memory(
     memory: dict[str, Any],
     outcome: StageResult,
     host_peak: int,
-    job: Mapping[str, Any],
+    planning: Planning,
     *,
     on_gpu: bool,
 ) -> list[str]:
     """Fill in the training peaks; return the notes that explain what is missing."""
-    record, plan = outcome.training, job.get("plan")
-    predicted = plan["predicted_bytes"] if plan and record else None
+    record, plan = outcome.training, planning.plan
+    predicted = plan.predicted_bytes if plan and record else None
     memory["training_peak_predicted_bytes"] = predicted
     memory["training_peak_bytes"] = record.training_peak_bytes if record else None
     # A GPU's allocator counts every tensor; what a CPU's leaves out, TensorFlow counts nowhere.
@@ -349,7 +343,9 @@ def _add_training_memory(
     memory["training_host_peak_bytes"] = host_peak if record else None
     if record is None:
         return []  # the report itself says that a stage without training has no training figures
-    notes = [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(job)}"]
+    notes = (
+        [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(planning)}"]
+    )
     if record.training_peak_bytes is None:
         notes.append(f"training_peak_bytes: {record.note}")
     if not on_gpu:
@@ -357,9 +353,9 @@ def _add_training_memory(
     return [*notes, *record.notes]
 
 
-def _why_not(job: Mapping[str, Any]) -> str:
-    if job.get("plan") is None:
-        return f"not planned: {job.get('unplanned') or 'nothing to plan for'}"
+def _why_not(planning: Planning) -> str:
+    if planning.plan is None:
+        return f"not planned: {planning.unplanned or 'nothing to plan for'}"
     return "no smaller micro-batch was measured that it could be predicted from"
 
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
 from shrink.base.paths import cache_root
+from shrink.contract.job import ExportJob, FirmwareFactsJob
+from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.reference import ModelReference, report_of
-from shrink.model.trust import NO_TRUST, Trust
 from shrink.report.rendered import METADATA_NAME
 from shrink.run.lineage import carry_over
 from shrink.run.store import Store
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import Firmware, FirmwareTensor, array_paths, cc_array
 
+ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 _SOURCE_SUFFIXES = (".cc", ".cpp", ".h")
 _ENDINGS = {"keras": "export.keras", "keras3": "keras3.keras", "savedmodel": "saved-model"}
 
 
 def export_model(
     reference: ModelReference,
-    format_name: str,
+    format_name: ExportFormat,
     output: Path | None,
     force: bool,
     console: Console,
@@ -61,8 +63,13 @@ def export_model(
     if suffix and target.suffix != suffix:
         raise RecipeError("a Keras file's name ends in .keras", subject=target)
     _check_free([target], force)
-    settings = {"format": format_name, "target": str(target.resolve())}
-    run_tool("export", reference, console, trust, **settings)
+    job = ExportJob(
+        name=str(reference),
+        model=reference.source(trust),
+        format=format_name,
+        target=target.resolve(),
+    )
+    run_tool(job, console)
     try:
         carry_over(reference.path, target, Store(cache_root(), console.warn))
     except (OSError, ResourceError) as error:  # the file itself is whole
@@ -91,7 +98,7 @@ def _export_array(
         source = output.with_suffix(".cc") if output.suffix == ".h" else output
         paths = (output.with_suffix(".h"), source)
     _check_free(list(paths), force)
-    facts = run_tool("firmware-facts", reference, console)
+    facts = run_tool(FirmwareFactsJob(name=str(reference), model=reference.source()), console)
     firmware = _firmware(facts, _labels(reference.path))
     content = reference.path.read_bytes()
     texts = cc_array(content, stem, firmware, paths[0].name)

@@ -11,14 +11,17 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
+from shrink.contract.events import Event, Lost, Tick
+from shrink.contract.job import Place, StepJob
 from shrink.run.board import ChiefsBoard, FollowersBoard, Order
 from shrink.run.cluster import Membership
-from shrink.run.process import Event, WorkerDied, attempt
+from shrink.run.process import WorkerDied, attempt
 from shrink.run.runner import Runner
 
 PATIENCE_S = 600.0
@@ -87,12 +90,12 @@ class Chief:
         self._place = place
 
     def attempt(
-        self, job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
+        self, job: StepJob, work: Path, on_event: Callable[[Event], None]
     ) -> dict[str, Any]:
         """Do what `shrink.run.process.attempt` does, with all workers where the job trains."""
-        if not trains(job):
+        if not job.trains:
             return attempt(job, work, on_event)
-        together = {**job, "cluster": {"workers": self._place.workers, "index": 0}}
+        together = replace(job, place=Place(self._place.workers, 0))
         listener = _Listener(self._board, on_event)
         for _ in range(_STARTS - 1):
             try:
@@ -104,9 +107,9 @@ class Chief:
         return self._attempt(together, work, listener)
 
     def _attempt(
-        self, job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
+        self, job: StepJob, work: Path, on_event: Callable[[Event], None]
     ) -> dict[str, Any]:
-        self._board.post({name: value for name, value in job.items() if name != "cluster"})
+        self._board.post(job)
         try:
             return attempt(job, work, on_event)
         finally:
@@ -136,8 +139,8 @@ class _Listener:
         self.lost = False
 
     def __call__(self, event: Event) -> None:
-        self.lost = self.lost or event["event"] == "lost"
-        if event["event"] != "tick":
+        self.lost = self.lost or isinstance(event, Lost)
+        if not isinstance(event, Tick):
             self._on_event(event)
             return
         for index, report in self._board.reports():
@@ -194,19 +197,19 @@ class Follower:
                 )
             time.sleep(_POLL_S)
 
-    def _obey(self, order: Order, job: dict[str, Any]) -> None:
+    def _obey(self, order: Order, job: StepJob) -> None:
         lost = False
 
         def listen(event: Event) -> None:
             nonlocal lost
-            lost = lost or event["event"] == "lost"
-            if event["event"] == "tick" and self._is_superseded(order):
+            lost = lost or isinstance(event, Lost)
+            if isinstance(event, Tick) and self._is_superseded(order):
                 raise _Superseded
 
-        self._console.say(f"worker {self._place.index}: training {job['name']}")
-        place = {"workers": self._place.workers, "index": self._place.index}
+        self._console.say(f"worker {self._place.index}: training {job.name}")
+        place = Place(self._place.workers, self._place.index)
         with tempfile.TemporaryDirectory(prefix="shrink-") as folder:
-            mine = {**job, "action": "follow", "work": folder, "cluster": place}
+            mine = replace(job, action="follow", place=place)
             try:
                 attempt(mine, Path(folder), listen)
             except _Superseded:
@@ -222,12 +225,6 @@ class Follower:
         now = self._board.order()
         gone = self._board.silence_s() > LINGER_S
         return gone or now is None or (now.session, now.number) != (order.session, order.number)
-
-
-def trains(job: dict[str, Any]) -> bool:
-    """Whether a job trains a model."""
-    config = job["step"]["config"]
-    return job["action"] == "step" and bool(config) and config.get("epochs", 0) > 0
 
 
 def _names_a_lost_peer(error: ShrinkError) -> bool:

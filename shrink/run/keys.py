@@ -11,8 +11,10 @@ from typing import Any
 
 from shrink.base import files
 from shrink.base.versions import versions
+from shrink.contract.codec import to_plain
+from shrink.contract.job import Section
+from shrink.contract.training import Training
 from shrink.data.config import DataConfig
-from shrink.engine.config import TrainingConfig
 from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
@@ -27,14 +29,14 @@ _ONLY_FOR_TRAINING = ("augment", "cache")
 
 @dataclass(frozen=True)
 class Settings:
-    """What of a recipe's sections decides the outcome of one step, plain data.
+    """What of a recipe's sections decides the outcome of one step.
 
     A worker is given these and not the recipe's: what is not in the key cannot be in the result.
     """
 
-    training: Mapping[str, Any]
-    data: Mapping[str, Any]
-    task: Mapping[str, Any]
+    training: Training
+    data: Section
+    task: Section
 
 
 def settings_of(plan: Plan, step: Step) -> Settings:
@@ -45,10 +47,9 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     """
     training, data, task = step.training, plan.data_config, plan.recipe.task
     if step.config is None or not step.config.reads_training:
-        own = {} if step.config is None else {"seed": training.seed}
-        training = TrainingConfig.model_validate(own)
+        training = Training() if step.config is None else Training(seed=training.seed)
         data, task = _for_measuring(plan)
-    return Settings(*(section.model_dump(mode="json") for section in (training, data, task)))
+    return Settings(training, data.model_dump(mode="json"), task.model_dump(mode="json"))
 
 
 def _for_measuring(plan: Plan) -> tuple[DataConfig, TaskConfig]:
@@ -142,7 +143,7 @@ def _describe(
         "kind": step.kind,
         **({} if step.config is None else stage_code(step.kind)),
         "config": config,
-        "training": dict(settings.training),
+        "training": to_plain(settings.training),
         "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
         "claims": list(step.claims),
         "custom_objects": None if custom is None else read.code(custom),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from shrink.run.process import Event, WorkerDied, attempt
+from shrink.contract.codec import from_plain
+from shrink.contract.events import Event
+from shrink.contract.job import Planning, StepJob
+from shrink.contract.training import Training
+from shrink.run.process import WorkerDied, attempt
 
 
 def with_plan(
-    job: dict[str, Any], work: Path, on_event: Callable[[Event], None], workers: int = 1
-) -> dict[str, Any]:
-    """Return a step's job with the planner's `plan`, where there is something to plan.
+    job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int = 1
+) -> StepJob:
+    """Return a step's job with the micro-batch to train with, where there is something to plan.
 
     Args:
-        job: the step's job, plain data.
+        job: the step's job.
         work: the step's own folder; the planner's is inside it.
         on_event: called with each progress event.
         workers: machines that will train together; this one plans for its share of a batch.
@@ -23,32 +27,33 @@ def with_plan(
     Raises:
         ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
     """
-    if (why := why_unplanned(job["step"])) is not None:
-        return {**job, "unplanned": why}
+    return replace(job, planning=_planned(job, work, on_event, workers))
+
+
+def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int) -> Planning:
+    if (why := why_unplanned(job)) is not None:
+        return Planning(unplanned=why)
     folder = work / "planner"
     folder.mkdir()
-    probing = {**job, "action": "probe", "work": str(folder), "step": _share(job["step"], workers)}
+    probing = replace(job, action="probe", training=_share(job.training, workers))
     try:
-        return {**job, **attempt(probing, folder, on_event)}
+        return from_plain(Planning, attempt(probing, folder, on_event))
     except WorkerDied as death:
         # Training recovers from a micro-batch that does not fit; it starts from the largest.
-        return {**job, "unplanned": death.as_error().message.partition("\n")[0]}
+        return Planning(unplanned=death.as_error().message.partition("\n")[0])
 
 
-def _share(step: Mapping[str, Any], workers: int) -> dict[str, Any]:
-    """Return the step with one machine's share of the global batch."""
-    training = dict(step["training"])
-    training["global_batch_size"] = -(-training["global_batch_size"] // workers)
-    return {**step, "training": training}
+def _share(training: Training, workers: int) -> Training:
+    """Return the training of one machine, with its share of the global batch."""
+    return replace(training, global_batch_size=-(-training.global_batch_size // workers))
 
 
-def why_unplanned(step: Mapping[str, Any]) -> str | None:
+def why_unplanned(job: StepJob) -> str | None:
     """Return why a step has no micro-batch for the planner to choose; None if it has."""
-    training, config = step["training"], step["config"]
-    if not config or config.get("epochs", 0) == 0:
+    if job.epochs == 0:
         return "the stage does not train"
-    if training["micro_batch_size"] != "auto":
+    if job.training.micro_batch_size != "auto":
         return "training.micro_batch_size is given"
-    if training["memory_limit"] is None:
+    if job.training.memory_limit is None:
         return "there is no training.memory_limit to plan for"
     return None

@@ -10,22 +10,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shrink.base import files
+from shrink.base.activity import Activity
+from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.faults import reached
 from shrink.base.host import HostMemory
+from shrink.contract.codec import to_plain
+from shrink.contract.events import Event, Failed, Finished, Message, read_message
+from shrink.contract.job import Job
 from shrink.engine.heartbeat import Beat, Heartbeat
 
 LOG_NAME = "worker.log"
 _LOG_TAIL_LINES = 15
 _POLL_S = 0.5
 _MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
-
-Event = dict[str, Any]
 
 
 @dataclass
@@ -93,14 +96,11 @@ class WorkerDied(Exception):
         return StageError(f"{message}\n{self.log}".rstrip(), subject=self.name, hint=hint)
 
 
-def run_worker(
-    job: dict[str, Any], work: Path, on_event: Callable[[Event], None]
-) -> dict[str, Any]:
+def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
     """Run one job in a fresh process and return its result.
 
     Args:
-        job: what the worker shall do, as plain data: `action` is a key of the worker's registry,
-            `name` stands for it in messages, `work` is the worker's folder.
+        job: what the worker shall do.
         work: the worker's folder; its files and its log are left there.
         on_event: called with each progress event.
 
@@ -113,7 +113,7 @@ def run_worker(
         raise death.as_error() from death
 
 
-def attempt(job: dict[str, Any], work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
+def attempt(job: Job, work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
     """Do what `run_worker` does, but leave it to the caller what a death means.
 
     Raises:
@@ -122,17 +122,18 @@ def attempt(job: dict[str, Any], work: Path, on_event: Callable[[Event], None]) 
     """
     heartbeat = Heartbeat.create()
     try:
-        return _attempt({**job, "heartbeat": heartbeat.descriptor}, work, on_event, heartbeat)
+        told = replace(job, work=work, heartbeat=heartbeat.descriptor)
+        return _attempt(told, work, on_event, heartbeat)
     finally:
         heartbeat.close()
 
 
 def _attempt(
-    job: dict[str, Any], work: Path, on_event: Callable[[Event], None], heartbeat: Heartbeat
+    job: Job, work: Path, on_event: Callable[[Event], None], heartbeat: Heartbeat
 ) -> dict[str, Any]:
     job_file = work / "job.json"
     # Not escaped: a path that an ASCII locale could not read reaches the worker as UTF-8.
-    files.write_text(job_file, json.dumps(job, allow_nan=False, ensure_ascii=False))
+    files.write_text(job_file, json.dumps(to_plain(job), allow_nan=False, ensure_ascii=False))
     memory = HostMemory()
     reader, writer = os.pipe()
     with (work / LOG_NAME).open("wb") as log:
@@ -144,16 +145,16 @@ def _attempt(
             stdout=log,
             stderr=log,
             pass_fds=(writer, heartbeat.descriptor),
-            env=_environment(work, alone="cluster" not in job),
+            env=_environment(work, alone=job.place is None),
             start_new_session=True,  # a Ctrl-C reaches the parent alone, which then ends the group
         )
     os.close(writer)
     outcome = _Outcome()
     try:
-        reached(f"worker-started:{job['name']}")
+        reached(f"worker-started:{job.name}")
         _prefer_as_victim(process.pid)
-        for event in _events(reader, process.pid, outcome):
-            _dispatch(event, outcome, on_event)
+        for message in _messages(reader, process.pid, outcome):
+            _dispatch(message, outcome, on_event)
         process.wait()
     finally:
         os.close(reader)
@@ -165,7 +166,7 @@ def _attempt(
     if outcome.result is None or process.returncode != 0:
         tail = log_tail(work)
         raise WorkerDied(
-            job["name"],
+            job.name,
             process.returncode,
             beat=heartbeat.read(),
             host_peak_bytes=outcome.host_peak_bytes,
@@ -175,6 +176,12 @@ def _attempt(
     return outcome.result
 
 
+def show(event: Event, console: Console) -> None:
+    """Show what a worker does; what it tells the supervisor is not for people."""
+    if isinstance(event, Activity):
+        console.show(event)
+
+
 def end_group(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a process and of its children, and reap it."""
     with contextlib.suppress(ProcessLookupError):
@@ -182,17 +189,17 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _dispatch(event: Event, outcome: _Outcome, on_event: Callable[[Event], None]) -> None:
-    if event.get("event") == "result":
-        outcome.result = event["result"]
-    elif event.get("event") == "error":
-        outcome.error = ShrinkError.from_dict(event["error"])
+def _dispatch(message: Message, outcome: _Outcome, on_event: Callable[[Event], None]) -> None:
+    if isinstance(message, Finished):
+        outcome.result = message.result
+    elif isinstance(message, Failed):
+        outcome.error = ShrinkError.from_dict(dict(message.error))
     else:
-        on_event(event)
+        on_event(message)
 
 
-def _events(reader: int, pid: int, outcome: _Outcome) -> Iterator[Event]:
-    """Yield the worker's events until it closes its end; watch its memory meanwhile."""
+def _messages(reader: int, pid: int, outcome: _Outcome) -> Iterator[Message]:
+    """Yield the worker's messages until it closes its end; watch its memory meanwhile."""
     buffer = b""
     with selectors.DefaultSelector() as selector:
         selector.register(reader, selectors.EVENT_READ)
@@ -205,7 +212,7 @@ def _events(reader: int, pid: int, outcome: _Outcome) -> Iterator[Event]:
             if not chunk:
                 return
             *lines, buffer = (buffer + chunk).split(b"\n")
-            yield from (json.loads(line) for line in lines if line)
+            yield from (read_message(json.loads(line)) for line in lines if line)
 
 
 def _host_peak_bytes(pid: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shrink.base.activity import Progress
 from shrink.base.console import Console
 from shrink.base.errors import (
     ConversionError,
@@ -23,10 +24,13 @@ from shrink.base.errors import (
 )
 from shrink.base.faults import reached
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.events import Event
+from shrink.contract.job import StepJob
+from shrink.contract.model_source import ModelSource, Trust
 from shrink.contract.report import Report, Status
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
-from shrink.model.trust import Trust
+from shrink.model.reference import ModelReference
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.taken import with_taken_task
 from shrink.report.verdict import StageOutcome
@@ -47,7 +51,7 @@ from shrink.run.lineage import (
 from shrink.run.measured import keep_measurement, measured_before
 from shrink.run.planning import with_plan
 from shrink.run.preview import preview
-from shrink.run.process import Event, attempt
+from shrink.run.process import attempt, show
 from shrink.run.selection import check_step_names, selected_steps
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import Attempt, run_recovering, with_kept_log, with_names_of_the_user
@@ -262,7 +266,7 @@ class Runner:
                 self.store.remove_checkpoints(begun)
             events, warn = self._listener(step, state, known), self.console.warn
             try:
-                job = with_plan(self._job(step, state, work), work, events, self.workers)
+                job = with_plan(self._job(step, state), work, events, self.workers)
                 result = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 if isinstance(error, ConversionError):
@@ -303,45 +307,41 @@ class Runner:
 
         def listen(event: Event) -> None:
             nonlocal learned
-            if event.get("event") == "progress" and not learned:
+            if isinstance(event, Progress) and not learned:
                 learned = True
                 self._learn_keys(state)
                 self.store.alias_checkpoints(state.keys[step.name], begun)
                 known.add(state.keys[step.name])
-            self.console.event(event)
+            show(event, self.console)
 
         return listen
 
-    def _job(self, step: Step, state: _State, work: Path) -> dict[str, Any]:
-        """Return all that a worker needs to know, as plain data."""
-        trust = Trust(self.plan.custom_objects, self.options.trust_model).to_dict()
-        inputs = {role: {**_source(source, state), **trust} for role, source in step.inputs.items()}
+    def _job(self, step: Step, state: _State) -> StepJob:
+        """Return all that a worker needs to know."""
+        trust = Trust(self.plan.custom_objects, self.options.trust_model)
+        inputs = {role: _source(source, state, trust) for role, source in step.inputs.items()}
         config = step.config.model_dump(mode="json", by_alias=True) if step.config else None
         settings = settings_of(self.plan, step)
         # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
-        limit = {"memory_limit": step.training.memory_limit}
-        return {
-            "action": "step",
-            "name": step.name,
-            "work": str(work),
-            "checkpoints": str(self.store.checkpoints(state.keys[step.name])),
-            "teachers": str(self.store.teachers),
-            "sensitivities": str(self.store.sensitivities),
-            "step": {
-                "name": step.name,
-                "kind": step.kind,
-                "config": config,
-                "training": {**settings.training, **limit},
-                "inputs": inputs,
-                "claims": list(step.claims),
-            },
-            "data": dict(settings.data),
-            "split_seed": state.splits.seed,
-            "earlier_splits": [str(state.splits.files[one]) for one in state.splits.earlier],
-            "task": dict(settings.task),
-            "task_model": task_model(self.plan),
-            "demands": demands_of(self.steps[step.index :]),
-        }
+        training = replace(settings.training, memory_limit=step.training.memory_limit)
+        return StepJob(
+            name=step.name,
+            kind=step.kind,
+            config=config,
+            epochs=step.epochs,
+            training=training,
+            inputs=inputs,
+            claims=step.claims,
+            data=settings.data,
+            task=settings.task,
+            split_seed=state.splits.seed,
+            earlier_splits=tuple(state.splits.files[one] for one in state.splits.earlier),
+            task_model=task_model(self.plan),
+            checkpoints=self.store.checkpoints(state.keys[step.name]),
+            teachers=self.store.teachers,
+            sensitivities=self.store.sensitivities,
+            demands=demands_of(self.steps[step.index :]),
+        )
 
     def _tell_splits(self, state: _State) -> None:
         """Warn where test examples may have been trained on; say in a note what else is known."""
@@ -386,10 +386,10 @@ class Runner:
         return RunResult(report, folder.path, self.exit_code, state.error)
 
 
-def task_model(plan: Plan) -> str | None:
+def task_model(plan: Plan) -> Path | None:
     """Return the file of the recipe's model, whose own loss is taken where the recipe has none."""
     reference = plan.steps[0].inputs["model"].reference
-    return None if reference is None or reference.function else str(reference.path)
+    return None if reference is None or reference.function else reference.path
 
 
 def describe_end(status: str, seconds: float) -> str:
@@ -403,21 +403,14 @@ def _split_files(state: _State) -> dict[str, Path]:
     return {**state.splits.files, **{path.stem: path for path in made if path is not None}}
 
 
-def _source(source: Source, state: _State) -> dict[str, Any]:
+def _source(source: Source, state: _State, trust: Trust) -> ModelSource:
+    reference = source.reference
     if source.step is not None:
         path = state.stored[source.step].files[ARTIFACT]
-        kind = path.suffix.lstrip(".")
-        arguments = dict(source.arguments)
-        return {"kind": kind, "path": str(path), "function": None, "arguments": arguments}
-    reference = source.reference
+        reference = ModelReference("tflite" if path.suffix == ".tflite" else "keras", path)
     if reference is None:
         raise InternalError("a step has an input without a source")
-    return {
-        "kind": reference.kind,
-        "path": str(reference.path),
-        "function": reference.function,
-        "arguments": dict(source.arguments),
-    }
+    return reference.source(trust, source.arguments)
 
 
 def _outcome(

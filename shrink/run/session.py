@@ -13,7 +13,7 @@ from shrink.base.console import Console
 from shrink.base.errors import ShrinkError
 from shrink.base.paths import cache_root
 from shrink.contract.codec import to_plain
-from shrink.model.trust import Trust
+from shrink.contract.model_source import Trust
 from shrink.recipe.plan import Plan, Step
 from shrink.report.content import warnings_of
 from shrink.run.cluster import membership
@@ -21,7 +21,7 @@ from shrink.run.destination import names_artifact, only_artifact
 from shrink.run.follow import follow, leading
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
-from shrink.run.tool import guard_reference
+from shrink.run.tool import guard_source
 from shrink.run.trackers import Trackers
 
 
@@ -90,7 +90,7 @@ def guard_models(plan: Plan, trust: Trust) -> None:
     references = [source.reference for source in sources if source.reference is not None]
     to_be_quantized = any(step.kind == "quantize" for step in plan.steps)
     for reference in dict.fromkeys(references):
-        guard_reference(reference, trust, to_be_quantized)
+        guard_source(reference.source(trust), to_be_quantized)
 
 
 def show_result(result: RunResult, console: Console) -> None:

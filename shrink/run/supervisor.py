@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from shrink.base import files
 from shrink.base.errors import ResourceError, ShrinkError, StageError
-from shrink.run.process import LOG_NAME, Event, WorkerDied, attempt
+from shrink.contract.events import Event, Lost, OutOfMemoryEvent
+from shrink.contract.job import Attempts, StepJob
+from shrink.run.process import LOG_NAME, WorkerDied, attempt
 
 _MOST_KEPT = 20
 
@@ -55,21 +57,21 @@ def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> Shr
 MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """How a process ends that was refused memory: by the kernel, or by what it did without it."""
 
-Attempt = Callable[[dict[str, Any], Path, Callable[[Event], None]], dict[str, Any]]
+Attempt = Callable[[StepJob, Path, Callable[[Event], None]], dict[str, Any]]
 
 
 @dataclass
 class _Attempts:
     """What is known after the attempts so far."""
 
-    events: list[Event] = field(default_factory=list)
+    events: list[OutOfMemoryEvent] = field(default_factory=list)
     micro_batch_size: int | None = None
     proven: bool = False
-    lost: Event | None = None
+    lost: Lost | None = None
 
 
 def run_recovering(
-    job: dict[str, Any],
+    job: StepJob,
     work: Path,
     on_event: Callable[[Event], None],
     say: Callable[[str], None],
@@ -95,30 +97,27 @@ def run_recovering(
     attempts = _Attempts()
 
     def listen(event: Event) -> None:
-        if event["event"] == "out_of_memory":
-            attempts.events.append({k: v for k, v in event.items() if k != "event"})
-            attempts.proven = True
-        elif event["event"] == "lost":
+        if isinstance(event, Lost):
             attempts.lost = event
+        elif isinstance(event, OutOfMemoryEvent):
+            attempts.events.append(event)
+            attempts.proven = True
         else:
             on_event(event)
 
     while True:
         attempts.lost = None
-        recovery = {
-            "micro_batch_size": attempts.micro_batch_size,
-            "oom_events": list(attempts.events),
-        }
+        earlier = Attempts(attempts.micro_batch_size, tuple(attempts.events))
         try:
-            return run({**job, "recovery": recovery}, work, listen)
+            return run(replace(job, attempts=earlier), work, listen)
         except WorkerDied as death:
             _after_death(death, attempts)
             how = f"the worker was killed by {death.signal.name if death.signal else death.code}"
         except ShrinkError as error:
             _after_error(error, attempts)
-            how = f"the worker gave up ({attempts.events[-1]['evidence']})"
+            how = f"the worker gave up ({attempts.events[-1].evidence})"
         say(
-            f"{how} in update {attempts.events[-1]['step']};"
+            f"{how} in update {attempts.events[-1].step};"
             f" trying again with a micro-batch of {attempts.micro_batch_size}"
         )
 
@@ -131,9 +130,7 @@ def _after_death(death: WorkerDied, attempts: _Attempts) -> None:
     attempts.proven = attempts.proven or bool(death.memory_evidence)
     by = f"killed by {death.signal.name}"
     evidence = f"{by}: {death.memory_evidence}" if death.memory_evidence else f"suspected: {by}"
-    attempts.events.append(
-        {"step": beat.step, "micro_batch_size": beat.micro_batch_size, "evidence": evidence}
-    )
+    attempts.events.append(OutOfMemoryEvent(beat.step, beat.micro_batch_size, evidence))
     if beat.micro_batch_size == 1:
         raise _at_the_end(death.as_error().message, death.name, attempts) from death
     attempts.micro_batch_size = beat.micro_batch_size // 2
@@ -144,13 +141,12 @@ def _after_error(error: ShrinkError, attempts: _Attempts) -> None:
     lost = attempts.lost
     if lost is None:
         raise error
-    attempts.proven = attempts.proven or lost["memory"]
-    evidence = lost["evidence"] if lost["memory"] else f"suspected: {lost['evidence']}"
-    size = lost["micro_batch_size"]
-    attempts.events.append({"step": lost["step"], "micro_batch_size": size, "evidence": evidence})
-    if lost["micro_batch_size"] == 1:
+    attempts.proven = attempts.proven or lost.memory
+    evidence = lost.evidence if lost.memory else f"suspected: {lost.evidence}"
+    attempts.events.append(OutOfMemoryEvent(lost.step, lost.micro_batch_size, evidence))
+    if lost.micro_batch_size == 1:
         raise _at_the_end(error.message, error.subject, attempts) from error
-    attempts.micro_batch_size = lost["micro_batch_size"] // 2
+    attempts.micro_batch_size = lost.micro_batch_size // 2
 
 
 def _at_the_end(message: str, name: str | None, attempts: _Attempts) -> ShrinkError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from shrink.base.console import Console
 from shrink.base.errors import ResourceError
 from shrink.base.versions import extra_hint
+from shrink.contract.job import TrackerJob
 from shrink.run.tool import run_action
 
 
@@ -40,11 +41,13 @@ class Trackers:
         Raises:
             ResourceError: a tracker refuses.
         """
-        report = str(run.resolve())
+        report = run.resolve()
         if self.tensorboard is not None:
             target = str(self.tensorboard.resolve())
-            told = run_action("tensorboard", "tensorboard", console, report=report, target=target)
+            job = TrackerJob(action="tensorboard", name="tensorboard", report=report, target=target)
+            told = run_action(job, console)
             yield f"TensorBoard: {told['path']}"
         if self.mlflow is not None:
-            told = run_action("mlflow", "mlflow", console, report=report, target=self.mlflow)
+            job = TrackerJob(action="mlflow", name="mlflow", report=report, target=self.mlflow)
+            told = run_action(job, console)
             yield f"MLflow: run {told['run_id']} at {self.mlflow}"

@@ -15,31 +15,34 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from shrink.base.child import die_with_parent
 from shrink.base.errors import InternalError, ResourceError, ShrinkError
 from shrink.base.faults import reached
+from shrink.contract import job as jobs
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.events import Failed, Finished, Message, Tick, message_to_plain
+from shrink.contract.job import Job
 
 _TICK_S = 0.5
-ACTIONS = {
-    "step": "shrink.run.execute:execute",
-    "follow": "shrink.run.execute:follow",
-    "probe": "shrink.run.execute:probe",
-    "profile": "shrink.tools.profile:profile",
-    "inspect": "shrink.tools.inspect:inspect",
-    "export": "shrink.tools.export:export",
-    "firmware-facts": "shrink.tools.c_array:firmware_facts",
-    "bench": "shrink.tools.bench:bench",
-    "first-look": "shrink.tools.first_look:first_look",
-    "doctor": "shrink.tools.doctor:doctor",
-    "tensorboard": "shrink.tools.tensorboard:write_tensorboard",
-    "mlflow": "shrink.tools.mlflow_runs:log_to_mlflow",
-    "data-check": "shrink.tools.data_check:data_check",
-    "data-pack": "shrink.tools.data_pack:data_pack",
-    "data-unpack": "shrink.tools.data_pack:data_unpack",
+ACTIONS: dict[str, tuple[type[Job], str]] = {
+    "step": (jobs.StepJob, "shrink.run.execute:execute"),
+    "follow": (jobs.StepJob, "shrink.run.execute:follow"),
+    "probe": (jobs.StepJob, "shrink.run.execute:probe"),
+    "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),
+    "inspect": (jobs.InspectJob, "shrink.tools.inspect:inspect"),
+    "export": (jobs.ExportJob, "shrink.tools.export:export"),
+    "firmware-facts": (jobs.FirmwareFactsJob, "shrink.tools.c_array:firmware_facts"),
+    "bench": (jobs.BenchJob, "shrink.tools.bench:bench"),
+    "first-look": (jobs.FirstLookJob, "shrink.tools.first_look:first_look"),
+    "doctor": (jobs.DoctorJob, "shrink.tools.doctor:doctor"),
+    "tensorboard": (jobs.TrackerJob, "shrink.tools.tensorboard:write_tensorboard"),
+    "mlflow": (jobs.TrackerJob, "shrink.tools.mlflow_runs:log_to_mlflow"),
+    "data-check": (jobs.CheckJob, "shrink.tools.data_check:data_check"),
+    "data-pack": (jobs.PackJob, "shrink.tools.data_pack:data_pack"),
+    "data-unpack": (jobs.UnpackJob, "shrink.tools.data_pack:data_unpack"),
 }
-"""What a worker can do, by name: (job, send) -> result, all plain data."""
+"""What a worker can do, by name: the job's type, and (job, send) -> result."""
 
 
 class Channel:
@@ -49,9 +52,9 @@ class Channel:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
-    def send(self, event: str, **fields: Any) -> None:
-        """Send one event; `fields` is plain data."""
-        line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
+    def send(self, message: Message) -> None:
+        """Send one message."""
+        line = json.dumps(message_to_plain(message), allow_nan=False).encode() + b"\n"
         with self._lock:
             view = memoryview(line)
             while view:
@@ -61,23 +64,25 @@ class Channel:
 def main(arguments: list[str]) -> int:
     """Run the job and return the exit code; every failure reaches the parent as an error event."""
     die_with_parent(int(arguments[2]))
-    job = json.loads(Path(arguments[0]).read_text("utf-8", "surrogateescape"))
-    reached(f"job-read:{job['name']}")
+    plain = json.loads(Path(arguments[0]).read_text("utf-8", "surrogateescape"))
+    kind, place = ACTIONS[plain["action"]]
+    job = from_plain(kind, plain)
+    reached(f"job-read:{job.name}")
     channel = Channel(int(arguments[1]))
-    if "cluster" in job:
+    if job.place is not None:
         threading.Thread(target=_tick, args=(channel,), daemon=True).start()
     try:
-        module, _, function = ACTIONS[job["action"]].partition(":")
+        module, _, function = place.partition(":")
         # Half a million objects that stay: not walked while they are made, nor with what follows.
         gc.disable()
         action = getattr(importlib.import_module(module), function)
         gc.freeze()
         gc.enable()
-        channel.send("result", result=action(job, channel.send))
+        channel.send(Finished(to_plain(action(job, channel.send))))
     except Exception as error:
         traceback.print_exc()
-        typed = as_shrink_error(error, job["name"])
-        channel.send("error", error=typed.to_dict())
+        typed = as_shrink_error(error, job.name)
+        channel.send(Failed(typed.to_dict()))
         return typed.exit_code
     return 0
 
@@ -85,7 +90,7 @@ def main(arguments: list[str]) -> int:
 def _tick(channel: Channel) -> None:
     """Wake the parent now and then: it has to look what the other machines do."""
     while True:
-        channel.send("tick")
+        channel.send(Tick())
         time.sleep(_TICK_S)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.activity import Phase
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.events import Lost, OutOfMemoryEvent, Send
+from shrink.contract.job import MicroBatchPlan, StepJob
+from shrink.contract.model_source import Trust
+from shrink.contract.training import Training
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
@@ -19,22 +24,18 @@ from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.data.opening import open_dataset_for
 from shrink.data.sources.none import no_examples
 from shrink.engine.cluster import open_cluster
-from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
 from shrink.engine.heartbeat import Heartbeat
 from shrink.engine.objective import Objective
 from shrink.engine.plan_training import plan_training
-from shrink.engine.planner import Plan
 from shrink.engine.record import TrainingRecord
-from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Recovery
 from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.image_input import image_input
 from shrink.model.load import import_note, load_source
 from shrink.model.reference import ModelReference
 from shrink.model.scan import check_model_file
-from shrink.model.trust import Trust
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
@@ -51,10 +52,10 @@ class ParentWatcher:
 
     Args:
         heartbeat: shared with the parent; None where there is none.
-        send: sends an event with fields to the parent.
+        send: sends an event to the parent.
     """
 
-    def __init__(self, heartbeat: Heartbeat | None, send: Callable[..., None]) -> None:
+    def __init__(self, heartbeat: Heartbeat | None, send: Send) -> None:
         self._heartbeat = heartbeat
         self._send = send
 
@@ -65,13 +66,13 @@ class ParentWatcher:
 
     def out_of_memory(self, event: OutOfMemoryEvent) -> None:
         """Send the event."""
-        self._send("out_of_memory", **asdict(event))
+        self._send(event)
 
     def lost(self, evidence: str, *, memory: bool) -> None:
         """Send what ended training, and in which update."""
         beat = self._heartbeat.read() if self._heartbeat is not None else None
         if beat is not None:
-            self._send("lost", **asdict(beat), evidence=evidence, memory=memory)
+            self._send(Lost(beat.step, beat.micro_batch_size, evidence, memory))
 
     def rest(self) -> None:
         """Say that training is over."""
@@ -109,7 +110,7 @@ class Planned(Exception):
         plan: the micro-batch to train with.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: MicroBatchPlan) -> None:
         super().__init__(plan)
         self.plan = plan
 
@@ -126,42 +127,30 @@ class StageContext:
         warnings: what the report says on top.
 
     Args:
-        job: the worker's job, plain data.
-        send: sends an event with fields to the parent.
-        work: the worker's own folder.
+        job: the worker's job.
+        send: sends an event to the parent.
     """
 
     planning = False
 
-    def __init__(self, job: Mapping[str, Any], send: Callable[..., None], work: Path) -> None:
-        step = job["step"]
-        self.name: str = step["name"]
-        self.kind: str = step.get("kind", self.name)
-        self.claims: tuple[str, ...] = tuple(step["claims"])
-        self.training = TrainingConfig.model_validate(step["training"])
-        if job.get("plan"):
-            size = {"micro_batch_size": job["plan"]["micro_batch_size"]}
-            self.training = self.training.model_copy(update=size)
-        self.task_config = TaskConfig.model_validate(job["task"])
-        self._validation_batch_size: int | None = (job.get("plan") or {}).get(
-            "validation_batch_size"
-        )
-        self.data_config = DataConfig.model_validate(job["data"])
-        self.split_seed = int(job["split_seed"])
-        self._earlier_splits = tuple(Path(path) for path in job.get("earlier_splits", ()))
-        self.work = work
-        self.teachers = Path(job.get("teachers") or work / "teachers")
-        self.sensitivities = Path(job.get("sensitivities") or work / "sensitivities")
-        self._inputs: Mapping[str, Any] = step["inputs"]
-        self._task_model: str | None = job.get("task_model")
-        self._demands: Sequence[Mapping[str, Any]] = job.get("demands", ())
+    def __init__(self, job: StepJob, send: Send) -> None:
+        self.name = job.name
+        self.kind = job.kind
+        self.claims = job.claims
+        self.training, plan = job.training, job.planning.plan
+        if plan is not None:
+            self.training = replace(self.training, micro_batch_size=plan.micro_batch_size)
+        self._validation_batch_size = None if plan is None else plan.validation_batch_size
+        self.task_config = TaskConfig.model_validate(job.task)
+        self.data_config = DataConfig.model_validate(job.data)
+        self.split_seed = job.split_seed
+        self.work = job.work
+        self.teachers = job.teachers or job.work / "teachers"
+        self.sensitivities = job.sensitivities or job.work / "sensitivities"
+        self._job = job
         self._send = send
-        descriptor = job.get("heartbeat")
-        heartbeat = None if descriptor is None else Heartbeat(descriptor)
+        heartbeat = None if job.heartbeat is None else Heartbeat(job.heartbeat)
         self._watcher = ParentWatcher(heartbeat, send)
-        self._cluster: Mapping[str, int] | None = job.get("cluster")
-        self._checkpoints: str | None = job.get("checkpoints")
-        self._earlier: Mapping[str, Any] = job.get("recovery", {})
         self._trainings = 0
         self._early: keras.Model | None = None
         self._names: ModelNames | None = None
@@ -179,14 +168,14 @@ class StageContext:
         # A stage's own seed must not move examples between splits: what one stage trained on
         # another would test on.
         dataset = open_dataset_for(
-            self.data_config, self.split_seed, self._image_input, self._earlier_splits
+            self.data_config, self.split_seed, self._image_input, self._job.earlier_splits
         )
-        if "model" not in self._inputs or not needs_names(dataset):
+        if "model" not in self._job.inputs or not needs_names(dataset):
             return dataset
         return in_model_order(dataset, self._model_names())
 
     def _image_input(self) -> tuple[int, int, int] | None:
-        return image_input(self._inputs["model"]) if "model" in self._inputs else None
+        return image_input(self._job.inputs["model"]) if "model" in self._job.inputs else None
 
     @property
     def has_data(self) -> bool:
@@ -208,7 +197,7 @@ class StageContext:
     @functools.cached_property
     def devices(self) -> Devices:
         """The devices to train on; opened before anything else touches TensorFlow's runtime."""
-        if self._cluster is not None:
+        if self._job.place is not None:
             return open_cluster(self.training)
         return open_devices(self.training)
 
@@ -217,36 +206,36 @@ class StageContext:
         if role == "model" and self._early is not None:
             model, self._early = self._early, None
             return model
-        source = self._inputs[role]
+        source = self._job.inputs[role]
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
         if role == "model":
             self._names = keras_names(model)
-        if role not in self.import_notes and not source.get("arguments"):
+        if role not in self.import_notes and not source.arguments:
             self.import_notes[role] = import_note(model, source)
         return model
 
     def roles(self, prefix: str) -> list[str]:
         """Return the roles of inputs that are called `prefix`, or `prefix-2` and so on."""
-        return [role for role in self._inputs if role.partition("-")[0] == prefix]
+        return [role for role in self._job.inputs if role.partition("-")[0] == prefix]
 
     def input_path(self, role: str = "model") -> Path:
         """Return the path of the file behind an input."""
-        return Path(self._inputs[role]["path"])
+        return self._job.inputs[role].path
 
     def input_graph_only(self) -> bool:
         """Whether the input is a SavedModel without Keras' layers."""
-        source = self._inputs["model"]
-        return ModelReference(source["kind"], Path(source["path"])).graph_only
+        source = self._job.inputs["model"]
+        return ModelReference(source.kind, source.path).graph_only
 
     def has_recipes_model(self) -> bool:
         """Whether this step begins with the recipe's own model file."""
-        source = self._inputs.get("model")
-        return source is not None and source["path"] == self._task_model
+        source = self._job.inputs.get("model")
+        return source is not None and source.path == self._job.task_model
 
     def trust(self) -> Trust:
         """Return what the model files may hold that is not Keras' own."""
-        return Trust.of(self._inputs["model"])
+        return self._job.inputs["model"].trust
 
     def code_of(self, role: str) -> dict[str, str | None]:
         """Return hashes of the user's code that an input needs, beside its file's content.
@@ -254,8 +243,8 @@ class StageContext:
         A model's weights and configuration do not say what a custom layer, or a builder's own
         function, computes: what is remembered of the model has to hold these.
         """
-        source, custom = self._inputs[role], self.trust().custom_objects
-        builder = Path(source["path"]) if source["kind"] == "builder" else None
+        source, custom = self._job.inputs[role], self.trust().custom_objects
+        builder = source.path if source.kind == "builder" else None
         found = {"custom_objects": custom, "builder": builder}
         return {name: None if path is None else code_digest(path) for name, path in found.items()}
 
@@ -268,7 +257,7 @@ class StageContext:
             "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),
             "split_seed": self.split_seed,
-            "earlier_splits": [path.stem for path in self._earlier_splits],
+            "earlier_splits": [path.stem for path in self._job.earlier_splits],
         }
 
     def task_identity(self) -> dict[str, Any]:
@@ -283,13 +272,13 @@ class StageContext:
     def task_of(self, interface: Interface) -> Task:
         """Return loss and metrics for a model of which this is known."""
         task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
-        check_demands(self._demands, self.dataset, task)
+        check_demands(self._job.demands, self.dataset, task)
         return task
 
     @functools.cached_property
     def _compiled(self) -> Compiled | None:
         """What the recipe's model was compiled with; later stages' models no longer say it."""
-        return None if self._task_model is None else read_compiled(Path(self._task_model))
+        return None if self._job.task_model is None else read_compiled(self._job.task_model)
 
     def train(
         self,
@@ -299,7 +288,7 @@ class StageContext:
         after_update: Sequence[Any] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
-        training: TrainingConfig | None = None,
+        training: Training | None = None,
     ) -> TrainingRecord:
         """Train `model` in place; zeros that an earlier stage promised to keep stay zero.
 
@@ -323,7 +312,7 @@ class StageContext:
             metrics=task.metrics,
             monitor=task.monitor,
             after_update=self._hooks(model, after_update),
-            on_progress=self._progress,
+            on_progress=self._send,
             stage=self.name,
             recovery=self._recovery(),
             validation_batch_size=self._validation_batch_size,
@@ -342,14 +331,10 @@ class StageContext:
         """Return what is known of earlier attempts; a folder for each training of the stage."""
         self._trainings += 1
         folder = None
-        if self._checkpoints is not None:
-            folder = Path(self._checkpoints) / str(self._trainings)
-        return Recovery(
-            folder,
-            micro_batch_size=self._earlier.get("micro_batch_size"),
-            events=tuple(OutOfMemoryEvent(**e) for e in self._earlier.get("oom_events", ())),
-            watcher=self._watcher,
-        )
+        if self._job.checkpoints is not None:
+            folder = self._job.checkpoints / str(self._trainings)
+        earlier = self._job.attempts
+        return Recovery(folder, earlier.micro_batch_size, earlier.events, self._watcher)
 
     def _hooks(self, model: keras.Model, after_update: Sequence[Any]) -> tuple[Any, ...]:
         """Return what follows every update, with what keeps earlier zeros and clusters."""
@@ -364,10 +349,7 @@ class StageContext:
 
     def phase(self, name: str) -> None:
         """Tell the user what happens now, in a word or two."""
-        self._send("phase", name=name)
-
-    def _progress(self, fields: Mapping[str, Any]) -> None:
-        self._send("progress", **fields)
+        self._send(Phase(name))
 
 
 class PlanningContext(StageContext):
@@ -383,7 +365,7 @@ class PlanningContext(StageContext):
         after_update: Sequence[Any] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
-        training: TrainingConfig | None = None,
+        training: Training | None = None,
     ) -> TrainingRecord:
         """Plan what training would do, and raise `Planned`."""
         plan = plan_training(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from shrink.base.errors import DataError
+from shrink.contract.job import Demand
 from shrink.data.dataset import Dataset
 from shrink.engine.class_weights import class_weights_of
 from shrink.task.task import Task
 
 
-def check_demands(demands: Sequence[Mapping[str, Any]], dataset: Dataset, task: Task) -> None:
+def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> None:
     """Raise what a step would be refused for once it begins, after the training of others.
 
     Args:
@@ -24,13 +24,13 @@ def check_demands(demands: Sequence[Mapping[str, Any]], dataset: Dataset, task: 
         RecipeError: there is no class of a name that is to be weighted.
     """
     for demand in demands:
-        if demand["classes"] and not task.has_accuracy:
+        if demand.classes and not task.has_accuracy:
             several = " of several labels at once" if "binary_crossentropy" in task.losses else ""
             raise DataError(
                 f"accuracy_drop needs classes, and the loss is "
                 f"{' and '.join(dict.fromkeys(task.losses))}{several}",
-                subject=demand["stage"],
+                subject=demand.stage,
                 hint="give file_bytes instead",
             )
-        if demand["class_weights"] is not None:
-            class_weights_of(demand["class_weights"], dataset)
+        if demand.class_weights is not None:
+            class_weights_of(demand.class_weights, dataset)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ModelError
 from shrink.base.host import machine
+from shrink.contract.events import Send
+from shrink.contract.job import BenchJob
 from shrink.measure.latency import latency
 from shrink.measure.memory import inference_peak_bytes
 
@@ -17,7 +17,7 @@ _MADE_UP = {
 }
 
 
-def bench(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def bench(job: BenchJob, send: Send) -> dict[str, Any]:
     """Measure the job's artifact in fresh processes.
 
     Returns:
@@ -27,8 +27,8 @@ def bench(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     Raises:
         ModelError: LiteRT cannot run it.
     """
-    path = Path(job["model"]["path"])
-    speed = latency(path, int(job["threads"]))
+    path = job.model.path
+    speed = latency(path, job.threads)
     if speed["p50_ms"] is None:
         raise ModelError(str(speed["note"]), subject=path)
     inputs = f"the inputs are made up ({_MADE_UP[speed.pop('made_up')]}), as there are no examples"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
+from shrink.base.activity import Phase
+from shrink.contract.events import Send
+from shrink.contract.job import FirmwareFactsJob
 from shrink.task.interface import describe_tensors
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.structure import read_file
@@ -19,15 +20,15 @@ _WORDS = {
 """Operators whose method of TFLite Micro's `MicroMutableOpResolver` is spelled in its own way."""
 
 
-def firmware_facts(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, Any]:
     """Return what the job's .tflite file needs of a firmware, as plain data.
 
     Returns:
         `operators` (methods of the resolver, each once, sorted), `arena_bytes` (None where TFLite
         Micro does not allocate, with the reason in `arena_note`), `inputs` and `outputs`.
     """
-    path = Path(job["model"]["path"])
-    send("phase", name="asking TFLite Micro")
+    path = job.model.path
+    send(Phase("asking TFLite Micro"))
     arena = arena_bytes(path)
     names = {operator.name for graph in read_file(path) for operator in graph.operators}
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.activity import Share
 from shrink.base.errors import DataError
+from shrink.contract.events import Send
+from shrink.contract.job import CheckJob
 from shrink.data.bad_examples import remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -28,10 +30,9 @@ from shrink.task.targets import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64
-Send = Callable[..., None]
 
 
-def data_check(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def data_check(job: CheckJob, send: Send) -> dict[str, Any]:
     """Return counts, shapes, value ranges and unreadable examples of the job's data.
 
     Returns:
@@ -41,13 +42,13 @@ def data_check(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
         `duplicates`, groups of files with the same content; `suspicious`, messages on files that
         can be read; `notes`; `examples_per_s` of reading.
     """
-    config = DataConfig.model_validate(job["data"])
+    config = DataConfig.model_validate(job.data)
     bad: list[str] = []
     files: dict[str, list[Any]] = {"duplicates": [], "suspicious": []}
     if config.source == "images":
         bad, files = _check_files(config, send)
         config = config.model_copy(update={"on_bad_example": "skip", "bad_examples_limit": 1.0})
-    dataset = open_dataset(config, int(job["seed"]))
+    dataset = open_dataset(config, job.seed)
     started = time.perf_counter()
     splits = {}
     for name in PARTS:
@@ -91,7 +92,7 @@ class _Counter:
     def add(self, count: int) -> None:
         with self._lock:
             self._done += count
-            self._send("share", name=self._name, done=self._done, total=self._total)
+            self._send(Share(self._name, self._done, self._total))
 
 
 def _check_files(config: DataConfig, send: Send) -> tuple[list[str], dict[str, list[Any]]]:

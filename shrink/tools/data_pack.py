@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ import tensorflow as tf
 from PIL import Image
 
 from shrink.base import files
+from shrink.base.activity import Share
 from shrink.base.errors import DataError, RecipeError
+from shrink.contract.events import Send
+from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
@@ -23,10 +26,9 @@ from shrink.data.shards import MANIFEST
 
 _STATE = "shrink-pack.json"
 _FORMAT = 1
-Send = Callable[..., None]
 
 
-def data_pack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def data_pack(job: PackJob, send: Send) -> dict[str, Any]:
     """Write the job's data as shards of TFRecord files, by part.
 
     Splits are those of a run with the same seed; examples are stored as they would be fed,
@@ -36,27 +38,28 @@ def data_pack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     Returns:
         `path`, `examples` by part, `shards` and how many of them were `written` now, `bytes`.
     """
-    config = DataConfig.model_validate(job["data"])
+    config = DataConfig.model_validate(job.data)
     plain = config.model_copy(update={"normalize": None, "augment": None, "cache": "none"})
-    dataset, folder = open_dataset(plain, int(job["seed"])), Path(job["output"])
-    settings = {key: job[key] for key in ("data", "seed", "shard_bytes", "encoding")}
+    dataset, folder = open_dataset(plain, job.seed), job.output
+    settings = {"data": job.data, "seed": job.seed}
+    settings |= {"shard_bytes": job.shard_bytes, "encoding": job.encoding}
     state = {"format": _FORMAT, "fingerprint": fingerprint(config), **settings}
     _begin(folder, state)
-    packer = _Packer(config, dataset, job["encoding"])
+    packer = _Packer(config, dataset, job.encoding)
     shards: dict[str, list[str]] = {}
     written = 0
     for part in PARTS:
         examples: Examples = getattr(dataset, part)
         shards[part] = []
         done = 0
-        for name, indices in _shards(part, examples, packer, int(job["shard_bytes"])):
+        for name, indices in _shards(part, examples, packer, job.shard_bytes):
             target = folder / name
             shards[part].append(name)
             if not target.is_file():
                 packer.write(target, examples, indices)
                 written += 1
             done += len(indices)
-            send("share", name=f"packing {part}", done=done, total=len(examples))
+            send(Share(f"packing {part}", done, len(examples)))
     counts = {part: len(getattr(dataset, part)) for part in PARTS}
     files.write_json(folder / MANIFEST, {**packer.manifest(), "examples": counts, "shards": shards})
     (folder / _STATE).unlink(missing_ok=True)
@@ -70,14 +73,14 @@ def data_pack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
     }
 
 
-def data_unpack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
+def data_unpack(job: UnpackJob, send: Send) -> dict[str, Any]:
     """Write the pictures of the job's data as PNG files, `part/class/number.png`.
 
     Raises:
         DataError: inputs are no pictures of 8 bits, or there are no labels.
     """
-    config = DataConfig.model_validate(job["data"])
-    dataset, folder = open_dataset(config, int(job["seed"])), Path(job["output"])
+    config = DataConfig.model_validate(job.data)
+    dataset, folder = open_dataset(config, job.seed), job.output
     spec = dataset.train.input_spec
     pictures = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.uint8 and spec.shape.rank == 3
     if not pictures or dataset.train.labels is None or spec.shape[-1] not in (1, 3):
@@ -99,7 +102,7 @@ def data_unpack(job: Mapping[str, Any], send: Send) -> dict[str, Any]:
                     Image.fromarray(picture.squeeze(-1) if spec.shape[-1] == 1 else picture).save(
                         target
                     )
-                send("share", name=f"writing {part}", done=start + len(x), total=len(examples))
+                send(Share(f"writing {part}", start + len(x), len(examples)))
     return {"path": str(folder), "examples": counts}
 
 

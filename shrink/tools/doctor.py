@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from shrink.base import files
+from shrink.base.activity import Phase
 from shrink.base.host import host_peak_bytes
+from shrink.contract.events import Send
+from shrink.contract.job import DoctorJob
 from shrink.measure.latency import latency
 from shrink.measure.memory import AllocatorPeak, one_op_model
 from shrink.tflite.arena import arena_bytes
 
 
-def doctor(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def doctor(job: DoctorJob, send: Send) -> dict[str, Any]:
     """Import TensorFlow, make one training step, and run a small artifact in both runtimes.
 
     Returns:
@@ -27,12 +28,12 @@ def doctor(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
     imported = time.perf_counter() - started
     problems, limits = [], []
     gpus = tf.config.list_physical_devices("GPU")
-    send("phase", name="training")
+    send(Phase("training"))
     step_s = _training_step_s()
     if note := AllocatorPeak(["GPU:0" if gpus else "CPU:0"]).note:
         limits.append(f"training_peak_bytes will be missing: {note}")
-    send("phase", name="running an artifact")
-    path = Path(job["work"]) / "one_op.tflite"
+    send(Phase("running an artifact"))
+    path = job.work / "one_op.tflite"
     files.write_bytes(path, one_op_model())
     if (speed := latency(path))["p50_ms"] is None:
         problems.append(f"LiteRT does not run: {speed['note']}")

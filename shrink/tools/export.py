@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from shrink.base import files
+from shrink.contract.events import Send
+from shrink.contract.job import ExportJob
 from shrink.model.keras3.export import to_keras3
 from shrink.model.load import load_source
 
 
-def export(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def export(job: ExportJob, send: Send) -> dict[str, Any]:
     """Write the job's model to its target in the wanted format; return the path and its size."""
-    as_graph = job["format"] == "savedmodel"
-    model, target = load_source(job["model"], as_graph), Path(job["target"])
+    as_graph = job.format == "savedmodel"
+    model, target = load_source(job.model, as_graph), job.target
     files.sweep(target.parent)  # what a killed export left here
     with files.replacing(target) as temporary:
-        if job["format"] == "savedmodel":
+        if job.format == "savedmodel":
             model.export(str(temporary))
-        elif job["format"] == "keras3":
+        elif job.format == "keras3":
             to_keras3(model).save(temporary)
         else:
             model.save(temporary)
-    return {"path": str(target), "format": job["format"], "file_bytes": files.size_bytes(target)}
+    return {"path": str(target), "format": job.format, "file_bytes": files.size_bytes(target)}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shrink.base import files
+from shrink.base.activity import Phase
 from shrink.base.errors import ModelError, StageError
+from shrink.contract.events import Send
+from shrink.contract.job import FirstLookJob
+from shrink.contract.model_source import ModelSource
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.matching import ModelNames, in_model_order, needs_names
@@ -31,7 +34,7 @@ from shrink.tflite.flatbuffer import parameters, quantized_operators
 _CALIBRATED_ON = 100
 
 
-def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def first_look(job: FirstLookJob, send: Send) -> dict[str, Any]:
     """Return what the job's model and data are.
 
     Returns:
@@ -44,16 +47,16 @@ def first_look(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, A
     Raises:
         ShrinkError: the model or the data cannot be read, or they do not belong together.
     """
-    send("phase", name="reading the data")
-    image = functools.partial(image_input, job["model"])
-    stored = open_dataset_for(DataConfig.model_validate(job["data"]), int(job["seed"]), image)
-    send("phase", name="looking at the model")
-    found = _looked_at(job["model"], stored, TaskConfig.model_validate(job["task"]))
-    send("phase", name="quantizing")
+    send(Phase("reading the data"))
+    image = functools.partial(image_input, job.model)
+    stored = open_dataset_for(DataConfig.model_validate(job.data), job.seed, image)
+    send(Phase("looking at the model"))
+    found = _looked_at(job.model, stored, TaskConfig.model_validate(job.task))
+    send(Phase("quantizing"))
     return {
         **found.counted,
         "float_bytes": len(found.source.float32.content),
-        **_quantized(found.source, found.dataset, Path(job["work"]) / "quantized.tflite"),
+        **_quantized(found.source, found.dataset, job.work / "quantized.tflite"),
         **_measured_by(found.task, found.dataset),
     }
 
@@ -68,10 +71,10 @@ class _Look:
     counted: dict[str, int]
 
 
-def _looked_at(source: Mapping[str, Any], stored: Dataset, config: TaskConfig) -> _Look:
-    path = Path(source["path"])
-    compiled = None if source["function"] else read_compiled(path)
-    if source["kind"] == "tflite":
+def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Look:
+    path = source.path
+    compiled = None if source.function else read_compiled(path)
+    if source.kind == "tflite":
         content = _float_artifact(path)
         dataset = _in_order(stored, artifact_names(path))
         task = resolve_task(config, dataset, artifact_interface(path), compiled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.contract.events import Send
+from shrink.contract.job import InspectJob
 from shrink.graph.groups import find_groups
 from shrink.graph.macs import macs_figure
 from shrink.measure.layers import operator_table
@@ -32,20 +33,20 @@ from shrink.tflite.flatbuffer import (
 from shrink.tflite.structure import Subgraph, Tensor, read
 
 
-def inspect(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def inspect(job: InspectJob, send: Send) -> dict[str, Any]:
     """Return a description of the job's model as plain data."""
-    source = job["model"]
-    if source["kind"] == "tflite":
-        if job.get("groups"):
+    source = job.model
+    if source.kind == "tflite":
+        if job.groups:
             raise ModelError(
                 "channel groups are those of a Keras model, and this is an artifact",
-                subject=source["path"],
+                subject=source.path,
                 hint="inspect the Keras model that it was made from",
             )
-        return describe_artifact(Path(source["path"]))
+        return describe_artifact(source.path)
     model = load_source(source)
-    description = describe_model(model, str(source["path"]))
-    return {**description, **describe_groups(model)} if job.get("groups") else description
+    description = describe_model(model, str(source.path))
+    return {**description, **describe_groups(model)} if job.groups else description
 
 
 def describe_model(model: keras.Model, path: str) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from shrink.base.errors import ResourceError
+from shrink.contract.events import Send
+from shrink.contract.job import TrackerJob
 from shrink.contract.report import Report, Stage
 from shrink.contract.report_file import read_report
 from shrink.report.card import recipe_of
@@ -18,7 +20,7 @@ _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")
 
 
-def log_to_mlflow(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def log_to_mlflow(job: TrackerJob, send: Send) -> dict[str, Any]:
     """Log the job's run folder to the tracking server `target`.
 
     Returns:
@@ -33,16 +35,16 @@ def log_to_mlflow(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str
         warnings.simplefilter("ignore")
         import mlflow
 
-        folder = Path(job["report"])
+        folder = job.report
         report = read_report(folder)
         try:
-            mlflow.set_tracking_uri(job["target"])
+            mlflow.set_tracking_uri(job.target)
             mlflow.set_experiment(report.recipe.name)
             return {"run_id": _log(mlflow, report, folder)}
         except (mlflow.exceptions.MlflowException, OSError) as error:
             raise ResourceError(
                 f"MLflow refuses: {' '.join(str(error).split())[:300]}",
-                subject=job["target"],
+                subject=job.target,
                 hint="check the address; `shrink report RUN_DIR --mlflow URI` logs the run again",
             ) from error
 

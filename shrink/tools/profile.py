@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.engine.config import TrainingConfig
+from shrink.contract.events import Send
+from shrink.contract.job import ProfileJob
+from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
@@ -23,7 +24,7 @@ from shrink.tools.trace import write_trace
 _BEYOND = 4
 
 
-def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def profile(job: ProfileJob, send: Send) -> dict[str, Any]:
     """Make a few training steps at doubling batch sizes and return what memory they took.
 
     The loss is the mean square of the outputs and the optimizer Adam: what a training step holds
@@ -37,12 +38,12 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         `parameter_bytes`; `devices`, `notes` and `trace`, the files written to the job's folder
         `trace`, if it has one. What is not known is None, with a note.
     """
-    batch_size, limit = int(job["batch_size"]), job["memory_limit"]
-    config = TrainingConfig(global_batch_size=batch_size, memory_limit=limit)
+    batch_size, limit = job.batch_size, job.memory_limit
+    config = Training(global_batch_size=batch_size, memory_limit=limit)
     devices = open_devices(config)
     keras.utils.set_random_seed(config.seed)
     with devices.scope():
-        model = load_source(job["model"])
+        model = load_source(job.model)
     layers = layer_memory(model, batch_size)
     probed: dict[int, int] = {}
     floor, split, trace = Floor(), None, []
@@ -55,13 +56,13 @@ def profile(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]
         probed, floor = search(probe, step.plan.most_rows, within), probe.floor
         if probed:
             split = split_peak(step, probed[max(probed)])
-        if probed and job["trace"] is not None:
-            work = Path(job["work"]) / "trace"
-            trace = write_trace(step, max(probed), Path(job["trace"]), work)
+        if probed and job.trace is not None:
+            work = job.work / "trace"
+            trace = write_trace(step, max(probed), job.trace, work)
     rows = -(-batch_size // devices.replicas)
     fits = None if limit is None or note else largest_that_fits(probed, floor, limit)
     return {
-        "model": job["name"],
+        "model": job.name,
         "batch_size": batch_size,
         "training_peak_bytes": probed.get(rows) or None,
         "training_peak_predicted_bytes": predict(probed, rows, floor) or None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from shrink.contract.details import Training
+from shrink.contract.events import Send
+from shrink.contract.job import TrackerJob
 from shrink.contract.report_file import read_report
 from shrink.report.content import stage_figures
 from shrink.report.markdown import render_markdown
@@ -18,7 +19,7 @@ _SCALAR, _TENSOR = 1, 2
 _TIMELINE = ("device_bytes", "host_bytes")
 
 
-def write_tensorboard(job: Mapping[str, Any], send: Callable[..., None]) -> dict[str, Any]:
+def write_tensorboard(job: TrackerJob, send: Send) -> dict[str, Any]:
     """Write the logs of the job's report below its `target` folder.
 
     A folder per stage has the metrics by epoch and the memory by update; the folder `figures` has
@@ -27,8 +28,8 @@ def write_tensorboard(job: Mapping[str, Any], send: Callable[..., None]) -> dict
     Returns:
         `path`, the folder.
     """
-    report = read_report(Path(job["report"]))
-    target = Path(job["target"]) / report.recipe.name
+    report = read_report(job.report)
+    target = Path(job.target) / report.recipe.name
     for stage in report.stages:
         if stage.training:
             with tf.summary.create_file_writer(str(target / stage.name)).as_default():

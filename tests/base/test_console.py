@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import re
 import sys
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
+from shrink.base.activity import Phase, Progress, Share
 from shrink.base.console import Console, describe_progress
 from shrink.base.progress import ProgressLine
 
@@ -33,12 +34,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def epoch(number: int, step: int = 10, **more: Any) -> dict[str, Any]:
+def epoch(number: int, step: int = 10, *, epoch_end: bool = False) -> Progress:
     metrics = {"loss": 1.5 / number, "accuracy": 1 - 0.5 / number}
-    if more.get("epoch_end"):
+    if epoch_end:
         metrics |= {"val_loss": 0.4, "val_accuracy": 0.8125}
-    place = {"epoch": number, "epochs": 200, "step": step, "steps": 10}
-    return {"event": "progress", "examples_per_s": 4000.0, "metrics": metrics, **place, **more}
+    return Progress(number, 200, step, 10, 4000.0, metrics, epoch_end)
 
 
 def bar(text: str) -> str:
@@ -51,9 +51,9 @@ def bar(text: str) -> str:
 def test_training_shows_stage_bar_epoch_metric_and_what_is_left(width: int) -> None:
     clock = Clock()
     line = ProgressLine("[2/4] distill", clock)
-    line.training(epoch(1, 5))
+    line.show(epoch(1, 5))
     clock.now += 10
-    line.training(epoch(9))
+    line.show(epoch(9))
     text = line.text(width)
     assert len(text) <= width
     assert text.startswith("[2/4] distill ")
@@ -67,12 +67,12 @@ def test_training_shows_stage_bar_epoch_metric_and_what_is_left(width: int) -> N
 def test_training_keeps_every_column_in_its_place(width: int) -> None:
     clock = Clock()
     line = ProgressLine("[2/4] distill", clock)
-    line.training(epoch(1, 10, epoch_end=True))
+    line.show(epoch(1, 10, epoch_end=True))
     places = set()
     for number in (2, 9, 10, 99, 150):
         for event in (epoch(number, 3), epoch(number, 10, epoch_end=True)):
             clock.now += 1
-            line.training(event)
+            line.show(event)
             text = line.text(width)
             values = [m.start() for m in re.finditer(r"0\.\d{4} ", text)]
             places.add((text.index(bar(text)), len(bar(text)), text.index("epoch"), *values))
@@ -81,7 +81,7 @@ def test_training_keeps_every_column_in_its_place(width: int) -> None:
 
 def test_wide_terminals_show_the_validation_metric_too() -> None:
     line = ProgressLine("[1/4] train", Clock())
-    line.training(epoch(3, epoch_end=True))
+    line.show(epoch(3, epoch_end=True))
     assert "val_accuracy 0.8125" in line.text(100)
     assert "val_accuracy" not in line.text(60)
 
@@ -93,8 +93,8 @@ def test_parts_without_a_share_have_a_clock(width: int) -> None:
     clock.now += 17
     assert "starting" in line.text(width)
     assert line.text(width).endswith(" 0:17")
-    line.training(epoch(5))
-    line.phase("measuring")
+    line.show(epoch(5))
+    line.show(Phase("measuring"))
     clock.now += 62
     text = line.text(width)
     assert len(bar(text)) >= 10
@@ -105,18 +105,18 @@ def test_parts_without_a_share_have_a_clock(width: int) -> None:
 def test_a_new_training_counts_its_time_anew() -> None:
     clock = Clock()
     line = ProgressLine("[1/1] distill", clock)
-    line.training(epoch(200))
+    line.show(epoch(200))
     clock.now += 100
-    line.training(epoch(1, 1))
+    line.show(epoch(1, 1))
     clock.now += 1
-    line.training(epoch(1, 2))
+    line.show(epoch(1, 2))
     assert line.text(80).endswith(" ETA 33:18")
 
 
 def test_long_names_leave_room_for_the_bar() -> None:
     line = ProgressLine("[10/12] a-very-long-name-of-a-stage-that-goes-on-and-on", Clock())
     metrics = {"loss": 1.0, "sparse_top_k_categorical_accuracy": 0.5}
-    line.training({**epoch(120), "metrics": metrics})
+    line.show(replace(epoch(120), metrics=metrics))
     for width in WIDTHS:
         assert len(line.text(width)) <= width
         assert len(bar(line.text(width))) >= 10
@@ -124,7 +124,7 @@ def test_long_names_leave_room_for_the_bar() -> None:
 
 def test_line_without_unicode_is_ascii() -> None:
     line = ProgressLine("[1/1] a-very-long-name-of-a-stage-that-goes-on-and-on", Clock())
-    line.share("reading", 1_000, 20_000)
+    line.show(Share("reading", 1_000, 20_000))
     text = line.text(60, drawn=False)
     assert text.isascii()
     assert "reading 1,000/20,000" in text
@@ -143,8 +143,8 @@ def test_console_draws_one_line_and_takes_it_away(
     console = Console()
     console.stage_started("train", 1, 4)
     for number in (1, 2, 3):
-        console.event(epoch(number, epoch_end=True))
-    console.event({"event": "phase", "name": "measuring"})
+        console.show(epoch(number, epoch_end=True))
+    console.show(Phase("measuring"))
     console.stage_ended("train", 1, 4, "done in 3.0 s")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     lines = [line for line in re.split(r"[\r\n]+", plain) if line.strip()]
@@ -158,9 +158,9 @@ def test_console_says_a_line_per_epoch_without_a_terminal(
 ) -> None:
     console = Console()
     console.stage_started("train", 1, 1)
-    console.event(epoch(1, 5))
-    console.event(epoch(1, epoch_end=True))
-    console.event({"event": "phase", "name": "measuring"})
+    console.show(epoch(1, 5))
+    console.show(epoch(1, epoch_end=True))
+    console.show(Phase("measuring"))
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "[1/1] train"
     assert len(told) == 2
@@ -169,7 +169,7 @@ def test_console_says_a_line_per_epoch_without_a_terminal(
 
 def test_describe_progress_tells_a_loss_once() -> None:
     metrics = {"loss": 0.01464, "mean_squared_error": 0.01464, "accuracy": 0.01464}
-    told = describe_progress({**epoch(1), "metrics": metrics})
+    told = describe_progress(replace(epoch(1), metrics=metrics))
     assert told == "epoch 1/200  loss 0.01464  accuracy 0.01464  4,000 examples/s"
     metrics = {"loss": 0.5, "mean_squared_error": 0.4}
-    assert "mean_squared_error 0.4" in describe_progress({**epoch(1), "metrics": metrics})
+    assert "mean_squared_error 0.4" in describe_progress(replace(epoch(1), metrics=metrics))

@@ -32,6 +32,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.artifact import evaluate_artifact
 from shrink.tflite.convert import convert
+from tests.jobs import context_of
 
 # The groups of MLPerf Tiny's ResNet8, by one layer of each; widths 16, 16, 32, 32, 64, 64.
 STREAM_1, INNER_1, INNER_2 = "conv2d", "conv2d_1", "conv2d_3"
@@ -144,7 +145,6 @@ def accuracy(content: bytes, context: StageContext, model: Any) -> float:
 
 def open_context(arguments: argparse.Namespace) -> StageContext:
     """Return what a stage of a recipe would be given."""
-    source: dict[str, Any] = {"kind": "keras", "path": str(arguments.model)}
     training = {
         "global_batch_size": arguments.batch_size,
         "optimizer": {
@@ -153,19 +153,17 @@ def open_context(arguments: argparse.Namespace) -> StageContext:
             "schedule": "cosine",
         },
     }
-    step = {
-        "name": "prune",
-        "kind": "prune",
-        "claims": [],
-        "training": training,
-        "inputs": {"model": source},
-    }
     data: dict[str, Any] = {"source": "images", "path": str(arguments.data), "cache": "memory"}
     if arguments.augment:
         data["augment"] = {"flip": "horizontal", "crop": 4}
-    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
-    job["sensitivities"] = str(cache_root() / "sensitivities")
-    return StageContext(job, lambda *a, **k: None, Path())
+    return context_of(
+        Path(),
+        kind="prune",
+        inputs={"model": Path(arguments.model)},
+        data=data,
+        training=training,
+        sensitivities=cache_root() / "sensitivities",
+    )
 
 
 if __name__ == "__main__":

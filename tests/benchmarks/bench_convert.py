@@ -40,16 +40,12 @@ _BY_SHRINK = """
 import json, sys, time
 from pathlib import Path
 import shrink.run.execute
-from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import run
+from tests.jobs import context_of
 model_path, folder = sys.argv[1], sys.argv[2]
-source = {"kind": "keras", "path": model_path, "function": None, "arguments": {}}
-step = {"name": "quantize", "kind": "quantize", "claims": [], "training": {},
-        "inputs": {"model": source}}
-job = {"step": step, "data": {"source": "images", "path": folder}, "task": {},
-       "split_seed": 0}
-context = StageContext(job, lambda *a, **k: None, Path("."))
+data = {"source": "images", "path": folder}
+context = context_of(Path("."), kind="quantize", inputs={"model": Path(model_path)}, data=data)
 started = time.process_time()
 context.dataset
 opened = time.process_time() - started

@@ -175,30 +175,35 @@ def _measure(way: str, work: Path) -> dict[str, Any]:
 def _by_shrink(way: str, work: Path) -> dict[str, Any]:
     import tf_keras as keras
 
-    from shrink.stages.context import StageContext
+    from shrink.base.activity import Progress
+    from shrink.contract.events import Event
     from shrink.stages.distill.config import DistillConfig
     from shrink.stages.distill.run import run as distill
     from shrink.stages.train.config import TrainConfig
     from shrink.stages.train.run import run as train
-
-    def source(name: str) -> dict[str, Any]:
-        return {"kind": "keras", "path": str(work / f"{name}.keras"), "arguments": {}}
+    from tests.jobs import context_of
 
     optimizer = {"name": "sgd", "learning_rate": 0.01}
     settings = {"global_batch_size": _BATCH, "optimizer": optimizer}
-    inputs = {"model": source("student"), "teacher": source("teacher")}
-    step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
+    inputs = {"model": work / "student.keras", "teacher": work / "teacher.keras"}
     data = {"source": "npz", "path": str(work / "data.npz")}
     with tempfile.TemporaryDirectory() as folder:
-        job = {"step": step, "data": data, "task": {}, "split_seed": 0, "teachers": folder}
         keras.utils.set_random_seed(0)
         clock = Clock()
 
-        def listen(kind: str, **fields: Any) -> None:
-            if fields.get("epoch_end"):
+        def listen(event: Event) -> None:
+            if isinstance(event, Progress) and event.epoch_end:
                 clock.note()
 
-        context = StageContext(job, listen, Path(folder))
+        context = context_of(
+            Path(folder),
+            listen,
+            kind="distill",
+            inputs=inputs,
+            data=data,
+            training=settings,
+            teachers=Path(folder),
+        )
         if way == "alone":
             result = train(TrainConfig.model_validate({"epochs": _EPOCHS}), context)
         else:

@@ -28,9 +28,9 @@ import tf_keras as keras
 from PIL import Image
 
 from shrink.base.intervals import mean_interval
-from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run as distill
+from tests.jobs import context_of, source
 
 _STUDENTS = ["from-random", "from-teacher"]
 
@@ -75,15 +75,15 @@ def _measure(
 def _distilled(
     arguments: argparse.Namespace, seed: int, data: Path, scale: dict[str, float], work: Path
 ) -> dict[str, Any]:
-    file = {"kind": "keras", "path": str(arguments.model.resolve())}
-    inputs = {"teacher": {**file, "arguments": {}}, "model": {**file, "arguments": scale}}
+    file = arguments.model.resolve()
+    inputs = {"teacher": source(file), "model": source(file, arguments=scale)}
     optimizer = {"name": "adam", "learning_rate": 3e-3, "schedule": "cosine"}
     training = {"seed": seed, "global_batch_size": 64, "optimizer": optimizer}
-    step = {"name": "distill", "claims": [], "training": training, "inputs": inputs}
     described = {"source": "npz", "path": str(data), "validation_split": 0.1}
-    job = {"step": step, "data": described, "task": {}, "split_seed": seed}
     keras.utils.set_random_seed(seed)
-    context = StageContext(job, lambda *args, **fields: None, work)
+    context = context_of(
+        work, kind="distill", inputs=inputs, data=described, training=training, split_seed=seed
+    )
     config = DistillConfig.model_validate({"epochs": arguments.epochs, "control": True})
     result = distill(config, context)
     assert result.model is not None

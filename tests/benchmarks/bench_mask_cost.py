@@ -59,14 +59,14 @@ def open_step(hooks: Any) -> Any:
     import tf_keras as keras
 
     from models.resnet import build
-    from shrink.engine.config import TrainingConfig
+    from shrink.contract.training import Training
     from shrink.engine.devices import open_devices
     from shrink.engine.objective import SupervisedObjective
     from shrink.engine.probe import TrainingStep
     from shrink.tools.profile import zeros_for
 
     keras.utils.set_random_seed(0)
-    config = TrainingConfig(global_batch_size=_BATCH)
+    config = Training(global_batch_size=_BATCH)
     devices = open_devices(config)
     with devices.scope():
         model = build()

@@ -143,13 +143,10 @@ def measure(model: Path, scheme: dict[str, Any], data: Path, folder: Path) -> Po
 
 
 def _context(kind: str, model: Path, data: Path, folder: Path) -> Any:
-    from shrink.stages.context import StageContext
+    from tests.jobs import context_of
 
-    source = {"kind": model.suffix.removeprefix("."), "path": str(model)}
-    step = {"name": kind, "kind": kind, "claims": [], "training": {}, "inputs": {"model": source}}
     images = {"source": "images", "path": str(data.resolve()), "cache": "memory"}
-    job = {"step": step, "data": images, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, folder)
+    return context_of(folder, kind=kind, inputs={"model": model}, data=images)
 
 
 def compared(points: Sequence[Point]) -> list[str]:

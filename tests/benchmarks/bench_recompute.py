@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from shrink.contract.codec import from_plain
+
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("off", "auto")
 
@@ -79,8 +81,8 @@ def measure(setting: str, given: Any) -> dict[str, Any]:
     import tf_keras as keras
 
     from models.resnet import build
+    from shrink.contract.training import Training
     from shrink.data.dataset import Dataset
-    from shrink.engine.config import TrainingConfig
     from shrink.engine.devices import open_devices
     from shrink.engine.fit import train
     from shrink.engine.objective import SupervisedObjective
@@ -91,12 +93,13 @@ def measure(setting: str, given: Any) -> dict[str, Any]:
         random.integers(0, 256, (count, 32, 32, 3), np.uint8), random.integers(0, 10, count)
     )
     rest = ArrayExamples(np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, np.int64))
-    config = TrainingConfig.model_validate(
+    config = from_plain(
+        Training,
         {
             "global_batch_size": given.batch_size,
             "optimizer": {"name": "sgd", "learning_rate": 1e-3},
             "recompute": int(setting) if setting.isdecimal() else setting,
-        }
+        },
     )
     keras.utils.set_random_seed(0)
     model = build(depth=given.depth)

@@ -62,23 +62,19 @@ def measured(
     config: dict[str, Any], options: argparse.Namespace, folder: Path
 ) -> tuple[float, int, float]:
     """Return accuracy, bytes and seconds of one scheme."""
-    from shrink.stages.context import StageContext
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.run import run
     from shrink.task.artifact import evaluate_artifact
+    from tests.jobs import context_of
 
-    kind = options.model.suffix.removeprefix(".")
-    source = {"kind": kind, "path": str(options.model), "function": None, "arguments": {}}
-    step = {
-        "name": "quantize",
-        "kind": "quantize",
-        "claims": [],
-        "training": {"seed": options.seed},
-        "inputs": {"model": source},
-    }
     data = {"source": "images", "path": str(options.data.resolve())}
-    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
-    context = StageContext(job, lambda *args, **fields: None, folder)
+    context = context_of(
+        folder,
+        kind="quantize",
+        inputs={"model": options.model},
+        data=data,
+        training={"seed": options.seed},
+    )
     context.dataset  # noqa: B018  opened before the clock starts
     started = time.perf_counter()
     result = run(QuantizeConfig.model_validate(config), context)

@@ -15,7 +15,6 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -28,9 +27,9 @@ from shrink.base.intervals import paired_interval
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
-from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run as distill
+from tests.jobs import context_of
 
 _STORED = ("float32", "float16", "topk")
 
@@ -79,20 +78,11 @@ def _taught(
     work: Path, dataset: Dataset, stored: str, seed: int, arguments: argparse.Namespace
 ) -> tuple[list[float], int]:
     """Return whether each test digit is right, 1.0 or 0.0, and the bytes of the answers."""
-
-    def source(name: str) -> dict[str, Any]:
-        return {"kind": "keras", "path": str(work / f"{name}.keras"), "arguments": {}}
-
-    inputs = {"model": source("student"), "teacher": source("teacher")}
+    inputs = {"model": work / "student.keras", "teacher": work / "teacher.keras"}
     optimizer = {"name": "adam", "learning_rate": 3e-3, "schedule": "cosine"}
     training = {"seed": seed, "optimizer": optimizer}
-    step = {"name": "distill", "claims": [], "training": training, "inputs": inputs}
-    job = {
-        "step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0,
-        "teachers": str(work / "teachers"),
-    }  # fmt: skip
     keras.utils.set_random_seed(seed)
-    context = StageContext(job, lambda *args, **fields: None, work)
+    context = context_of(work, kind="distill", inputs=inputs, training=training)
     settings = {"cache_dtype": stored, "top_k": arguments.top_k, "epochs": arguments.epochs}
     result = distill(DistillConfig.model_validate({**settings, "teacher_cache": "on"}), context)
     assert result.model is not None

@@ -10,8 +10,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ResourceError
+from shrink.contract.codec import from_plain
+from shrink.contract.training import Optimizer, Training
 from shrink.data.pipeline import training_batches
-from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
@@ -128,13 +129,14 @@ def _step(
 
 def _setup(
     architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
-) -> tuple[TrainingConfig, Devices, Any, ZeroExamples]:
-    config = TrainingConfig.model_validate(
+) -> tuple[Training, Devices, Any, ZeroExamples]:
+    config = from_plain(
+        Training,
         {
             "global_batch_size": batch_size,
             "memory_limit": memory_limit,
-            "optimizer": OptimizerConfig.model_validate({"name": optimizer}),
-        }
+            "optimizer": from_plain(Optimizer, {"name": optimizer}),
+        },
     )
     devices = open_devices(config)
     keras.utils.set_random_seed(0)

@@ -129,7 +129,7 @@ def _serve() -> None:
     from shrink.stages import STAGES
 
     trackers = ("shrink.tools.tensorboard", "shrink.tools.mlflow_runs")
-    heavy = {action.partition(":")[0] for action in worker.ACTIONS.values()}
+    heavy = {place.partition(":")[0] for _, place in worker.ACTIONS.values()}
     for name in (*heavy.difference(trackers), *(f"shrink.stages.{kind}.run" for kind in STAGES)):
         importlib.import_module(name)
     held: Any = process

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.contract.job import CheckJob
 from shrink.data.config import DataConfig
 from shrink.tools.data_check import data_check
 
@@ -29,5 +30,5 @@ def test_data_check_says_what_targets_look_like(
 ) -> None:
     np.savez(tmp_path / "d.npz", x=np.arange(80.0).reshape(40, 2), y=y)
     config = DataConfig.model_validate({"source": "npz", "path": str(tmp_path / "d.npz"), **keys})
-    job = {"data": config.model_dump(mode="json"), "seed": 0}
+    job = CheckJob(name="d", data=config.model_dump(mode="json"))
     assert data_check(job, lambda *words, **fields: None)["notes"] == notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ShrinkError
-from shrink.engine.config import TrainingConfig
+from shrink.contract.job import Planning, StepJob
+from shrink.contract.training import Training
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.record import TrainingRecord
 from shrink.stages.context import Planned, PlanningContext, StageContext
+from tests.jobs import quiet, step_job
 
 FACTORS: dict[str, list[Any]] = {
     "architecture": ["sequential", "residual", "depthwise", "lstm", "two_inputs", "attention"],
@@ -61,7 +63,7 @@ def run_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     A process's devices are fixed: all cases have the same replicas and limit of memory.
     """
     devices = open_devices(
-        TrainingConfig(replicas=cases[0]["replicas"], memory_limit=cases[0]["memory_limit"])
+        Training(replicas=cases[0]["replicas"], memory_limit=cases[0]["memory_limit"])
     )
     with tempfile.TemporaryDirectory() as folder:
         _write_data(Path(folder))
@@ -97,7 +99,7 @@ def _train(case: Mapping[str, Any], devices: Devices, folder: Path) -> tuple[Any
         "global_batch_size": BATCH_SIZE,
         "class_weights": class_weights,
         "optimizer": {**sgd, **case["clipping"]},
-        **{name: case[name] for name in TrainingConfig.model_fields if name in case},
+        **{name: case[name] for name in vars(Training()) if name in case},
     }
     data = {
         "source": "npz",
@@ -106,9 +108,8 @@ def _train(case: Mapping[str, Any], devices: Devices, folder: Path) -> tuple[Any
         "targets": ["real" if loss == "mean_squared_error" else "labels"],
         **{name: case[name] for name in ("augment", "cache")},
     }
-    step = {"name": "train", "claims": [], "training": training, "inputs": {}}
     task = {"loss": loss, "monitor": "loss"}
-    job = {"step": step, "data": data, "task": task, "split_seed": 0}
+    job = step_job(folder, data=data, training=training, task=task)
     keras.mixed_precision.set_global_policy(case["precision"])
     keras.utils.set_random_seed(0)
     with devices.scope():
@@ -116,17 +117,15 @@ def _train(case: Mapping[str, Any], devices: Devices, folder: Path) -> tuple[Any
     if case["memory_limit"] is not None:
         start = model.get_weights()
         try:
-            _stage(PlanningContext, job, devices, folder, model)
+            _stage(PlanningContext, job, devices, model)
         except Planned as planned:
-            job["plan"] = asdict(planned.plan)
+            job = replace(job, planning=Planning(planned.plan))
         model.set_weights(start)
-    return model, _stage(StageContext, job, devices, folder, model)
+    return model, _stage(StageContext, job, devices, model)
 
 
-def _stage(
-    kind: type[StageContext], job: Any, devices: Devices, folder: Path, model: Any
-) -> TrainingRecord:
-    context = kind(job, lambda *event, **fields: None, folder)
+def _stage(kind: type[StageContext], job: StepJob, devices: Devices, model: Any) -> TrainingRecord:
+    context = kind(job, quiet)
     context.__dict__["devices"] = devices  # in place of the property: opened once in a process
     return context.train(model, context.task(model).objective(), epochs=2)
 

@@ -7,6 +7,7 @@ import json
 import pytest
 import tf_keras as keras
 
+from shrink.contract.training import Training
 from shrink.engine.cluster import (
     agree,
     average_local_variables,
@@ -14,7 +15,6 @@ from shrink.engine.cluster import (
     own_variables,
     restore_local_variables,
 )
-from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 
 
@@ -50,7 +50,7 @@ def test_cluster_resolver_reads_slurm_on_machines_without_gpus(
 
 
 def test_agree_and_average_local_variables_change_nothing_when_alone() -> None:
-    devices = open_devices(TrainingConfig())
+    devices = open_devices(Training())
     assert agree(devices, True)
     assert not agree(devices, False)
     inputs = keras.layers.Input((2,))

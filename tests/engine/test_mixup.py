@@ -16,9 +16,9 @@ from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import epoch_order, training_batches
 from shrink.engine.class_weights import class_weights_of, with_class_weights
-from shrink.stages.context import StageContext
 from shrink.task.config import TaskConfig
 from shrink.task.task import keras_interface, resolve_task
+from tests.jobs import context_of
 
 COUNT, WEIGHTS = 40, {"0": 3.0, "1": 0.5}
 RANDOM = np.random.default_rng(0)
@@ -156,9 +156,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_train_refuses_to_mix_class_numbers_before_it_starts(tmp_path: Path, case: str) -> None:
     x, targets, build, message = REFUSED[case]
-    step = {"name": "s", "kind": "train", "claims": [], "training": {}, "inputs": {}}
-    job = {"step": step, "data": write(tmp_path, x, *targets), "task": {}, "split_seed": 0}
-    context = StageContext(job, lambda *args, **fields: None, tmp_path)
+    context = context_of(tmp_path, data=write(tmp_path, x, *targets))
     model = build(x)
     before = model.get_weights()
     with pytest.raises(DataError, match=message) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,23 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.contract.events import OutOfMemoryEvent
+from shrink.contract.training import Optimizer, Training
 from shrink.engine.checkpoint import CheckpointFolder
-from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from shrink.engine.recovery import OutOfMemoryEvent
 from shrink.engine.resume import Cadence, Recovery
 from shrink.pruning.masks import Masks, polynomial
 from tests.engine._scenarios import dataset
 
 EPOCHS, STEPS = 3, 3
-CONFIG = TrainingConfig(
+CONFIG = Training(
     global_batch_size=24,
     micro_batch_size=10,
     restore_best=True,
-    optimizer=OptimizerConfig(name="adam", learning_rate=0.02, schedule="cosine"),
+    optimizer=Optimizer(name="adam", learning_rate=0.02, schedule="cosine"),
 )
 
 
@@ -91,7 +92,7 @@ def run(
     folder: Path | None,
     cut_before: int | None = None,
     *,
-    config: TrainingConfig = CONFIG,
+    config: Training = CONFIG,
     cadence: Cadence | None = None,
     dropout: float = 0.0,
     noisy: Any = None,
@@ -151,8 +152,8 @@ def test_train_ends_bitwise_the_same_when_cut_short(
 
 def test_train_keeps_no_epoch_of_a_rising_mask_when_cut_short(tmp_path: Path) -> None:
     # The ramp ends in update 7 of 9, so that the last of three epochs alone is as sparse as asked.
-    spoiling = OptimizerConfig(name="sgd", learning_rate=5.0, global_clipnorm=1.0)
-    config = CONFIG.model_copy(update={"optimizer": spoiling, "patience": 1})
+    spoiling = Optimizer(name="sgd", learning_rate=5.0, global_clipnorm=1.0)
+    config = replace(CONFIG, optimizer=spoiling, patience=1)
     whole, record, _ = run(None, config=config)
     assert record.history["val_loss"].index(min(record.history["val_loss"])) < 2
     with pytest.raises(Cut):

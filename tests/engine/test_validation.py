@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.config import TrainingConfig
+from shrink.contract.job import MicroBatchPlan
+from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import Plan
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
 from shrink.engine.validation import plan_validation
 
@@ -19,7 +19,7 @@ MICRO_BATCH = 16
 @pytest.fixture(scope="module")
 def step() -> TrainingStep:
     """A step of eight convolutions, whose activations outweigh all else."""
-    config = TrainingConfig(global_batch_size=32)
+    config = Training(global_batch_size=32)
     devices = open_devices(config)
     layers = keras.layers
     inputs = x = layers.Input((32, 32, 8))
@@ -38,13 +38,13 @@ def _examples(count: int) -> ZeroExamples:
 def test_plan_validation_takes_more_examples_at_once_than_training(step: TrainingStep) -> None:
     # Training holds the outputs and gradients of every layer, validation those of two.
     peak = MicroBatchProbe(step).peak(MICRO_BATCH)
-    size = plan_validation(step, _examples(64), Plan(MICRO_BATCH, None, peak))
+    size = plan_validation(step, _examples(64), MicroBatchPlan(MICRO_BATCH, None, peak))
     assert MICRO_BATCH < size <= 64
 
 
 def test_plan_validation_is_one_example_when_training_leaves_no_room(step: TrainingStep) -> None:
-    assert plan_validation(step, _examples(64), Plan(MICRO_BATCH, None, 1)) == 1
+    assert plan_validation(step, _examples(64), MicroBatchPlan(MICRO_BATCH, None, 1)) == 1
 
 
 def test_plan_validation_takes_no_more_than_there_is(step: TrainingStep) -> None:
-    assert plan_validation(step, _examples(5), Plan(MICRO_BATCH, None, None)) == 5
+    assert plan_validation(step, _examples(5), MicroBatchPlan(MICRO_BATCH, None, None)) == 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.contract.model_source import ModelSource
 from shrink.model.load import load_source
 from shrink.model.logits import logits_of
 from shrink.model.reference import parse_model_reference
@@ -58,9 +58,8 @@ def classifier(ending: str | None) -> keras.Model:
     return keras.Model(inputs, keras.layers.Dense(3, activation=ending)(hidden))
 
 
-def source(path: Path, function: str | None = None) -> dict[str, Any]:
-    kind = "builder" if function else "savedmodel"
-    return {"kind": kind, "path": str(path), "function": function, "arguments": {}}
+def source(path: Path, function: str | None = None) -> ModelSource:
+    return ModelSource("builder" if function else "savedmodel", path, function)
 
 
 def subclassed(folder: Path) -> Path:

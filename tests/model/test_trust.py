@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.contract.model_source import ModelSource, Trust
 from shrink.model.guard import guard_model_file
 from shrink.model.load import load_model, load_source
 from shrink.model.scan import check_model_file
-from shrink.model.trust import Trust, declared_objects
+from shrink.model.trust import declared_objects
 from shrink.model.user_modules import custom_objects, imported
 from tests.attacks.hostile import ATTACKS, operator
 from tests.attacks.parts import archive, dense, function, h5, lambda_layer, layer, sequential
@@ -150,11 +152,11 @@ def test_load_source_runs_a_lambda_when_the_model_is_trusted(name: str, tmp_path
     inputs = keras.Input((4,))
     model = keras.Model(inputs, keras.layers.Lambda(lambda x: x * 2.0)(inputs))
     model.save(tmp_path / name)
-    source = {"kind": "keras", "path": str(tmp_path / name), "arguments": {}}
+    source = ModelSource("keras", tmp_path / name)
     with pytest.raises(ModelError, match="Lambda carries code"):
         load_source(source)
     x = np.ones((1, 4), np.float32)
-    loaded = load_source({**source, **Trust(everything=True).to_dict()})
+    loaded = load_source(replace(source, trust=Trust(everything=True)))
     np.testing.assert_array_equal(loaded(x).numpy(), 2 * x)
 
 

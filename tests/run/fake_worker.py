@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shrink.base.activity import Progress
 from shrink.base.console import Console
 from shrink.base.paths import cache_root
 from shrink.contract.codec import to_plain
+from shrink.contract.job import StepJob
 from shrink.data.python_reads import remembering_reads
 from shrink.model import user_modules as user_code
 from shrink.recipe.load import recipe_from_mapping
@@ -34,7 +36,7 @@ class FakeWorker:
         unreadable: whether an example cannot be read, and so not told from others.
     """
 
-    jobs: list[dict[str, Any]] = field(default_factory=list)
+    jobs: list[StepJob] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     results: list[dict[str, Any]] = field(default_factory=list)
     scores: list[dict[str, Any]] = field(default_factory=list)
@@ -42,29 +44,28 @@ class FakeWorker:
     killed: bool = False
     unreadable: bool = False
 
-    def __call__(
-        self, job: dict[str, Any], work: Path, on_event: Callable[..., None]
-    ) -> dict[str, Any]:
+    def __call__(self, job: StepJob, work: Path, on_event: Callable[..., None]) -> dict[str, Any]:
         self.jobs.append(job)
-        source = job["step"]["inputs"]["model"]
-        built: Any = Path(source["path"]).name
-        if source["kind"] == "builder":
+        source = job.inputs["model"]
+        built: Any = source.path.name
+        if source.function is not None:
             user_code.imported.cache_clear()  # a fresh process
-            built = user_code.function_of(Path(source["path"]), source["function"])()
-        if job["data"]["source"] == "python":
-            path, _, function = job["data"]["path"].rpartition(":")
+            built = user_code.function_of(source.path, source.function)()
+        if job.data["source"] == "python":
+            path, _, function = job.data["path"].rpartition(":")
             with remembering_reads(Path(path), function):
                 built = [built, user_code.function_of(Path(path), function)()]
-        self.went_on.append((Path(job["checkpoints"]) / "update-9").exists())
-        on_event({"event": "progress", "epoch": 1, "steps": 2, "step": 1, "epochs": 1})
+        assert job.checkpoints is not None
+        self.went_on.append((job.checkpoints / "update-9").exists())
+        on_event(Progress(epoch=1, epochs=1, step=1, steps=2))
         if self.killed:
-            Path(job["checkpoints"]).mkdir(parents=True, exist_ok=True)
-            (Path(job["checkpoints"]) / "update-9").touch()
+            job.checkpoints.mkdir(parents=True, exist_ok=True)
+            (job.checkpoints / "update-9").touch()
             raise KeyboardInterrupt
         produced = {"artifact": "model.keras", "scores": "scores.json"}
-        (work / "model.keras").write_text(f"{job['step']['kind']} {built} {job['split_seed']}")
-        if job["step"]["kind"] != "baseline" and not self.unreadable:
-            (work / "splits.bin").write_text(f"{job['data']['path']} {job['split_seed']}")
+        (work / "model.keras").write_text(f"{job.kind} {built} {job.split_seed}")
+        if job.kind != "baseline" and not self.unreadable:
+            (work / "splits.bin").write_text(f"{job.data['path']} {job.split_seed}")
             produced["splits"] = "splits.bin"
         scores = self.scores[len(self.jobs) - 1] if self.scores else {}
         (work / "scores.json").write_text(json.dumps(scores))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 
 from shrink.base.console import Console
 from shrink.base.errors import DataError, InternalError, ResourceError
+from shrink.contract.events import Lost, Tick
+from shrink.contract.job import StepJob
 from shrink.run import board as board_module
 from shrink.run import follow as follow_module
 from shrink.run.board import ChiefsBoard, FollowersBoard
 from shrink.run.cluster import Membership
-from shrink.run.follow import Chief, Follower, trains
+from shrink.run.follow import Chief, Follower
+from tests.jobs import step_job
 
-JOB = {"name": "train", "action": "step", "step": {"config": {"epochs": 2}}}
+JOB = step_job(epochs=2)
 CHIEF, OTHER = Membership(2, 0, "k"), Membership(2, 1, "k")
 
 
@@ -41,8 +45,9 @@ def test_follower_runs_the_jobs_that_train_and_ends_with_the_chief(
     ran: list[tuple[str, int]] = []
     both = threading.Barrier(2, timeout=20)
 
-    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
-        ran.append((job["action"], job["cluster"]["index"]))
+    def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
+        assert job.place is not None
+        ran.append((job.action, job.place.index))
         both.wait()
         return {}
 
@@ -60,18 +65,18 @@ def test_follower_runs_the_jobs_that_train_and_ends_with_the_chief(
 def test_chief_runs_alone_what_does_not_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, Any]] = []
+    seen: list[StepJob] = []
 
-    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+    def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
         seen.append(job)
         return {}
 
     monkeypatch.setattr(follow_module, "attempt", attempt)
-    still = {**JOB, "step": {"config": {"epochs": 0}}}
+    still = replace(JOB, epochs=0)
     with ChiefsBoard(tmp_path, 2) as board:
         Chief(board, CHIEF).attempt(still, tmp_path, lambda event: None)
-    assert not trains(still)
-    assert "cluster" not in seen[0]
+    assert not still.trains
+    assert seen[0].place is None
 
 
 def test_followers_board_knows_no_life_of_a_chief_that_ended_before(tmp_path: Path) -> None:
@@ -125,11 +130,11 @@ def test_chief_raises_what_went_wrong_on_another_worker(
 ) -> None:
     other = FollowersBoard(tmp_path, 1)
 
-    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+    def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
         order = other.order()
         assert order is not None
         other.report(order, DataError("no such folder", subject="data").to_dict())
-        on_event({"event": "tick"})
+        on_event(Tick())
         raise AssertionError
 
     monkeypatch.setattr(follow_module, "attempt", attempt)
@@ -146,10 +151,10 @@ def test_chief_starts_again_when_a_peer_is_gone_before_training(
 ) -> None:
     tried: list[int] = []
 
-    def attempt(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+    def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
         tried.append(len(tried))
         if lost:
-            on_event({"event": "lost"})
+            on_event(Lost(0, 1, "gone", False))
         if len(tried) < 3:
             raise InternalError("UnavailableError at somewhere")
         return {"ok": True}

@@ -137,10 +137,10 @@ def test_settings_are_what_the_key_holds_so_a_worker_cannot_read_more(model: Pat
     change = {"optimizer": {"learning_rate": 0.5}, "patience": 3, "seed": 4}
     plan = _plan(model, ("quantize", {}), training=change, data={"augment": {"flip": "horizontal"}})
     baseline, quantize = (settings_of(plan, step) for step in plan.steps)
-    assert (baseline.training["seed"], quantize.training["seed"]) == (0, 4)
+    assert (baseline.training.seed, quantize.training.seed) == (0, 4)
     for settings in (baseline, quantize):
-        assert settings.training["optimizer"]["learning_rate"] == 1e-3
-        assert settings.training["patience"] is None
+        assert settings.training.optimizer.learning_rate == 1e-3
+        assert settings.training.patience is None
         assert settings.data["augment"] is None
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from shrink.base.errors import StageError
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
+from shrink.contract.job import StepJob
 from shrink.run.lineage import (
     LEFT_OUT,
     Lineage,
@@ -60,8 +61,8 @@ def _second(root: Path, recipe: dict[str, Any]) -> list[tuple[int, list[str]]]:
     """Run a recipe; return the seed of the splits that each job got, and the earlier splits."""
     worker = FakeWorker()
     run(recipe, root / "second", worker)
-    read = [[Path(p).read_text() for p in job["earlier_splits"]] for job in worker.jobs]
-    return [(job["split_seed"], earlier) for job, earlier in zip(worker.jobs, read, strict=True)]
+    read = [[path.read_text() for path in job.earlier_splits] for job in worker.jobs]
+    return [(job.split_seed, earlier) for job, earlier in zip(worker.jobs, read, strict=True)]
 
 
 @pytest.mark.parametrize("place", ["run folder", "file", "copy", "moved run", "cleared store"])
@@ -84,7 +85,7 @@ def test_failed_run_keeps_the_lineage_of_the_finished_one(tmp_path: Path, first:
     folder = first.parent.parent
     kept = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
-    def failing(job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
+    def failing(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
         raise StageError("no")
 
     recipe = _recipe(tmp_path, f"{tmp_path / 'model.py'}:build", seed=8) | {"name": "run-7"}
@@ -326,7 +327,7 @@ def test_run_measures_no_artifact_again_that_an_earlier_run_measured_on_the_same
         recipe["custom_objects"] = str(tmp_path / "layers.py")
     worker = FakeWorker(result=_stage_result())
     report = run(recipe, tmp_path / "b", worker)
-    kinds = [job["step"]["kind"] for job in worker.jobs]
+    kinds = [job.kind for job in worker.jobs]
     assert kinds == (["baseline", "train"] if measured else ["train"])
     if not measured:
         baseline = report["stages"][0]

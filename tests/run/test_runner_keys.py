@@ -118,4 +118,4 @@ def test_run_takes_a_baseline_from_the_store_whatever_training_says(tmp_path: Pa
     recipe["training"] = {"optimizer": {"learning_rate": 0.5}, "patience": 3}
     worker = FakeWorker()
     assert statuses(run(recipe, tmp_path / "out", worker)) == ["cached", "cached", "done"]
-    assert worker.jobs[0]["step"]["training"]["patience"] == 3
+    assert worker.jobs[0].training.patience == 3

@@ -11,11 +11,15 @@ import pytest
 
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.base.host import HostMemory
+from shrink.contract.codec import to_plain
+from shrink.contract.events import Lost, OutOfMemoryEvent
+from shrink.contract.job import StepJob
 from shrink.engine.heartbeat import Beat, Heartbeat
 from shrink.run.process import WorkerDied
 from shrink.run.supervisor import run_recovering
+from tests.jobs import step_job
 
-JOB = {"name": "train"}
+JOB = step_job()
 
 
 def death(beat: Beat | None, *, by: int = signal.SIGKILL, evidence: str = "") -> WorkerDied:
@@ -25,27 +29,27 @@ def death(beat: Beat | None, *, by: int = signal.SIGKILL, evidence: str = "") ->
 class Worker:
     """Dies as it is told, then gives a result; remembers its jobs."""
 
-    def __init__(self, *ends: Callable[[dict[str, Any], Any], None]) -> None:
+    def __init__(self, *ends: Callable[[StepJob, Any], None]) -> None:
         self.jobs: list[dict[str, Any]] = []
         self._ends = list(ends)
 
-    def __call__(self, job: dict[str, Any], work: Path, on_event: Any) -> dict[str, Any]:
-        self.jobs.append(job["recovery"])
+    def __call__(self, job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
+        self.jobs.append(to_plain(job.attempts))
         if self._ends:
             self._ends.pop(0)(job, on_event)
         return {"done": True}
 
 
-def dies(error: Exception) -> Callable[[dict[str, Any], Any], None]:
-    def end(job: dict[str, Any], on_event: Any) -> None:
+def dies(error: Exception) -> Callable[[StepJob, Any], None]:
+    def end(job: StepJob, on_event: Any) -> None:
         raise error
 
     return end
 
 
-def always_dies(start: int, evidence: str = "") -> Callable[[dict[str, Any], Any], None]:
-    def end(job: dict[str, Any], on_event: Any) -> None:
-        size = job["recovery"]["micro_batch_size"] or start
+def always_dies(start: int, evidence: str = "") -> Callable[[StepJob, Any], None]:
+    def end(job: StepJob, on_event: Any) -> None:
+        size = job.attempts.micro_batch_size or start
         raise death(Beat(0, size), evidence=evidence)
 
     return end
@@ -62,29 +66,29 @@ def test_run_recovering_halves_the_micro_batch_when_a_worker_dies(by: int, tmp_p
     event = {"step": 7, "micro_batch_size": 12}
     event["evidence"] = f"suspected: killed by {signal.Signals(by).name}"  # type: ignore[assignment]
     assert worker.jobs == [
-        {"micro_batch_size": None, "oom_events": []},
-        {"micro_batch_size": 6, "oom_events": [event]},
+        {"micro_batch_size": None, "events": []},
+        {"micro_batch_size": 6, "events": [event]},
     ]
 
 
 def test_run_recovering_passes_on_what_speaks_for_memory(tmp_path: Path) -> None:
     worker = Worker(dies(death(Beat(7, 12), evidence="oom_kill rose by 1")))
     supervise(worker, tmp_path)
-    events = worker.jobs[1]["oom_events"]
+    events = worker.jobs[1]["events"]
     assert [event["evidence"] for event in events] == ["killed by SIGKILL: oom_kill rose by 1"]
 
 
 def test_run_recovering_knows_what_the_worker_recovered_from_itself(tmp_path: Path) -> None:
-    event = {"step": 3, "micro_batch_size": 8, "evidence": "OOM when allocating tensor"}
+    event = OutOfMemoryEvent(3, 8, "OOM when allocating tensor")
 
-    def end(job: dict[str, Any], on_event: Any) -> None:
-        on_event({"event": "out_of_memory", **event})
+    def end(job: StepJob, on_event: Any) -> None:
+        on_event(event)
         raise death(Beat(5, 4))
 
     worker = Worker(end)
     supervise(worker, tmp_path)
     assert worker.jobs[1]["micro_batch_size"] == 2
-    assert [e["step"] for e in worker.jobs[1]["oom_events"]] == [3, 5]
+    assert [e["step"] for e in worker.jobs[1]["events"]] == [3, 5]
 
 
 @pytest.mark.parametrize(
@@ -123,16 +127,15 @@ def test_run_recovering_tries_once_when_it_was_not_memory(
 def test_run_recovering_starts_anew_when_the_worker_says_that_its_device_is_lost(
     memory: bool, expected: type[ShrinkError], tmp_path: Path
 ) -> None:
-    def end(job: dict[str, Any], on_event: Any) -> None:
-        size = job["recovery"]["micro_batch_size"] or 4
-        lost = {"step": 2, "micro_batch_size": size, "evidence": "CUDA_ERROR", "memory": memory}
-        on_event({"event": "lost", **lost})
+    def end(job: StepJob, on_event: Any) -> None:
+        size = job.attempts.micro_batch_size or 4
+        on_event(Lost(2, size, "CUDA_ERROR", memory))
         raise InternalError("CUDA_ERROR")
 
     worker = Worker(end)
     assert supervise(worker, tmp_path) == {"done": True}
     assert worker.jobs[1]["micro_batch_size"] == 2
-    (event,) = worker.jobs[1]["oom_events"]
+    (event,) = worker.jobs[1]["events"]
     assert event["evidence"] == ("CUDA_ERROR" if memory else "suspected: CUDA_ERROR")
     with pytest.raises(expected):
         supervise(Worker(*[end] * 9), tmp_path)

@@ -9,6 +9,7 @@ import pytest
 
 from shrink.base.console import Console
 from shrink.base.errors import ModelError
+from shrink.contract.job import DoctorJob
 from shrink.run import tool
 
 
@@ -21,4 +22,4 @@ def test_run_action_names_what_it_is_about_when_the_worker_does_not(
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tool, "run_worker", refuse)
     with pytest.raises(ModelError, match=r"net\.tflite: not a TFLite model"):
-        tool.run_action("inspect", "net.tflite", Console())
+        tool.run_action(DoctorJob(name="net.tflite"), Console())

@@ -3,13 +3,14 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import tensorflow as tf
 from tensorflow.core.util.event_pb2 import Event
 
 from shrink.base.errors import ResourceError
+from shrink.contract.job import TrackerJob
 from shrink.run.trackers import Trackers
 from shrink.tools.mlflow_runs import log_to_mlflow
 from shrink.tools.tensorboard import write_tensorboard
@@ -34,6 +35,10 @@ def nothing(*_: Any, **__: Any) -> None:
     """Hear of no progress."""
 
 
+def job(action: Literal["tensorboard", "mlflow"], run: Path, target: str) -> TrackerJob:
+    return TrackerJob(action=action, name=action, report=run, target=target)
+
+
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """What is logged in a folder: pairs of step and value by tag."""
     found: dict[str, list[tuple[int, float]]] = {}
@@ -47,7 +52,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_write_tensorboard_logs_epochs_memory_and_figures(run: Path, tmp_path: Path) -> None:
-    told = write_tensorboard({"report": str(run), "target": str(tmp_path / "logs")}, nothing)
+    told = write_tensorboard(job("tensorboard", run, str(tmp_path / "logs")), nothing)
     logs = Path(told["path"])
     assert logs == tmp_path / "logs" / "digits"
     train = scalars(logs / "train")
@@ -73,7 +78,7 @@ def test_log_to_mlflow_has_a_nested_run_per_stage(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     target = (tmp_path / "tracked").as_uri()
-    told = log_to_mlflow({"report": str(run), "target": target}, nothing)
+    told = log_to_mlflow(job("mlflow", run, target), nothing)
     client = mlflow.MlflowClient(target)
     parent = client.get_run(told["run_id"])
     assert parent.data.params["stages.0.train.epochs"] == "2"

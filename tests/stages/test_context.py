@@ -10,18 +10,18 @@ import tf_keras as keras
 from PIL import Image
 
 from shrink.base.versions import versions
+from shrink.contract.model_source import Trust
 from shrink.stages.context import StageContext
 from shrink.stages.distill import teaching
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.teacher_cache import cache_key
 from shrink.stages.prune import sensitivity
 from shrink.stages.prune.config import PruneConfig
+from tests.jobs import context_of, source
 
 
 def context(tmp_path: Path, **training: Any) -> StageContext:
-    step = {"name": "s", "kind": "train", "claims": [], "training": training, "inputs": {}}
-    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, tmp_path)
+    return context_of(tmp_path, training=training)
 
 
 def test_dataset_is_split_alike_whatever_the_stages_own_seed(tmp_path: Path) -> None:
@@ -32,13 +32,10 @@ def test_dataset_is_split_alike_whatever_the_stages_own_seed(tmp_path: Path) -> 
 
 def remembered(tmp_path: Path, task_model: Path | None = None, **data: Any) -> list[dict[str, Any]]:
     """Return what two stages keep between runs is known by: a teacher's outputs, sensitivities."""
-    source = {"kind": "keras", "path": str(tmp_path / "model.keras")}
-    source["custom_objects"] = str(tmp_path / "layers.py")
-    inputs = {"model": source, "teacher": source}
-    step = {"name": "s", "kind": "distill", "claims": [], "training": {}, "inputs": inputs}
-    job: dict[str, Any] = {"step": step, "task": {}, "split_seed": 0}
-    job |= {"data": {"source": "digits", **data}, "task_model": task_model and str(task_model)}
-    known = StageContext(job, lambda *args, **fields: None, tmp_path)
+    model = source(tmp_path / "model.keras", trust=Trust(tmp_path / "layers.py"))
+    inputs = {"model": model, "teacher": model}
+    data = {"source": "digits", **data}
+    known = context_of(tmp_path, kind="distill", inputs=inputs, data=data, task_model=task_model)
     x, ones = keras.Input((3,), name="x"), keras.initializers.Ones()
     dense = keras.layers.Dense(2, kernel_initializer=ones, name="dense")
     model = keras.Model(x, dense(x), name="model")

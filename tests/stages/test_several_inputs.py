@@ -21,6 +21,7 @@ from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
 from shrink.task.task import keras_interface, resolve_task
 from shrink.tflite.convert import convert
+from tests.jobs import context_of
 
 layers = keras.layers
 
@@ -129,18 +130,7 @@ def _sources(folder: Path, **models: Path) -> StageContext:
     _dataset(folder)
     data: dict[str, Any] = {"source": "npz", "path": str(folder / "data.npz")}
     data |= {"inputs": ("narrow", "wide"), "targets": ("side", "kind")}
-    inputs: dict[str, Any] = {
-        role: {
-            "kind": path.suffix[1:] or "savedmodel",
-            "path": str(path),
-            "function": None,
-            "arguments": {},
-        }
-        for role, path in models.items()
-    }
-    step = {"name": "s", "kind": "distill", "claims": [], "training": {}, "inputs": inputs}
-    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, folder)
+    return context_of(folder, kind="distill", inputs=models, data=data)
 
 
 def _rows(dataset: Dataset) -> dict[int, np.ndarray]:

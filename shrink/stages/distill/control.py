@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.figures import metric_figure
 from shrink.base.intervals import paired_interval
-from shrink.engine.config import TrainingConfig
+from shrink.contract.training import Training
 from shrink.engine.record import TrainingRecord
 from shrink.report.control import control_sentence, verdict
 from shrink.stages.context import StageContext
@@ -84,10 +84,10 @@ def compare_with_control(
     return Control(note, {"control": details})
 
 
-def _as_long(training: TrainingConfig) -> TrainingConfig:
+def _as_long(training: Training) -> Training:
     """Return how the control is trained: to the end, with the best weights where it had those."""
     best = training.restore_best or training.patience is not None
-    return training.model_copy(update={"patience": None, "restore_best": best})
+    return replace(training, patience=None, restore_best=best)
 
 
 def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluation:

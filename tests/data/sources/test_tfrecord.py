@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from shrink.base.activity import Share
 from shrink.base.errors import DataError, RecipeError
+from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
@@ -175,8 +177,10 @@ def _packed(
 ) -> tuple[Path, dict[str, Any], Dataset]:
     np.savez(tmp_path / "data.npz", x=X, y=Y)
     data = {"source": "npz", "path": str(tmp_path / "data.npz")}
-    job = {"data": data, "seed": 0, "output": str(tmp_path / "packed"), "shard_bytes": 100}
-    found = data_pack({**job, "encoding": "raw", **settings}, send)
+    settings = {"encoding": "raw", **settings}
+    output = tmp_path / "packed"
+    job = PackJob(name="d", data=data, seed=0, output=output, shard_bytes=100, **settings)
+    found = data_pack(job, send)
     return tmp_path / "packed", found, open_dataset(DataConfig.model_validate(data), seed=0)
 
 
@@ -194,8 +198,8 @@ def test_data_pack_keeps_every_example_of_every_part(tmp_path: Path, encoding: s
 
 
 def test_data_pack_continues_where_it_was_stopped(tmp_path: Path) -> None:
-    def stop_after_three(event: str, **fields: Any) -> None:
-        if fields["done"] > 10:
+    def stop_after_three(event: Share) -> None:
+        if event.done > 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -219,8 +223,8 @@ def test_data_pack_refuses_a_folder_of_other_data(tmp_path: Path) -> None:
 
 def test_data_unpack_writes_folders_of_pictures(tmp_path: Path) -> None:
     folder, _, original = _packed(tmp_path)
-    job = {"data": {"source": "tfrecord", "path": str(folder)}, "seed": 0}
-    data_unpack({**job, "output": str(tmp_path / "pictures")}, _nothing)
+    data = {"source": "tfrecord", "path": str(folder)}
+    data_unpack(UnpackJob(name="d", data=data, output=tmp_path / "pictures"), _nothing)
     config = DataConfig(source="images", path=str(tmp_path / "pictures"))
     found = open_dataset(config, seed=0)
     for part in ("train", "validation", "test"):

@@ -13,6 +13,7 @@ from shrink.pruning.masks import prunable_kernels
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.cluster.run import run
 from shrink.stages.context import StageContext
+from tests.jobs import context_of
 
 L = keras.layers
 
@@ -24,15 +25,13 @@ def context(tmp_path: Path, *claims: str) -> StageContext:
     for one in prunable_kernels(model)[0] if claims else ():
         one.kernel.assign(np.where(np.abs(one.kernel) < 0.05, 0, one.kernel))
     model.save(tmp_path / "model.keras")
-    step = {
-        "name": "cluster",
-        "kind": "cluster",
-        "claims": list(claims),
-        "training": {"global_batch_size": 256, "micro_batch_size": 128},
-        "inputs": {"model": {"kind": "keras", "path": str(tmp_path / "model.keras")}},
-    }
-    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, tmp_path)
+    return context_of(
+        tmp_path,
+        kind="cluster",
+        claims=claims,
+        training={"global_batch_size": 256, "micro_batch_size": 128},
+        inputs={"model": tmp_path / "model.keras"},
+    )
 
 
 @pytest.mark.parametrize("claims", [(), ("sparsity",)])

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tf_keras as keras
 
-from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.run import run
+from tests.jobs import context_of
 
 L = keras.layers
 CLASSES = 4
@@ -80,22 +80,20 @@ def distilled(
     task: dict[str, Any] | None = None,
 ) -> Any:
     """Return the result of the stage; `folder` is that of `write_toys`."""
-
-    def source(name: str) -> dict[str, Any]:
-        return {"kind": "keras", "path": str(folder / f"{name}.keras"), "arguments": {}}
-
     roles = ["teacher", *(f"teacher-{n}" for n in range(2, len(teachers) + 1))]
-    inputs = {"model": source(student), **dict(zip(roles, map(source, teachers), strict=True))}
+    named_models = dict(zip(("model", *roles), (student, *teachers), strict=True))
     sgd = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
     settings = {"global_batch_size": 16, "optimizer": sgd, **(training or {})}
-    step = {"name": "distill", "claims": [], "training": settings, "inputs": inputs}
     described = {"source": "npz", "path": str(folder / f"{data}.npz"), **(named or {})}
-    job = {
-        "step": step, "data": described, "task": task or {}, "split_seed": 0,
-        "teachers": str(work / "teachers"),
-    }  # fmt: skip
     keras.utils.set_random_seed(0)
-    context = StageContext(job, lambda *args, **fields: None, work)
+    context = context_of(
+        work,
+        kind="distill",
+        inputs={role: folder / f"{name}.keras" for role, name in named_models.items()},
+        data=described,
+        training=settings,
+        task=task or {},
+    )
     return run(DistillConfig.model_validate({"epochs": 2, **config}), context)
 
 

@@ -24,6 +24,7 @@ from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import read
 from tests.graph.equivalence import randomise
+from tests.jobs import context_of
 
 L = keras.layers
 IMPORTANCES = (
@@ -49,11 +50,8 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def context(model_path: Path, tmp_path: Path) -> StageContext:
-    inputs = {"model": {"kind": "keras", "path": str(model_path)}}
     training = {"global_batch_size": 128, "micro_batch_size": 128}
-    step = {"name": "p", "kind": "prune", "claims": [], "training": training, "inputs": inputs}
-    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, tmp_path)
+    return context_of(tmp_path, kind="prune", inputs={"model": model_path}, training=training)
 
 
 def prune(model_path: Path, tmp_path: Path, **settings: Any) -> StageResult:

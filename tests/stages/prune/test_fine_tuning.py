@@ -8,10 +8,10 @@ import tf_keras as keras
 
 from shrink.distillation.losses import softened_bernoulli_kl
 from shrink.graph.groups import find_groups
-from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
 from tests.graph.equivalence import randomise
+from tests.jobs import context_of
 
 L = keras.layers
 
@@ -29,11 +29,9 @@ def test_fine_tuning_follows_answers_of_yes_and_no(tmp_path: Path) -> None:
     x = random.normal(size=(40, 6)).astype(np.float32)
     y = random.integers(0, 2, (40, 1))
     np.savez(tmp_path / "data.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    step = {"name": "p", "kind": "prune", "claims": [], "training": {}, "inputs": {}}
     data = {"source": "npz", "path": str(tmp_path / "data.npz")}
     task = {"loss": "binary_crossentropy", "metrics": ["binary_accuracy"]}
-    job = {"step": step, "data": data, "task": task, "split_seed": 0}
-    context = StageContext(job, lambda *args, **fields: None, tmp_path)
+    context = context_of(tmp_path, kind="prune", data=data, task=task)
     config = PruneConfig.model_validate(
         {"method": "channels", "ratio": 0.5, "epochs": 1, "teacher": "self", "alpha": 0.0}
     )

@@ -14,6 +14,7 @@ from shrink.pruning.masks import prunable_kernels
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
+from tests.jobs import context_of
 
 L = keras.layers
 
@@ -36,12 +37,13 @@ def _context(tmp_path: Path, kernel: float | None = None, **training: Any) -> St
             one.kernel.assign(signs.choice([-kernel, kernel], one.kernel.shape))
     model.save(tmp_path / "model.keras")
     training = {"global_batch_size": 256, "micro_batch_size": 128, **training}
-    source = {"kind": "keras", "path": str(tmp_path / "model.keras")}
-    step = {"name": "p", "kind": "prune", "claims": [], "training": training}
-    job: dict[str, Any] = {"step": {**step, "inputs": {"model": source}}, "task": {}}
-    job["checkpoints"] = str(tmp_path / "checkpoints")
-    job |= {"data": {"source": "digits"}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, tmp_path)
+    return context_of(
+        tmp_path,
+        kind="prune",
+        inputs={"model": tmp_path / "model.keras"},
+        training=training,
+        checkpoints=tmp_path / "checkpoints",
+    )
 
 
 @pytest.mark.parametrize(("pattern", "zeros"), [("2:4", {2}), ("block", {0, 4})])

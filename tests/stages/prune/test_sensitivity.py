@@ -17,6 +17,7 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
 from shrink.stages.prune.sensitivity import allocator
+from tests.jobs import context_of
 
 L = keras.layers
 
@@ -111,11 +112,8 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     head, *_ = np.linalg.lstsq(seen, 10 * np.eye(10)[digits.target], rcond=None)
     model.get_layer("head").kernel.assign(head)
     model.save(tmp_path / "model.keras")
-    step = {"name": "p", "kind": "prune", "claims": [], "training": {}}
-    step["inputs"] = {"model": {"kind": "keras", "path": str(tmp_path / "model.keras")}}
-    job: dict[str, Any] = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
     settings = {"method": "channels", "ratio": 0.25, "allocation": "sensitivity", "epochs": 0}
-    context = StageContext(job, lambda *args, **fields: None, tmp_path)
+    context = context_of(tmp_path, kind="prune", inputs={"model": tmp_path / "model.keras"})
     result = prune(settings, context)
     assert not any("known from" in note for note in result.notes)
     assert result.model is not None

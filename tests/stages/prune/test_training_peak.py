@@ -18,6 +18,7 @@ from shrink.stages.prune.channels import _hold_to_peak
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import by_training_peak, outputs, step_peak
 from shrink.stages.prune.run import run
+from tests.jobs import context_of
 
 L = keras.layers
 
@@ -74,11 +75,8 @@ def test_by_training_peak_raises_where_the_allocator_counts_nothing(graph: Chann
 def context(folder: Path, **training: Any) -> StageContext:
     path = folder / "model.keras"
     model().save(path)
-    inputs = {"model": {"kind": "keras", "path": str(path)}}
     training = {"global_batch_size": 256, **training}
-    step = {"name": "p", "kind": "prune", "claims": [], "training": training, "inputs": inputs}
-    job = {"step": step, "data": {"source": "digits"}, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, folder)
+    return context_of(folder, kind="prune", inputs={"model": path}, training=training)
 
 
 @pytest.mark.parametrize("peaks", [(900, 1000), ()])

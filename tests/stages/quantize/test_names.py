@@ -20,6 +20,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import run
 from shrink.task.artifact import evaluate_artifact
 from shrink.tflite import convert
+from tests.jobs import context_of
 
 L = keras.layers
 
@@ -65,12 +66,9 @@ def _context(folder: Path, names: tuple[str, ...], model: keras.Model, **keys: A
     model.save(folder / "model.keras")
     data = {"source": "npz", "path": str(folder / "data.npz"), "inputs": names}
     data = {**data, "targets": tuple(labels), **keys}
-    source = {"kind": "keras", "path": str(folder / "model.keras"), "function": None}
+    inputs = {"model": folder / "model.keras"}
     training = {"global_batch_size": 32, "micro_batch_size": 32}
-    step = {"name": "q", "kind": "quantize", "claims": [], "training": training}
-    step["inputs"] = {"model": {**source, "arguments": {}}}
-    job = {"step": step, "data": data, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, folder)
+    return context_of(folder, kind="quantize", inputs=inputs, data=data, training=training)
 
 
 def _signature(content: bytes) -> Any:

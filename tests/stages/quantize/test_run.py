@@ -12,6 +12,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.contract.model_source import ModelKind, ModelSource
 from shrink.pruning.sharing import cluster
 from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
@@ -23,19 +24,22 @@ from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.structure import read
+from tests.jobs import context_of
 
 L = keras.layers
 
 
 def context_for(
-    path: Path, kind: str, folder: Path, claims: Sequence[str] = (), data: str = "digits"
+    path: Path, kind: ModelKind, folder: Path, claims: Sequence[str] = (), data: str = "digits"
 ) -> StageContext:
-    source: dict[str, Any] = {"kind": kind, "path": str(path), "function": None, "arguments": {}}
-    training = {"global_batch_size": 64, "micro_batch_size": 32}
-    step = {"name": "q", "kind": "quantize", "claims": claims, "training": training, "inputs": {}}
-    step["inputs"] = {"model": source}
-    job = {"step": step, "data": {"source": data}, "task": {}, "split_seed": 0}
-    return StageContext(job, lambda *args, **fields: None, folder)
+    return context_of(
+        folder,
+        kind="quantize",
+        inputs={"model": ModelSource(kind, path)},
+        training={"global_batch_size": 64, "micro_batch_size": 32},
+        claims=tuple(claims),
+        data={"source": data},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def quantized(folder: Path, tmp_path: Path, form: str = "keras", **keys: Any) -> StageResult:
+def quantized(folder: Path, tmp_path: Path, form: ModelKind = "keras", **keys: Any) -> StageResult:
     context = context_for(folder / f"model.{form}", form, tmp_path)
     return run(QuantizeConfig(**keys), context)
 
@@ -123,7 +127,7 @@ def weight_types(content: bytes) -> set[str]:
     ],
 )
 def test_run_keeps_accuracy_under_every_scheme(
-    trained: Path, tmp_path: Path, form: str, scheme: str, types: set[str]
+    trained: Path, tmp_path: Path, form: ModelKind, scheme: str, types: set[str]
 ) -> None:
     content = quantized(trained, tmp_path, form, scheme=scheme, calibration_samples=200).tflite
     assert content is not None
@@ -253,7 +257,7 @@ def test_run_aware_refuses_a_tflite_file(trained: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES_WITHOUT_EXAMPLES)
 @pytest.mark.parametrize("form", ["keras", "tflite"])
 def test_run_needs_no_data_for_what_the_model_alone_decides(
-    tmp_path: Path, scheme: SchemeName, form: str
+    tmp_path: Path, scheme: SchemeName, form: ModelKind
 ) -> None:
     keras.utils.set_random_seed(0)
     real, index = L.Input((5,), name="z"), L.Input((4,), dtype="int32", name="a")

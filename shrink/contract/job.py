@@ -1,0 +1,255 @@
+"""What a worker is told to do: a type for each action, written to its job file as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from shrink.contract.events import OutOfMemoryEvent
+from shrink.contract.model_source import ModelSource
+from shrink.contract.training import ClassWeights, Training
+
+Section = Mapping[str, Any]
+"""A section of a recipe as plain data, for the class in the room above that knows its keys."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place among workers that train together; 0 is the chief."""
+
+    workers: int
+    index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What every worker is told.
+
+    Attributes:
+        action: what to do, a key of the worker's registry.
+        name: what it is about, for messages.
+        work: the worker's folder; known once it is started, as is the heartbeat.
+        heartbeat: descriptor of the memory in which the worker shows how it is.
+        place: among workers that train together; None for one alone.
+    """
+
+    action: str
+    name: str
+    work: Path = Path()
+    heartbeat: int | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class MicroBatchPlan:
+    """What the planner chose.
+
+    Attributes:
+        micro_batch_size: examples per forward pass and replica.
+        predicted_bytes: the peak to expect, from probes of at most half that size; None where
+            there are none, at a micro-batch of 1.
+        verified_bytes: the peak of real steps at that size; None where there were none.
+        validation_batch_size: examples per batch of validation, over all replicas; None for those
+            of training.
+    """
+
+    micro_batch_size: int
+    predicted_bytes: int | None
+    verified_bytes: int | None
+    validation_batch_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What to train a step with, or why that was not planned."""
+
+    plan: MicroBatchPlan | None = None
+    unplanned: str | None = None
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What is known of the attempts before this one.
+
+    Attributes:
+        micro_batch_size: the largest that may be tried, if a larger one was too large.
+        events: why.
+    """
+
+    micro_batch_size: int | None = None
+    events: tuple[OutOfMemoryEvent, ...] = ()
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a stage asks of the examples.
+
+    Attributes:
+        stage: its name.
+        classes: whether it measures how many examples are classified rightly.
+        class_weights: that its training is given.
+    """
+
+    stage: str
+    classes: bool
+    class_weights: ClassWeights | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepJob(Job):
+    """One step of a plan: to be made, to be followed beside a chief, or to be planned.
+
+    Attributes:
+        kind: of the stage, or `baseline`.
+        config: the stage's own section; None for a baseline.
+        epochs: passes over the training examples; 0 where nothing is trained.
+        training: what of the `training` section decides the outcome.
+        inputs: models by role; `model` is what the step starts from.
+        claims: what earlier stages established and this one must keep.
+        data: the `data` section.
+        task: the `task` section.
+        split_seed: of the splits, the same for all steps.
+        earlier_splits: files that say what earlier runs trained on.
+        task_model: the recipe's model file, whose own loss is taken where the recipe has none.
+        checkpoints: the folder for them; None for none.
+        teachers: the folder of cached teacher outputs; None for one that goes with the job.
+        sensitivities: the folder of what pruning groups costs; None likewise.
+        planning: the micro-batch to train with.
+        attempts: what came before.
+        demands: of this step and the later ones, for the first worker to look at.
+    """
+
+    action: Literal["step", "follow", "probe"] = "step"
+    kind: str
+    config: Section | None = None
+    epochs: int = 0
+    training: Training
+    inputs: Mapping[str, ModelSource]
+    claims: tuple[str, ...] = ()
+    data: Section
+    task: Section
+    split_seed: int
+    earlier_splits: tuple[Path, ...] = ()
+    task_model: Path | None = None
+    checkpoints: Path | None = None
+    teachers: Path | None = None
+    sensitivities: Path | None = None
+    planning: Planning = Planning()
+    attempts: Attempts = Attempts()
+    demands: tuple[Demand, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained, by this worker for itself or as the chief of others."""
+        return self.action == "step" and self.epochs > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorJob(Job):
+    """Try what an installation can do."""
+
+    action: Literal["doctor"] = "doctor"
+    name: str = "doctor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackerJob(Job):
+    """Tell an experiment tracker of a run; `report` is its folder, `target` the tracker's."""
+
+    action: Literal["tensorboard", "mlflow"]
+    report: Path
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelJob(Job):
+    """Work on one model."""
+
+    model: ModelSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectJob(ModelJob):
+    """Describe layers or operators; `groups`: also the channels that can be pruned together."""
+
+    action: Literal["inspect"] = "inspect"
+    groups: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileJob(ModelJob):
+    """Measure the memory of a training step; `memory_limit` in bytes, `trace` a folder."""
+
+    action: Literal["profile"] = "profile"
+    batch_size: int
+    memory_limit: int | None = None
+    trace: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportJob(ModelJob):
+    """Write a model in another form."""
+
+    action: Literal["export"] = "export"
+    format: Literal["keras", "keras3", "savedmodel"]
+    target: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareFactsJob(ModelJob):
+    """Say what a firmware needs for a .tflite file."""
+
+    action: Literal["firmware-facts"] = "firmware-facts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchJob(ModelJob):
+    """Measure latency and memory of a .tflite file."""
+
+    action: Literal["bench"] = "bench"
+    threads: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLookJob(ModelJob):
+    """Say what a model and its data are."""
+
+    action: Literal["first-look"] = "first-look"
+    data: Section
+    task: Section
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataJob(Job):
+    """Read all examples, divided by this seed."""
+
+    data: Section
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckJob(DataJob):
+    """Say what the examples are, and which cannot be read."""
+
+    action: Literal["data-check"] = "data-check"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnpackJob(DataJob):
+    """Write the examples as PNG files into the folder `output`."""
+
+    action: Literal["data-unpack"] = "data-unpack"
+    output: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackJob(DataJob):
+    """Write the examples into the folder `output`, in shards of about `shard_bytes`."""
+
+    action: Literal["data-pack"] = "data-pack"
+    output: Path
+    shard_bytes: int
+    encoding: Literal["raw", "png"]
