@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,18 @@ from shrink.base.figures import LOSS
 from shrink.base.host import machine
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
+from shrink.contract.result import (
+    Counts,
+    HeldOut,
+    Latency,
+    MeasuredAt,
+    Measurement,
+    Memory,
+    Size,
+    StepDone,
+    StepResult,
+    Timing,
+)
 from shrink.data.config import WHY_NO_METRICS
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
@@ -51,8 +63,8 @@ from shrink.tflite.structure import read, read_file
 ARTIFACT, SCORES, SPLITS = "artifact", "scores", "splits"
 
 
-def execute(job: StepJob, send: Send) -> dict[str, Any]:
-    """Run one step and return its result as plain data.
+def execute(job: StepJob, send: Send) -> StepDone:
+    """Run one step and return its result.
 
     The worker's folder then holds `model.keras` or `model.tflite`, and `scores.json`.
     """
@@ -73,33 +85,35 @@ def execute(job: StepJob, send: Send) -> dict[str, Any]:
     of_stage = len(context.warnings)
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
-    task = measured.pop("task")
-    own = [*convert_notes, *measured.pop("notes")]
+    own = [*convert_notes, *measured.notes]
     own += [f"data: {note}" for note in context.dataset.notes]
     notes = [*outcome.notes, *own]
     notes += [note for note in context.import_notes.values() if note]
-    gpu = context.devices.on_gpu
-    notes += _add_training_memory(measured["memory"], outcome, host_peak, job.planning, on_gpu=gpu)
+    on_gpu = context.devices.on_gpu
+    memory, why_not = _with_training(measured.memory, outcome, host_peak, job.planning, on_gpu)
+    notes += why_not
     notes += [gpu_note] if gpu_note else []
-    return {
-        **measured,
-        "guess": _guess(job.kind, context, outcome, measured["metrics"]),
-        "training": outcome.training.to_dict() if outcome.training else None,
-        "skipped": [dict(s) for s in outcome.skipped],
-        "notes": list(dict.fromkeys(notes)),
-        "warnings": [warning.to_dict() for warning in context.warnings],
-        "measurement": {
-            "notes": list(dict.fromkeys(own)),
-            "warnings": [warning.to_dict() for warning in context.warnings[of_stage:]],
-        },
-        "details": {"task": task, **_details(context, outcome, tflite)},
-        "splits": _splits(context),
-        "files": {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)},
-        "measured": {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()},
-        "timing": {"stage_s": stage_s, "measure_s": time.perf_counter() - started - stage_s},
-        "devices": context.devices.device_names,
-        "data": _data(context.dataset),
-    }
+    result = StepResult(
+        size=measured.size,
+        memory=memory,
+        metrics=measured.evaluated.metrics,
+        examples=measured.evaluated.examples,
+        latency=measured.latency,
+        guess=_guess(job.kind, context, outcome, measured.evaluated.metrics),
+        training=outcome.training.to_dict() if outcome.training else None,
+        skipped=tuple(outcome.skipped),
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(context.warnings),
+        measurement=Measurement(tuple(dict.fromkeys(own)), tuple(context.warnings[of_stage:])),
+        details={"task": measured.evaluated.task, **_details(context, outcome, tflite)},
+        splits=_splits(context),
+        measured=MeasuredAt(datetime.now(UTC).isoformat(timespec="seconds"), machine()),
+        timing=Timing(stage_s, time.perf_counter() - started - stage_s),
+        devices=tuple(context.devices.device_names),
+        data=_data(context.dataset),
+    )
+    produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
+    return StepDone(result, produced)
 
 
 def follow(job: StepJob, send: Send) -> dict[str, Any]:
@@ -161,40 +175,6 @@ def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
     return artifact, tflite, list(conversion.notes)
 
 
-def _measure(
-    context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
-) -> dict[str, Any]:
-    evaluated = _evaluate(context, outcome, tflite) if context.has_data else _not_evaluated()
-    files.write_text(context.work / "scores.json", json.dumps(evaluated.scores))
-    notes = list(evaluated.notes)
-    arena = arena_bytes(tflite)
-    peak, peak_note = inference_peak_bytes(tflite)
-    speed = latency(tflite, inputs=evaluated.inputs)
-    if made_up := speed.pop("made_up", None):
-        notes.append(f"p50_ms, p90_ms: timed on made-up inputs ({made_up}), as there is no example")
-    if "note" in speed:
-        notes.append(f"p50_ms, p90_ms: {speed.pop('note')}")
-    if arena.note:
-        notes.append(f"arena_bytes: {arena.note}")
-    if peak_note:
-        notes.append(f"inference_peak_bytes: {peak_note}")
-    size, size_notes = measure_sizes(artifact, tflite, outcome.model)
-    notes += [*size_notes, *zeros_note(size, tflite)]
-    return {
-        "size": size,
-        "memory": {
-            "inference_peak_bytes": peak,
-            "arena_bytes": arena.value,
-            "arena_estimate_bytes": arena.estimate,
-        },
-        "metrics": evaluated.metrics,
-        "examples": evaluated.examples,
-        "latency": speed,
-        "task": evaluated.task,
-        "notes": notes,
-    }
-
-
 @dataclass(frozen=True)
 class _Evaluated:
     """What examples tell of an artifact.
@@ -214,6 +194,40 @@ class _Evaluated:
     inputs: Sequence[np.ndarray]
     task: dict[str, Any] | None
     notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The figures of an artifact, with notes for the report."""
+
+    size: Size
+    memory: Memory
+    latency: Latency
+    evaluated: _Evaluated
+    notes: Sequence[str]
+
+
+def _measure(
+    context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
+) -> _Measured:
+    evaluated = _evaluate(context, outcome, tflite) if context.has_data else _not_evaluated()
+    files.write_text(context.work / "scores.json", json.dumps(evaluated.scores))
+    notes = list(evaluated.notes)
+    arena = arena_bytes(tflite)
+    peak, peak_note = inference_peak_bytes(tflite)
+    speed = latency(tflite, inputs=evaluated.inputs)
+    if made_up := speed.pop("made_up", None):
+        notes.append(f"p50_ms, p90_ms: timed on made-up inputs ({made_up}), as there is no example")
+    if "note" in speed:
+        notes.append(f"p50_ms, p90_ms: {speed.pop('note')}")
+    if arena.note:
+        notes.append(f"arena_bytes: {arena.note}")
+    if peak_note:
+        notes.append(f"inference_peak_bytes: {peak_note}")
+    size, size_notes = measure_sizes(artifact, tflite, outcome.model)
+    notes += [*size_notes, *zeros_note(size, tflite)]
+    memory = Memory(peak, arena.value, arena.estimate)
+    return _Measured(Size(**size), memory, Latency(**speed), evaluated, notes)
 
 
 def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Evaluated:
@@ -256,10 +270,9 @@ def _guess(
     return describe_guess(context.dataset, metric, outcome.model)
 
 
-def _data(dataset: Dataset) -> dict[str, Any]:
-    """Return how many examples each split has, and the classes by index."""
+def _data(dataset: Dataset) -> Counts:
     counts = {part: len(getattr(dataset, part)) for part in PARTS}
-    return {"examples": counts, "classes": list(dataset.class_names) or None}
+    return Counts(counts, tuple(dataset.class_names) or None)
 
 
 def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:
@@ -273,17 +286,16 @@ def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[
     return told if "audit" in told else {"operators": operator_table(read(content)), **told}
 
 
-def _splits(context: StageContext) -> dict[str, Any]:
-    """Return what the parent tells of the splits, once for all stages; nothing without data."""
+def _splits(context: StageContext) -> HeldOut:
+    """Return what the parent tells of the splits, once for all stages."""
     if not context.has_data:
-        return {}
+        return HeldOut()
     dataset = context.dataset
-    out, own = dataset.left_out, "test" in dataset.given
-    told: dict[str, Any] = {"test_given": own, "test": len(dataset.test)}
-    if out is not None:
-        told["left_out"] = {part: out.count(part) for part in PARTS}
-        told |= {"comparable": out.comparable, "trained_on": out.trained_on}
-    return told
+    out, told = dataset.left_out, HeldOut("test" in dataset.given, len(dataset.test))
+    if out is None:
+        return told
+    left_out = {part: out.count(part) for part in PARTS}
+    return replace(told, left_out=left_out, comparable=out.comparable, trained_on=out.trained_on)
 
 
 def _membership(context: StageContext) -> dict[str, str]:
@@ -325,24 +337,14 @@ _SMALL_UNKNOWN = (
 )
 
 
-def _add_training_memory(
-    memory: dict[str, Any],
-    outcome: StageResult,
-    host_peak: int,
-    planning: Planning,
-    *,
-    on_gpu: bool,
-) -> list[str]:
-    """Fill in the training peaks; return the notes that explain what is missing."""
+def _with_training(
+    memory: Memory, outcome: StageResult, host_peak: int, planning: Planning, on_gpu: bool
+) -> tuple[Memory, list[str]]:
+    """Return the memory with the training peaks, and the notes that explain what is missing."""
     record, plan = outcome.training, planning.plan
-    predicted = plan.predicted_bytes if plan and record else None
-    memory["training_peak_predicted_bytes"] = predicted
-    memory["training_peak_bytes"] = record.training_peak_bytes if record else None
-    # A GPU's allocator counts every tensor; what a CPU's leaves out, TensorFlow counts nowhere.
-    memory["training_peak_small_bytes"] = 0 if record and on_gpu else None
-    memory["training_host_peak_bytes"] = host_peak if record else None
     if record is None:
-        return []  # the report itself says that a stage without training has no training figures
+        return memory, []  # the report itself says that such a stage has no training figures
+    predicted = None if plan is None else plan.predicted_bytes
     notes = (
         [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(planning)}"]
     )
@@ -350,7 +352,15 @@ def _add_training_memory(
         notes.append(f"training_peak_bytes: {record.note}")
     if not on_gpu:
         notes.append(_SMALL_UNKNOWN)
-    return [*notes, *record.notes]
+    memory = replace(
+        memory,
+        training_peak_predicted_bytes=predicted,
+        training_peak_bytes=record.training_peak_bytes,
+        # A GPU's allocator counts every tensor; what a CPU's leaves out, nobody counts.
+        training_peak_small_bytes=0 if on_gpu else None,
+        training_host_peak_bytes=host_peak,
+    )
+    return memory, [*notes, *record.notes]
 
 
 def _why_not(planning: Planning) -> str:

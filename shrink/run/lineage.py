@@ -21,8 +21,9 @@ from shrink.base.cache import mark_used
 from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
-from shrink.contract.codec import from_plain
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.report import DataSet, Origin
+from shrink.contract.result import HeldOut
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -103,34 +104,30 @@ _HINT = (
 )
 
 
-def describe_splits(
-    splits: Splits, told: Mapping[str, Any]
-) -> tuple[ReportWarning | None, str | None]:
+def describe_splits(splits: Splits, told: HeldOut) -> tuple[ReportWarning | None, str | None]:
     """Return a warning, or a note, or neither.
 
     Args:
         splits: how the data was divided, and what is known of the models.
-        told: what a worker said of it: whether the test split was given, how many examples were
-            left out of each part (`left_out`), and whether all could be compared (`comparable`).
+        told: what a worker said of it.
     """
     if splits.lineage is None:  # nothing came trained
         return None, None
-    left_out = told.get("left_out") or {}
-    if count := left_out.get("test"):
+    if count := (told.left_out or {}).get("test"):
         runs = ", ".join(dict.fromkeys(link.run for link in splits.lineage.links))
         message = (
             f"{count:,} test examples were left out, for the model was trained on them ({runs}); "
-            f"{told['test']:,} are left"
+            f"{told.test:,} are left"
         )
         return ReportWarning(LEFT_OUT, message, _HINT), None
     if splits.lineage.outside:
         return _unknown("the model came trained, and on what is not known", told)
-    if splits.earlier and not told.get("comparable"):
+    if splits.earlier and not told.comparable:
         return _unknown("the model was trained on other data, in another form than this", told)
     if splits.earlier:
         return _unknown(
             "the model was trained on other data; none of its "
-            f"{told['trained_on']:,} examples is a test example here, byte for byte",
+            f"{told.trained_on:,} examples is a test example here, byte for byte",
             told,
         )
     if splits.same:
@@ -138,8 +135,8 @@ def describe_splits(
     return None, None
 
 
-def _unknown(why: str, told: Mapping[str, Any]) -> tuple[ReportWarning | None, str | None]:
-    if told.get("test_given"):
+def _unknown(why: str, told: HeldOut) -> tuple[ReportWarning | None, str | None]:
+    if told.test_given:
         return None, f"test split: as the data gives it; {why}"
     message = f"the test examples may have been trained on: {why}, and they were drawn at random"
     return ReportWarning(MAY_HAVE_BEEN_TRAINED_ON, message, _HINT), None
@@ -330,7 +327,7 @@ def carry_over(model: Path, exported: Path, store: Store) -> None:
 
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Any:
     """Return the baseline that a line of runs begins with, as plain data."""
-    figures = {group: stored.result.get(group) for group in _FIGURES}
+    figures = {group: to_plain(getattr(stored.result, group)) for group in _FIGURES}
     return {
         "run": plan.recipe.name,
         "stage": plan.baseline.name,

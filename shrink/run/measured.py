@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.contract.codec import to_plain
+from shrink.contract.result import Measurement, StepResult
 from shrink.model.reference import report_of
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.run.keys import measurement_key
@@ -16,17 +16,13 @@ from shrink.run.lineage import Splits
 from shrink.run.store import Store, StoredStep
 
 _FILES = ("artifact", "scores")
-_FIGURES = (
-    *("size", "metrics", "examples", "latency", "guess"),
-    *("splits", "measured", "timing", "devices", "data"),
-)
 
 
 def keep_measurement(
     plan: Plan, step: Step, data_fingerprint: str, splits: Splits, stored: StoredStep, store: Store
 ) -> None:
     """Keep what a stage with a Keras model measured, in the form of a baseline's result."""
-    told = stored.result.get("measurement")
+    told = stored.result.measurement
     artifact = stored.files["artifact"]
     if step.kind == BASELINE or told is None or artifact.suffix != ".keras":
         return
@@ -55,19 +51,25 @@ def measured_before(
     found = store.find(measurement_key(plan, sha256, data_fingerprint, splits))
     # The task is what the artifact's own run took: without it another would be found out.
     task = to_plain(known[1].told.task)
-    same = found is not None and task is not None and found.result["details"]["task"] == task
+    same = found is not None and task is not None and found.result.details["task"] == task
     return found if same else None
 
 
-def _as_baseline(result: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def _as_baseline(result: StepResult, told: Measurement) -> StepResult:
     """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
-    memory = result["memory"].items()
-    return {
-        **{name: result[name] for name in _FIGURES},
-        **told,
-        "memory": {k: None if k.startswith("training_") else value for k, value in memory},
-        "details": {name: result["details"][name] for name in ("task", "layers")},
-        "training": None,
-        "skipped": [],
-        "duration_s": result["timing"]["measure_s"],
+    untrained = {
+        "training_peak_predicted_bytes": None,
+        "training_peak_bytes": None,
+        "training_host_peak_bytes": None,
     }
+    return replace(
+        result,
+        notes=told.notes,
+        warnings=told.warnings,
+        measurement=None,
+        memory=replace(result.memory, **untrained),
+        details={name: result.details[name] for name in ("task", "layers")},
+        training=None,
+        skipped=(),
+        duration_s=result.timing.measure_s,
+    )

@@ -24,10 +24,12 @@ from shrink.base.errors import (
 )
 from shrink.base.faults import reached
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import Event
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource, Trust
 from shrink.contract.report import Report, Status
+from shrink.contract.result import StepDone, StepResult
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
@@ -205,7 +207,7 @@ class Runner:
             return
         state.stored[step.name] = stored
         self._remember(step, stored, state)
-        seconds = stored.result["duration_s"]
+        seconds = stored.result.duration_s or 0.0
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
         scores = json.loads(stored.files[SCORES].read_text(encoding="utf-8"))
@@ -267,15 +269,16 @@ class Runner:
             events, warn = self._listener(step, state, known), self.console.warn
             try:
                 job = with_plan(self._job(step, state), work, events, self.workers)
-                result = run_recovering(job, work, events, warn, self.attempt)
+                plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 if isinstance(error, ConversionError):
                     log = f"{step.name}-{begun[:12]}"
                     with_kept_log(error, work, self.store.root / "logs", log)
                 raise with_names_of_the_user(error, self._called(step, state)) from error
             reached(f"worker-ended:{step.name}")
-            result["duration_s"] = time.perf_counter() - started
-            produced = {role: work / name for role, name in result.pop("files").items()}
+            done = from_plain(StepDone, plain)
+            result = replace(done.result, duration_s=time.perf_counter() - started)
+            produced = {role: work / name for role, name in done.files.items()}
             self._learn_keys(state)
             stored = self.store.add(state.keys[step.name], result, produced)
             for key in {stored.key, *known}:
@@ -345,7 +348,8 @@ class Runner:
 
     def _tell_splits(self, state: _State) -> None:
         """Warn where test examples may have been trained on; say in a note what else is known."""
-        told = next((o.result["splits"] for o in state.outcomes if o.result.get("splits")), None)
+        results = (stored.result.splits for stored in state.stored.values())
+        told = next((splits for splits in results if splits.test is not None), None)
         if told is None:
             return
         warning, note = describe_splits(state.splits, told)
@@ -417,7 +421,7 @@ def _outcome(
     step: Step,
     status: Status,
     duration_s: float | None = None,
-    result: Mapping[str, Any] | None = None,
+    result: StepResult | None = None,
     scores: Mapping[str, list[float]] | None = None,
     artifact: str | None = None,
     digest: str | None = None,
@@ -428,11 +432,11 @@ def _outcome(
         kind=step.kind,
         status=status,
         duration_s=duration_s,
-        measured=result["measured"] if result else None,
+        measured=to_plain(result.measured) if result else None,
         artifact=artifact,
         sha256=digest,
         previous=step.previous,
-        result=dict(result or {}),
+        result=to_plain(result) if result else {},
         scores=dict(scores or {}),
         error=dict(error) if error else None,
     )

@@ -21,13 +21,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shrink.base import cache, files
 from shrink.base.errors import ResourceError
 from shrink.base.faults import reached
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.manifest import StepManifest, StoredFile
+from shrink.contract.result import StepResult
 
 _MANIFEST_VERSION = 1
 _WORK, _WRITERS = "work", "writers"
@@ -39,7 +42,7 @@ class StoredStep:
     """A finished step: the worker's result and its files by role."""
 
     key: str
-    result: Mapping[str, Any]
+    result: StepResult
     files: Mapping[str, Path]
 
 
@@ -68,12 +71,13 @@ class Store:
                 raise ValueError("it belongs to another version of the store")
             if entry["digest"] != _digest(entry):
                 raise ValueError("the manifest was changed")
-            found = {role: self._verified(file) for role, file in entry["files"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            stored = from_plain(StepManifest, entry)
+            found = {role: self._verified(file) for role, file in stored.files.items()}
+        except (OSError, ValueError, KeyError, TypeError) as error:
             self._warn(f"the store's entry {key[:12]} is corrupt ({error}); computing it again")
             return None
         cache.mark_used(manifest)
-        return StoredStep(key, entry["result"], found)
+        return StoredStep(key, stored.result, found)
 
     def contains(self, key: str) -> bool:
         """Whether a manifest for `key` is there; its files are not verified."""
@@ -108,26 +112,22 @@ class Store:
             shutil.rmtree(link.resolve(), ignore_errors=True)
         cache.remove_path(link)
 
-    def add(self, key: str, result: Mapping[str, Any], produced: Mapping[str, Path]) -> StoredStep:
+    def add(self, key: str, result: StepResult, produced: Mapping[str, Path]) -> StoredStep:
         """Take a step's files into the store, then write its manifest.
 
         Args:
             key: the step's key.
-            result: plain data.
+            result: what came of it.
             produced: files by role; they are moved.
         """
         described = {role: self._take(path) for role, path in produced.items()}
-        entry: dict[str, Any] = {
-            "version": _MANIFEST_VERSION,
-            "key": key,
-            "files": described,
-            "result": dict(result),
-        }
+        entry = StepManifest(_MANIFEST_VERSION, key, described, result)
+        signed = replace(entry, digest=_digest(to_plain(entry)))
         reached("objects-moved")
-        files.write_json(self.root / "steps" / f"{key}.json", {**entry, "digest": _digest(entry)})
+        files.write_json(self.root / "steps" / f"{key}.json", to_plain(signed))
         reached("manifest-written")
-        paths = {role: self._object(d["sha256"], d["suffix"]) for role, d in described.items()}
-        return StoredStep(key, dict(result), paths)
+        paths = {role: self._object(file) for role, file in described.items()}
+        return StoredStep(key, result, paths)
 
     @contextlib.contextmanager
     def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
@@ -195,24 +195,24 @@ class Store:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
 
-    def _take(self, path: Path) -> dict[str, Any]:
-        digest, size = files.sha256(path), path.stat().st_size
-        target = self._object(digest, path.suffix)
+    def _take(self, path: Path) -> StoredFile:
+        file = StoredFile(files.sha256(path), path.stat().st_size, path.suffix)
+        target = self._object(file)
         # A damaged file is replaced; it is never deleted, for another run may have mended it.
-        if not (target.is_file() and files.sha256(target) == digest):
+        if not (target.is_file() and files.sha256(target) == file.sha256):
             with files.replacing(target) as temporary:
                 shutil.move(path, temporary)
                 reached("object-moving")
-        return {"sha256": digest, "size": size, "suffix": path.suffix}
+        return file
 
-    def _verified(self, described: Mapping[str, Any]) -> Path:
-        path = self._object(described["sha256"], described["suffix"])
-        if path.stat().st_size != described["size"] or files.sha256(path) != described["sha256"]:
+    def _verified(self, file: StoredFile) -> Path:
+        path = self._object(file)
+        if path.stat().st_size != file.size or files.sha256(path) != file.sha256:
             raise ValueError(f"{path.name} does not match its hash")
         return path
 
-    def _object(self, digest: str, suffix: str) -> Path:
-        return self.root / "objects" / digest[:2] / f"{digest}{suffix}"
+    def _object(self, file: StoredFile) -> Path:
+        return self.root / "objects" / file.sha256[:2] / f"{file.sha256}{file.suffix}"
 
     def _make(self, folder: Path) -> None:
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base import cache
+from shrink.contract.result import StepResult
 from shrink.run.store import Store
 
 DAY_S = 24 * 3600
@@ -25,7 +26,7 @@ def add(store: Store, key: str, content: str, days: float) -> Path:
     """Add a finished step whose artifact has this content, unused for so long."""
     with store.work_folder() as work:
         (work / "model.keras").write_text(content, encoding="utf-8")
-        found = store.add(key, {}, {"artifact": work / "model.keras"}).files["artifact"]
+        found = store.add(key, StepResult(), {"artifact": work / "model.keras"}).files["artifact"]
     age(store.root / "steps" / f"{key}.json", days)
     return found
 

@@ -213,7 +213,7 @@ def test_train_names_the_layer_that_has_no_gradient() -> None:
     inputs = layers.Input((6, 6, 2))
     hidden = layers.RandomContrast(0.5, name="contrast")(layers.Conv2D(3, 3)(inputs))
     model = keras.Model(inputs, layers.Dense(5)(layers.Flatten()(hidden)))
-    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
+    config = Training(global_batch_size=24, micro_batch_size=10)
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
     with pytest.raises(StageError, match=r"contrast.*no gradient of AdjustContrastv2") as caught:
         train(

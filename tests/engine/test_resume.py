@@ -169,7 +169,7 @@ def test_train_keeps_no_epoch_of_a_rising_mask_when_cut_short(tmp_path: Path) ->
 def test_train_claims_no_exactness_where_draws_were_not_continued(
     kind: Any, tmp_path: Path
 ) -> None:
-    config = CONFIG.model_copy(update={"micro_batch_size": "auto"})
+    config = replace(CONFIG, micro_batch_size="auto")
     whole, whole_record, _ = run(None, config=config, noisy=kind(name="own"))
     assert whole_record.exact
     with pytest.raises(Cut):

@@ -72,7 +72,10 @@ class FakeWorker:
         measured = {"at": "2026-11-22T00:00:00", "machine": "toy"}
         figures = {"metrics": {"accuracy": 0.5}, "examples": 100}
         own = self.results[len(self.jobs) - 1] if self.results else {}
-        return {"measured": measured, "files": produced, **figures, **self.result, **own}
+        return {
+            "result": {"measured": measured, **figures, **self.result, **own},
+            "files": produced,
+        }
 
 
 def run(recipe: dict[str, Any], output: Path, worker: Attempt) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rich.console import Console
 from shrink.base.errors import StageError
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.contract.job import StepJob
+from shrink.contract.result import HeldOut
 from shrink.run.lineage import (
     LEFT_OUT,
     Lineage,
@@ -251,7 +252,7 @@ LINK = Link("first", {"fingerprint": "f"}, 7, "s")
 def test_describe_splits_says_what_is_known(
     splits: Splits, told: dict[str, Any], code: str | None, note: str | None
 ) -> None:
-    warning, said = describe_splits(splits, told)
+    warning, said = describe_splits(splits, HeldOut(**told))
     assert (warning.code if warning else None) == code
     assert (note or "") in (said or "")
     assert bool(said) == bool(note)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base import files
+from shrink.contract.result import StepResult
 from shrink.run.store import Store
 
 
@@ -32,14 +33,14 @@ def add(store: Store, key: str = "k1", content: str = "model") -> Path:
         (work / "model.keras").write_text(content, encoding="utf-8")
         (work / "scores.json").write_text("{}", encoding="utf-8")
         produced = {"artifact": work / "model.keras", "scores": work / "scores.json"}
-        return store.add(key, {"figure": 1.5}, produced).files["artifact"]
+        return store.add(key, StepResult(examples=15), produced).files["artifact"]
 
 
 def test_find_returns_what_add_took(store: Store, warnings: list[str]) -> None:
     add(store)
     found = store.find("k1")
     assert found is not None
-    assert found.result == {"figure": 1.5}
+    assert found.result == StepResult(examples=15)
     assert found.files["artifact"].read_text(encoding="utf-8") == "model"
     assert found.files["artifact"].suffix == ".keras"
     assert store.find("other") is None
@@ -68,7 +69,7 @@ def test_find_warns_and_misses_when_the_manifest_is_damaged(
     damaged = {
         "truncated": text[:40],
         "not json": "\x00\xff",
-        "figure": text.replace("1.5", "9.5"),
+        "figure": text.replace('"examples": 15', '"examples": 95'),
         "list": "[]",
     }
     if damage == "gone":
@@ -120,12 +121,13 @@ def test_lock_serialises_eight_processes(store: Store) -> None:
 _ADD_FOREVER = """
 import sys
 from pathlib import Path
+from shrink.contract.result import StepResult
 from shrink.run.store import Store
 store = Store(Path(sys.argv[1]), print)
 for n in range(10**6):
     with store.work_folder() as work:
         (work / "a.bin").write_bytes(bytes([n % 256]) * 20000)
-        store.add(f"k{n}", {"n": n}, {"artifact": work / "a.bin"})
+        store.add(f"k{n}", StepResult(examples=n), {"artifact": work / "a.bin"})
 """
 
 
@@ -146,6 +148,6 @@ def test_add_leaves_only_whole_entries_when_killed(store: Store, warnings: list[
             found = store.find(manifest.stem)
             assert found is not None
             content = found.files["artifact"].read_bytes()
-            assert content == bytes([entry["result"]["n"] % 256]) * 20000
+            assert content == bytes([entry["result"]["examples"] % 256]) * 20000
     assert warnings == []
     assert list((store.root / "work").iterdir()) == []

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from shrink.contract.result import StepResult
 from shrink.run.store import Store
 
 EIGHT_DAYS_S = 8 * 24 * 3600
@@ -36,7 +37,7 @@ def test_sweep_removes_checkpoints_of_finished_and_of_forgotten_steps(tmp_path: 
     finished, forgotten = write_checkpoint(store, "b" * 64), write_checkpoint(store, "c" * 64)
     artifact = tmp_path / "artifact.bin"
     artifact.write_bytes(b"1")
-    store.add("b" * 64, {}, {"artifact": artifact})
+    store.add("b" * 64, StepResult(), {"artifact": artifact})
     age(forgotten, store.checkpoints("c" * 64))
     store.sweep()
     assert not finished.parent.parent.exists()
