@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from shrink.base.activity import Activity, Progress
 from shrink.base.errors import RecipeError, ShrinkError
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.live import Live
 
+    from shrink.base.activity import Activity, Progress
     from shrink.base.progress import ProgressLine
 
 
@@ -93,6 +93,8 @@ class Console:
 
     def show(self, activity: Activity) -> None:
         """Show what a worker does: a steady line on a terminal, a line per epoch elsewhere."""
+        from shrink.base.activity import Progress
+
         if self._line is None and isinstance(activity, Progress):
             if activity.epoch_end:
                 self.say(f"  {self._label}: {describe_progress(activity)}")

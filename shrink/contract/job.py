@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.model_source import ModelSource
+from shrink.contract.record import record
 from shrink.contract.training import ClassWeights, Training
 
 Section = Mapping[str, Any]
@@ -23,7 +24,7 @@ class Place:
     index: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Job:
     """What every worker is told.
 
@@ -97,7 +98,7 @@ class Demand:
     class_weights: ClassWeights | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class StepJob(Job):
     """One step of a plan: to be made, to be followed beside a chief, or to be planned.
 
@@ -146,7 +147,7 @@ class StepJob(Job):
         return self.action == "step" and self.epochs > 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DoctorJob(Job):
     """Try what an installation can do."""
 
@@ -154,7 +155,7 @@ class DoctorJob(Job):
     name: str = "doctor"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class TrackerJob(Job):
     """Tell an experiment tracker of a run; `report` is its folder, `target` the tracker's."""
 
@@ -163,14 +164,14 @@ class TrackerJob(Job):
     target: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ModelJob(Job):
     """Work on one model."""
 
     model: ModelSource
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class InspectJob(ModelJob):
     """Describe layers or operators; `groups`: also the channels that can be pruned together."""
 
@@ -178,7 +179,7 @@ class InspectJob(ModelJob):
     groups: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ProfileJob(ModelJob):
     """Measure the memory of a training step; `memory_limit` in bytes, `trace` a folder."""
 
@@ -188,7 +189,7 @@ class ProfileJob(ModelJob):
     trace: Path | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class ExportJob(ModelJob):
     """Write a model in another form."""
 
@@ -197,14 +198,14 @@ class ExportJob(ModelJob):
     target: Path
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class FirmwareFactsJob(ModelJob):
     """Say what a firmware needs for a .tflite file."""
 
     action: Literal["firmware-facts"] = "firmware-facts"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class BenchJob(ModelJob):
     """Measure latency and memory of a .tflite file."""
 
@@ -212,7 +213,7 @@ class BenchJob(ModelJob):
     threads: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class FirstLookJob(ModelJob):
     """Say what a model and its data are."""
 
@@ -222,7 +223,7 @@ class FirstLookJob(ModelJob):
     seed: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class DataJob(Job):
     """Read all examples, divided by this seed."""
 
@@ -230,14 +231,14 @@ class DataJob(Job):
     seed: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class CheckJob(DataJob):
     """Say what the examples are, and which cannot be read."""
 
     action: Literal["data-check"] = "data-check"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class UnpackJob(DataJob):
     """Write the examples as PNG files into the folder `output`."""
 
@@ -245,7 +246,7 @@ class UnpackJob(DataJob):
     output: Path
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class PackJob(DataJob):
     """Write the examples into the folder `output`, in shards of about `shard_bytes`."""
 

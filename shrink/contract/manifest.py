@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from shrink.contract.codec import left_out
+from shrink.contract.record import record
 from shrink.contract.result import StepResult
 
 
-@dataclass(frozen=True)
+@record
 class StoredFile:
     """A file by its content; `size` in bytes."""
 
@@ -18,7 +18,7 @@ class StoredFile:
     suffix: str
 
 
-@dataclass(frozen=True)
+@record
 class StepManifest:
     """A finished step.
 

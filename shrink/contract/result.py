@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import left_out as no_key
+from shrink.contract.record import record
+from shrink.contract.report import MeasuredAt
 
 
-@dataclass(frozen=True)
+@record
 class Size:
     """The sizes of an artifact; `shrink.measure.size.measure_sizes` tells what each is."""
 
@@ -22,7 +24,7 @@ class Size:
     macs: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Memory:
     """Peaks in bytes: of inference, of the arena of a microcontroller, of training."""
 
@@ -35,7 +37,7 @@ class Memory:
     training_host_peak_bytes: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Latency:
     """Median and 90th percentile of one inference, and on how many examples it was timed."""
 
@@ -45,7 +47,7 @@ class Latency:
     examples: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Measurement:
     """What was said of the figures alone, not of how the artifact was made."""
 
@@ -53,7 +55,7 @@ class Measurement:
     warnings: tuple[ReportWarning, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class HeldOut:
     """What is known of the test examples; nothing where there is no data.
 
@@ -72,15 +74,7 @@ class HeldOut:
     trained_on: int | None = no_key(None)
 
 
-@dataclass(frozen=True)
-class MeasuredAt:
-    """When and where figures were measured; `at` is a time of ISO 8601."""
-
-    at: str
-    machine: str
-
-
-@dataclass(frozen=True)
+@record
 class Timing:
     """Seconds that the stage itself and the measuring took."""
 
@@ -88,7 +82,7 @@ class Timing:
     measure_s: float = 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Counts:
     """How many examples each split has, and the names of classes by index."""
 
@@ -96,7 +90,7 @@ class Counts:
     classes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
+@record
 class StepResult:
     """What came of a step.
 
@@ -133,7 +127,7 @@ class StepResult:
     duration_s: float | None = None
 
 
-@dataclass(frozen=True)
+@record
 class StepDone:
     """What the worker of a step sends: the result, and by role the files in its folder."""
 

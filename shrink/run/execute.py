@@ -22,11 +22,11 @@ from shrink.base.figures import LOSS
 from shrink.base.host import machine
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
+from shrink.contract.report import MeasuredAt
 from shrink.contract.result import (
     Counts,
     HeldOut,
     Latency,
-    MeasuredAt,
     Measurement,
     Memory,
     Size,
@@ -104,16 +104,18 @@ def execute(job: StepJob, send: Send) -> StepDone:
         skipped=tuple(outcome.skipped),
         notes=tuple(dict.fromkeys(notes)),
         warnings=tuple(context.warnings),
-        measurement=Measurement(tuple(dict.fromkeys(own)), tuple(context.warnings[of_stage:])),
+        measurement=Measurement(
+            notes=tuple(dict.fromkeys(own)), warnings=tuple(context.warnings[of_stage:])
+        ),
         details={"task": measured.evaluated.task, **_details(context, outcome, tflite)},
         splits=_splits(context),
-        measured=MeasuredAt(datetime.now(UTC).isoformat(timespec="seconds"), machine()),
-        timing=Timing(stage_s, time.perf_counter() - started - stage_s),
+        measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
+        timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
         devices=tuple(context.devices.device_names),
         data=_data(context.dataset),
     )
     produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
-    return StepDone(result, produced)
+    return StepDone(result=result, files=produced)
 
 
 def follow(job: StepJob, send: Send) -> dict[str, Any]:
@@ -226,7 +228,11 @@ def _measure(
         notes.append(f"inference_peak_bytes: {peak_note}")
     size, size_notes = measure_sizes(artifact, tflite, outcome.model)
     notes += [*size_notes, *zeros_note(size, tflite)]
-    memory = Memory(peak, arena.value, arena.estimate)
+    memory = Memory(
+        inference_peak_bytes=peak,
+        arena_bytes=arena.value,
+        arena_estimate_bytes=arena.estimate,
+    )
     return _Measured(Size(**size), memory, Latency(**speed), evaluated, notes)
 
 
@@ -272,7 +278,7 @@ def _guess(
 
 def _data(dataset: Dataset) -> Counts:
     counts = {part: len(getattr(dataset, part)) for part in PARTS}
-    return Counts(counts, tuple(dataset.class_names) or None)
+    return Counts(examples=counts, classes=tuple(dataset.class_names) or None)
 
 
 def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:
@@ -291,7 +297,8 @@ def _splits(context: StageContext) -> HeldOut:
     if not context.has_data:
         return HeldOut()
     dataset = context.dataset
-    out, told = dataset.left_out, HeldOut("test" in dataset.given, len(dataset.test))
+    out, own = dataset.left_out, "test" in dataset.given
+    told = HeldOut(test_given=own, test=len(dataset.test))
     if out is None:
         return told
     left_out = {part: out.count(part) for part in PARTS}

@@ -121,7 +121,7 @@ class Store:
             produced: files by role; they are moved.
         """
         described = {role: self._take(path) for role, path in produced.items()}
-        entry = StepManifest(_MANIFEST_VERSION, key, described, result)
+        entry = StepManifest(version=_MANIFEST_VERSION, key=key, files=described, result=result)
         signed = replace(entry, digest=_digest(to_plain(entry)))
         reached("objects-moved")
         files.write_json(self.root / "steps" / f"{key}.json", to_plain(signed))
@@ -196,7 +196,7 @@ class Store:
             yield
 
     def _take(self, path: Path) -> StoredFile:
-        file = StoredFile(files.sha256(path), path.stat().st_size, path.suffix)
+        file = StoredFile(sha256=files.sha256(path), size=path.stat().st_size, suffix=path.suffix)
         target = self._object(file)
         # A damaged file is replaced; it is never deleted, for another run may have mended it.
         if not (target.is_file() and files.sha256(target) == file.sha256):
