@@ -57,7 +57,7 @@ class Batch(NamedTuple):
         return padded._replace(valid=tf.fill([size], missing == 0))
 
 
-def _with_rows_of_zeros(tensor: Any, count: Any) -> Any:
+def _with_rows_of_zeros(tensor: tf.Tensor, count: Any) -> Any:
     around = [[0, count], *([0, 0] for _ in tensor.shape[1:])]
     return tf.ensure_shape(tf.pad(tensor, around), tensor.shape)
 
@@ -127,7 +127,7 @@ class Accumulators:
         variables: what gradients are of; create this in the scope of their strategy.
     """
 
-    def __init__(self, variables: Sequence[Any]) -> None:
+    def __init__(self, variables: Sequence[tf.Variable]) -> None:
         self._sums = [_sum_variable(variable) for variable in variables]
         self._zero = _sum_variable(tf.constant(0.0))
 
@@ -151,7 +151,7 @@ class Accumulators:
         return [one.read_value() for one in self._sums]
 
 
-def _sum_variable(variable: Any) -> Any:
+def _sum_variable(variable: tf.Variable) -> Any:
     return tf.Variable(
         tf.zeros(variable.shape, variable.dtype),
         trainable=False,
@@ -169,7 +169,7 @@ def sum_over_replicas(values: Any) -> Any:
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def zeros_of(variables: Sequence[Any]) -> list[Any]:
+def zeros_of(variables: Sequence[tf.Variable]) -> list[Any]:
     """Return accumulators for the variables' gradients, in their own dtype and shape."""
     return [tf.zeros(variable.shape, variable.dtype) for variable in variables]
 
@@ -177,7 +177,7 @@ def zeros_of(variables: Sequence[Any]) -> list[Any]:
 def dense_gradients(
     tape: Any,
     loss: Any,
-    variables: Sequence[Any],
+    variables: Sequence[tf.Variable],
     use: Callable[[int, Any], None] | None = None,
 ) -> Sequence[Any]:
     """Return d loss / d variable in each variable's dtype; zeros where they are unconnected.

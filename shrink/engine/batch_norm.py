@@ -6,21 +6,23 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+import tf_keras as keras
+
 from shrink.contract.training import BatchNormMode
 
 
-def layers_of(model: Any) -> list[Any]:
+def layers_of(model: keras.Model) -> list[Any]:
     """Return every layer of a model, those of nested models and wrappers too."""
     # Not `submodules`: TensorFlow cannot sort the graphs by which recurrent layers keep masks.
     return list(model._flatten_layers(include_self=False))
 
 
-def is_batch_norm(layer: Any) -> bool:
+def is_batch_norm(layer: keras.layers.Layer) -> bool:
     """Whether a layer is a batch normalisation, of any of tf-keras' kinds."""
     return any(base.__name__ == "BatchNormalizationBase" for base in type(layer).__mro__)
 
 
-def batch_norm_mode(model: Any, mode: BatchNormMode) -> AbstractContextManager[None]:
+def batch_norm_mode(model: keras.Model, mode: BatchNormMode) -> AbstractContextManager[None]:
     """Let a model's batch normalisation work as the recipe says while it is traced in here."""
     if mode == "frozen":
         return frozen_statistics(model)
@@ -30,7 +32,9 @@ def batch_norm_mode(model: Any, mode: BatchNormMode) -> AbstractContextManager[N
 
 
 @contextmanager
-def wrapped_batch_norms(model: Any, method: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+def wrapped_batch_norms(
+    model: keras.Model, method: str, wrap: Callable[[Any], Any]
+) -> Iterator[None]:
     """Let a method of each batch normalisation be what `wrap` makes of it while in here."""
     layers = [layer for layer in layers_of(model) if is_batch_norm(layer)]
     for layer in layers:
@@ -42,7 +46,7 @@ def wrapped_batch_norms(model: Any, method: str, wrap: Callable[[Any], Any]) -> 
             delattr(layer, method)
 
 
-def frozen_statistics(model: Any) -> AbstractContextManager[None]:
+def frozen_statistics(model: keras.Model) -> AbstractContextManager[None]:
     """Let batch normalisation use its stored statistics, unchanged, while traced in here.
 
     Gamma and beta are trained on, unlike with `trainable = False`.
@@ -58,7 +62,7 @@ def _inference(call: Any) -> Any:
 
 
 @contextmanager
-def synchronized_statistics(model: Any) -> Iterator[None]:
+def synchronized_statistics(model: keras.Model) -> Iterator[None]:
     """Let batch normalisation use the statistics of all replicas while traced in here.
 
     The mean and the (biased) variance are those of the examples that all replicas look at at the

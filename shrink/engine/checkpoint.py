@@ -227,12 +227,12 @@ class TrainingState:
                     yield f"{group}/{index}", copies
 
 
-def _is_own(variable: Any) -> bool:
+def _is_own(variable: tf.Variable) -> bool:
     """Whether each replica has a value of its own."""
     return bool(variable.synchronization == tf.VariableSynchronization.ON_READ)
 
 
-def _optimizer_variables(optimizer: Any) -> list[Any]:
+def _optimizer_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     variables = list(optimizer.variables)
     if isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer) and optimizer.dynamic:
         state = optimizer._loss_scale  # no part of `variables`, and public nowhere
@@ -244,7 +244,7 @@ def _hook_variables(hooks: Sequence[Any]) -> list[Any]:
     return [variable for hook in hooks for variable in getattr(hook, "variables", ())]
 
 
-def _generator_states(model: Any) -> list[Any]:
+def _generator_states(model: keras.Model) -> list[Any]:
     """Return the states of layers that draw from a `tf.random.Generator` of their own."""
     generators = map(generator_of, layers_of(model))
     return [generator.state for generator in generators if generator is not None]

@@ -66,7 +66,7 @@ def _without_gpus() -> Any:
     )
 
 
-def _index(strategy: Any) -> int:
+def _index(strategy: tf.distribute.Strategy) -> int:
     """Return this worker's number: chiefs come before workers."""
     resolver = strategy.cluster_resolver
     chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
@@ -82,7 +82,7 @@ def agree(devices: Devices, wish: bool) -> bool:
     return float(strategy.experimental_local_results(total)[0]) > 0
 
 
-def share_weights(model: Any, devices: Devices) -> None:
+def share_weights(model: keras.Model, devices: Devices) -> None:
     """Give all workers the chief's weights.
 
     What a stage did to the weights before training, each machine did for itself: a difference in
@@ -101,7 +101,7 @@ def share_weights(model: Any, devices: Devices) -> None:
 
 
 @functools.cache
-def _sum_over_replicas(strategy: Any) -> Any:
+def _sum_over_replicas(strategy: tf.distribute.Strategy) -> Any:
     def reduce(values: Any) -> Any:
         context = tf.distribute.get_replica_context()
         # Constants are on no device, and cannot be reduced from there.
@@ -111,7 +111,7 @@ def _sum_over_replicas(strategy: Any) -> Any:
     return tf.function(lambda values: strategy.run(reduce, args=(values,)))
 
 
-def average_local_variables(model: Any, devices: Devices) -> None:
+def average_local_variables(model: keras.Model, devices: Devices) -> None:
     """Give variables of which each replica has its own value, such as statistics, the joint one.
 
     Whatever reads them in this process afterwards finds the same: saving reads what replicas have
@@ -129,7 +129,7 @@ def average_local_variables(model: Any, devices: Devices) -> None:
         variable._aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
-def restore_local_variables(model: Any, devices: Devices) -> None:
+def restore_local_variables(model: keras.Model, devices: Devices) -> None:
     """Let variables of each replica be joined again as before they were, for another training."""
     if devices.replicas == 1:
         return

@@ -14,7 +14,7 @@ import tensorflow as tf
 from shrink.engine.accumulate import unpack, zeros_of
 
 
-def cross_replica_update(trainer: Any, strategy: Any, data: Any) -> Any:
+def cross_replica_update(trainer: Any, strategy: tf.distribute.Strategy, data: Any) -> Any:
     """Make one update on a distributed global batch; call it in cross-replica context.
 
     All replicas take the same number of turns: each splits its examples evenly over them.

@@ -38,7 +38,7 @@ class Devices:
         enforced: whether the allocator itself refuses what is above the limit.
     """
 
-    strategy: Any
+    strategy: tf.distribute.Strategy
     device_names: tuple[str, ...]
     on_gpu: bool
     workers: int = 1

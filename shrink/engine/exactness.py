@@ -34,7 +34,7 @@ _PRUNED = {"PruneLowMagnitude"}
 
 
 def inexact_because(
-    model: Any,
+    model: keras.Model,
     *,
     replicas: int,
     accumulation_steps: int,
@@ -69,7 +69,7 @@ def inexact_because(
 
 
 def _reason(
-    layer: Any, batch_norm: BatchNormMode, looped: bool, effects: Collection[Effect]
+    layer: keras.layers.Layer, batch_norm: BatchNormMode, looped: bool, effects: Collection[Effect]
 ) -> str | None:
     if is_batch_norm(layer):
         return _batch_norm_reason(layer, batch_norm, looped)
@@ -82,19 +82,19 @@ def _reason(
     return _PYTHON if "calls Python" in effects else None
 
 
-def _forgets(layer: Any, effects: Collection[Effect]) -> bool:
+def _forgets(layer: keras.layers.Layer, effects: Collection[Effect]) -> bool:
     """Whether a layer draws from what no checkpoint holds, itself or by no layer of Keras'."""
     inner = [layer] if isinstance(layer, keras.Model) else layer._flatten_layers()
     saved = any(draws_from_seeds(each) or generator_of(each) is not None for each in inner)
     return "forgets" in effects and not saved and not _draws_nothing(layer)
 
 
-def _draws_nothing(layer: Any) -> bool:
+def _draws_nothing(layer: keras.layers.Layer) -> bool:
     """Whether a layer draws numbers only to multiply them by 0."""
     return type(layer) is keras.layers.GaussianNoise and layer.stddev == 0
 
 
-def _adds_loss(layer: Any) -> bool:
+def _adds_loss(layer: keras.layers.Layer) -> bool:
     """Whether a layer added a loss when it was last called that is no regulariser's.
 
     Those of weights do not depend on the batch; Keras divides those of activities by its size.
@@ -103,7 +103,9 @@ def _adds_loss(layer: Any) -> bool:
     return "AddLoss" in _class_names(layer) or (added and layer.activity_regularizer is None)
 
 
-def _batch_norm_reason(layer: Any, batch_norm: BatchNormMode, looped: bool) -> str | None:
+def _batch_norm_reason(
+    layer: keras.layers.Layer, batch_norm: BatchNormMode, looped: bool
+) -> str | None:
     if not layer.trainable or batch_norm == "frozen":
         return None
     if batch_norm == "synchronized" or layer.synchronized:
@@ -137,7 +139,7 @@ def mixes_examples(forward: Callable[[Any], Any], x: Any, precision: str) -> boo
     )
 
 
-def synchronising_layers(model: Any) -> tuple[str, ...]:
+def synchronising_layers(model: keras.Model) -> tuple[str, ...]:
     """Return the names of layers that exchange values between replicas in their forward pass."""
     return tuple(
         layer.name
@@ -146,5 +148,5 @@ def synchronising_layers(model: Any) -> tuple[str, ...]:
     )
 
 
-def _class_names(layer: Any) -> set[str]:
+def _class_names(layer: keras.layers.Layer) -> set[str]:
     return {base.__name__ for base in type(layer).__mro__}

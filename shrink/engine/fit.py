@@ -109,7 +109,7 @@ _TOO_SMALL = "training used less memory than the allocator counts (tensors under
 
 
 def train(
-    model: Any,
+    model: keras.Model,
     dataset: Dataset,
     *,
     objective: Objective,
@@ -281,7 +281,7 @@ def _validation(dataset: Dataset, batch_size: int, devices: Devices) -> dict[str
 
 
 def _best_weights(
-    model: Any, config: Training, monitor: str, first_epoch: int
+    model: keras.Model, config: Training, monitor: str, first_epoch: int
 ) -> BestWeights | None:
     if not (config.restore_best or config.patience):
         return None
@@ -379,7 +379,7 @@ def _inexact_because(
     return (f"{model.name}: {why}",) if mixed else ()
 
 
-def _batch_size_of(model: Any) -> int | None:
+def _batch_size_of(model: keras.Model) -> int | None:
     """Return the only batch size that a model takes, None where it takes any."""
     inputs = getattr(model, "inputs", None)
     return inputs[0].shape[0] if inputs else None

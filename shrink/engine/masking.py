@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+import tf_keras as keras
 
 
 class Totals(NamedTuple):
@@ -24,7 +25,7 @@ class Totals(NamedTuple):
     valid: tuple[Any, ...] = ()
 
 
-def masked_outputs(model: Any) -> int:
+def masked_outputs(model: keras.Model) -> int:
     """Return how many of a functional model's outputs carry a mask."""
     return len(_masked(getattr(model, "outputs", None) or []))
 

@@ -42,7 +42,7 @@ class Objective(Protocol):
         """Return the named metric of each example, (n,)."""
 
 
-def at_least_float32(tensor: Any) -> Any:
+def at_least_float32(tensor: tf.Tensor) -> Any:
     """Cast half precision to float32, in which losses are computed; leave other dtypes."""
     halves = (tf.float16, tf.bfloat16)
     return tf.cast(tensor, tf.float32) if tensor.dtype in halves else tensor

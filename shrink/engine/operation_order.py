@@ -104,15 +104,15 @@ def _waiting_on_weights(operations: Iterable[Any]) -> set[Any]:
     return found
 
 
-def _is_of_weights(operation: Any, known: set[Any]) -> bool:
+def _is_of_weights(operation: tf.Operation, known: set[Any]) -> bool:
     is_variable = all(output.dtype == tf.resource for output in operation.outputs)
     return is_variable or operation.type == "Const" or operation in known
 
 
-def _reads_floats(operation: Any) -> bool:
+def _reads_floats(operation: tf.Operation) -> bool:
     return any(source.dtype.is_floating for source in operation.inputs)
 
 
-def _computes_floats(operation: Any) -> bool:
+def _computes_floats(operation: tf.Operation) -> bool:
     outputs = operation.outputs
     return bool(operation.inputs) and any(output.dtype.is_floating for output in outputs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+
+import tf_keras as keras
 
 from shrink.base.errors import ResourceError
 from shrink.contract.job import MicroBatchPlan
@@ -31,7 +32,7 @@ from shrink.engine.validation import plan_validation
 
 
 def plan_training(
-    model: Any,
+    model: keras.Model,
     dataset: Dataset,
     *,
     objective: Objective,

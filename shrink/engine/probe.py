@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 
 from shrink.base.errors import DataError, ResourceError
 from shrink.contract.training import Training
@@ -156,7 +157,7 @@ class TrainingStep:
 
     def __init__(
         self,
-        model: Any,
+        model: keras.Model,
         examples: Examples,
         objective: Objective,
         config: Training,

@@ -85,24 +85,24 @@ class _Place(threading.local):
         self.forward_pass, self.index = forward_pass, index
 
 
-def stateful_generators(model: Any) -> list[Any]:
+def stateful_generators(model: keras.Model) -> list[Any]:
     """Return what a model's layers draw from where that has a state which cannot be saved."""
     return [layer._random_generator for layer in layers_of(model) if draws_from_seeds(layer)]
 
 
-def draws_from_seeds(layer: Any) -> bool:
+def draws_from_seeds(layer: keras.layers.Layer) -> bool:
     """Whether a layer draws from where `continued_randomness` can make it draw."""
     is_random = isinstance(layer, keras.__internal__.layers.BaseRandomLayer)
     return is_random and layer._random_generator._rng_type == _LEGACY
 
 
-def generator_of(layer: Any) -> Any:
+def generator_of(layer: keras.layers.Layer) -> Any:
     """Return the `tf.random.Generator` that a layer of Keras has of its own, or None."""
     return getattr(getattr(layer, "_random_generator", None), "_generator", None)
 
 
 @contextmanager
-def continued_randomness(model: Any, seeds: RandomSeeds | None) -> Iterator[None]:
+def continued_randomness(model: keras.Model, seeds: RandomSeeds | None) -> Iterator[None]:
     """Let a model's random layers draw from `seeds` while they are traced in here.
 
     Without seeds nothing changes. Layers with a `tf.random.Generator` of their own keep it; its

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+import tf_keras as keras
 
 from shrink.engine.batch_norm import is_batch_norm, layers_of, wrapped_batch_norms
 from shrink.engine.forward_effects import Effect, forward_effects
@@ -161,7 +162,9 @@ _REPLAYING = _Replaying()
 
 
 @contextmanager
-def recomputed(model: Any, recompute: str | int, seeds: RandomSeeds | None) -> Iterator[list[str]]:
+def recomputed(
+    model: keras.Model, recompute: str | int, seeds: RandomSeeds | None
+) -> Iterator[list[str]]:
     """Let a functional model forget activations while it is traced in here, for training.
 
     Of a model with models in it, the one with the most layers is cut.
@@ -203,7 +206,9 @@ class SegmentedRun:
         nodes: the model's calls of layers, in the order of execution.
     """
 
-    def __init__(self, network: Any, recompute: str | int, seeds: RandomSeeds | None) -> None:
+    def __init__(
+        self, network: keras.Model, recompute: str | int, seeds: RandomSeeds | None
+    ) -> None:
         self._network = network
         self._plain = network._run_internal_graph
         self._seeds = seeds
@@ -287,7 +292,7 @@ def _replaying(seeds: RandomSeeds | None, place: Any) -> Iterator[None]:
         _REPLAYING.now = False
 
 
-def _steady_statistics(network: Any) -> AbstractContextManager[None]:
+def _steady_statistics(network: keras.Model) -> AbstractContextManager[None]:
     """Let batch normalisation update its moving statistics in the first pass alone."""
     return wrapped_batch_norms(network, "add_update", _once)
 
@@ -307,7 +312,7 @@ def _run_node(node: Any, values: dict[str, Any]) -> None:
     values.update(zip(map(str, node.flat_output_ids), outputs, strict=True))
 
 
-def _ordered_nodes(network: Any) -> list[Any]:
+def _ordered_nodes(network: keras.Model) -> list[Any]:
     depths = sorted(network._nodes_by_depth, reverse=True)
     nodes = [node for depth in depths for node in network._nodes_by_depth[depth]]
     return [node for node in nodes if not node.is_input]
@@ -326,19 +331,21 @@ def _step(node: Any, seeds: RandomSeeds | None, effects: Mapping[Any, Collection
     )
 
 
-def _bytes_of(tensor: Any) -> int:
+def _bytes_of(tensor: tf.Tensor) -> int:
     size = tensor.dtype.size
     for side in tensor.shape[1:]:
         size *= side or 1
     return int(size)
 
 
-def _is_passed_on(tensor: Any) -> bool:
+def _is_passed_on(tensor: tf.Tensor) -> bool:
     """Whether a tensor is the same inside a segment: masks are lost, integers have no gradient."""
     return bool(tensor.dtype.is_floating) and getattr(tensor, "_keras_mask", None) is None
 
 
-def _is_repeatable(layer: Any, seeds: RandomSeeds | None, effects: Collection[Effect]) -> bool:
+def _is_repeatable(
+    layer: keras.layers.Layer, seeds: RandomSeeds | None, effects: Collection[Effect]
+) -> bool:
     """Whether a second pass gives the same and changes nothing."""
     if is_batch_norm(layer):
         return not layer.renorm
@@ -349,14 +356,14 @@ def _is_repeatable(layer: Any, seeds: RandomSeeds | None, effects: Collection[Ef
     return not (effects or adds_loss or layer._non_trainable_weights)
 
 
-def _largest_network(model: Any) -> Any:
+def _largest_network(model: keras.Model) -> Any:
     """Return the functional model with the most layers; None where masks come into it."""
     networks = [layer for layer in (model, *layers_of(model)) if hasattr(layer, "_nodes_by_depth")]
     networks = [network for network in networks if not _is_masked(network)]
     return max(networks, key=lambda network: len(network._nodes_by_depth), default=None)
 
 
-def _is_masked(network: Any) -> bool:
+def _is_masked(network: keras.Model) -> bool:
     """Whether a model is called with masked inputs by another one."""
     calls = [node for node in network._inbound_nodes if not node.is_input]
     inputs = tf.nest.flatten([node.keras_inputs for node in calls])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import tf_keras as keras
 
 from shrink.contract.training import Training
 from shrink.engine.devices import Devices
@@ -17,7 +19,7 @@ Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
 
 
 def build_trainer(
-    model: Any,
+    model: keras.Model,
     objective: Objective,
     config: Training,
     devices: Devices,

@@ -21,7 +21,7 @@ from shrink.base.cache import mark_used
 from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
-from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.report import DataSet, Origin
 from shrink.contract.result import HeldOut
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
@@ -188,29 +188,18 @@ class Lineage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        links = [
-            {"run": one.run, "data": dict(one.data), "seed": one.seed, "splits": one.splits}
-            for one in self.links
-        ]
-        return {
-            "version": _VERSION,
-            "links": links,
-            "outside": self.outside,
-            "origin": None if self.origin is None else dict(self.origin),
-        }
+        return {"version": _VERSION, **to_plain(self)}
 
     @classmethod
-    def of(cls, value: Any) -> Lineage | None:
+    def of(cls, value: object) -> Lineage | None:
         """Return what `to_dict` made plain, or None where it did not."""
+        if not isinstance(value, Mapping) or value.get("version") != _VERSION:
+            return None
+        if not vars(cls()).keys() <= value.keys():  # not a word on it is no word for it
+            return None
         try:
-            if value["version"] != _VERSION:
-                return None
-            links = tuple(
-                Link(str(v["run"]), dict(v["data"]), int(v["seed"]), str(v["splits"]))
-                for v in value["links"]
-            )
-            return cls(links, bool(value["outside"]), value["origin"])
-        except (KeyError, TypeError, ValueError, AttributeError):
+            return from_plain(cls, value, unknown="drop")
+        except ContractError:
             return None
 
 

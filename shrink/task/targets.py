@@ -295,7 +295,7 @@ def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
             )
 
 
-def check_mixup(dataset: Dataset, losses: Sequence[str], model: Any) -> None:
+def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> None:
     """Raise `DataError` where mixtures of examples mean nothing.
 
     Args:

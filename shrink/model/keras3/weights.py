@@ -216,7 +216,7 @@ def largest_difference(ours: list[Any], theirs: list[Any]) -> float:
     return worst
 
 
-def _fed(model: Any, arrays: list[Any]) -> Any:
+def _fed(model: keras.Model, arrays: list[Any]) -> Any:
     structure = getattr(model, "_inputs_struct", None)
     if structure is None or len(arrays) == 1:
         return arrays[0] if len(arrays) == 1 else arrays

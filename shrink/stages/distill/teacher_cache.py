@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
@@ -42,7 +43,7 @@ def cache_key(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def model_digest(model: Any) -> str:
+def model_digest(model: keras.Model) -> str:
     """Return the SHA-256, in hex, of a model's configuration and weights."""
     config = json.dumps(model.get_config(), sort_keys=True, default=str)
     digest = hashlib.sha256(config.encode())
