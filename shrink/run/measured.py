@@ -57,11 +57,7 @@ def measured_before(
 
 def _as_baseline(result: StepResult, told: Measurement) -> StepResult:
     """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
-    untrained = {
-        "training_peak_predicted_bytes": None,
-        "training_peak_bytes": None,
-        "training_host_peak_bytes": None,
-    }
+    untrained = {k: None for k in vars(result.memory) if k.startswith("training_")}
     return replace(
         result,
         notes=told.notes,
