@@ -73,12 +73,12 @@ def _index(strategy: tf.distribute.Strategy) -> int:
     return int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0)
 
 
-def agree(devices: Devices, wish: bool) -> bool:
-    """Return the chief's wish; called by all workers in the same step."""
+def broadcast_from_chief(devices: Devices, value: bool) -> bool:
+    """Return the chief's value; called by all workers in the same step."""
     if devices.workers == 1:
-        return wish
+        return value
     strategy = devices.strategy
-    total = _sum_over_replicas(strategy)(tf.constant(float(wish and devices.worker == 0)))
+    total = _sum_over_replicas(strategy)(tf.constant(float(value and devices.worker == 0)))
     return float(strategy.experimental_local_results(total)[0]) > 0
 
 

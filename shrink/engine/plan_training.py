@@ -86,7 +86,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
     least, given = step.static_bytes + step.gradient_bytes, limit or 0
     limit = None if limit is None else usable(limit, step.margin)
     if limit is not None and least > limit:
-        raise cannot_fit(given, least, levers(step), step.margin)
+        raise cannot_fit(given, least, memory_savings(step), step.margin)
     probe, rows = MicroBatchProbe(step), step.plan.most_rows
     # A batch that is taken whole needs no loop: its peak is another curve, below this one.
     largest = _power_below(rows) if step.never_empty and rows > 1 else rows
@@ -96,7 +96,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
         plan = _plan_whole(step, limit, predict(probed, rows, probe.floor)) or plan
     if plan is None:
         least = min(probed.values(), default=least)
-        raise cannot_fit(given, least, levers(step, least, probe.floor), step.margin)
+        raise cannot_fit(given, least, memory_savings(step, least, probe.floor), step.margin)
     return plan
 
 
@@ -129,7 +129,9 @@ def _plan_whole(
     return plan if plan is not None and plan.micro_batch_size == rows else None
 
 
-def levers(step: TrainingStep, least: int = 0, floor: Floor | None = None) -> dict[str, int]:
+def memory_savings(
+    step: TrainingStep, least: int = 0, floor: Floor | None = None
+) -> dict[str, int]:
     """Return what would save memory, with the bytes that it would save, about.
 
     Args:

@@ -63,7 +63,7 @@ MARGIN = 0.05
 """Part of the limit that stays free where peaks differ between runs, with the order of operations,
 and under what is only predicted."""
 
-DOUBT = 0.25
+PREDICTION_TOLERANCE = 0.25
 """Predictions are wrong by less than this part."""
 
 
@@ -225,19 +225,19 @@ def _between(probed: Mapping[int, int], size: int, floor: Floor) -> float:
 
 
 def cannot_fit(
-    limit: int, needed: int, levers: Mapping[str, int], margin: float = MARGIN
+    limit: int, needed: int, memory_savings: Mapping[str, int], margin: float = MARGIN
 ) -> ResourceError:
     """Return the error for a limit that no micro-batch fits.
 
     Args:
         limit: bytes.
         needed: bytes that a micro-batch of one example takes, at least.
-        levers: what could be done, with the bytes that it would save, about.
+        memory_savings: what could be done, with the bytes that it would save, about.
         margin: part of the limit that stays free.
     """
     saves = [
         f"{name} (saves about {saved / 1e6:.1f} MB)"
-        for name, saved in sorted(levers.items(), key=lambda item: -item[1])
+        for name, saved in sorted(memory_savings.items(), key=lambda item: -item[1])
         if saved > 0
     ]
     enough = -(-needed // (1 - margin)) / 1e6

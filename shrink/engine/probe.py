@@ -20,7 +20,7 @@ from shrink.engine.accumulate import Batch
 from shrink.engine.devices import Devices, distribute_batches
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
-from shrink.engine.planner import DOUBT, MARGIN, BatchPlan, Floor, plan_batches
+from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, Floor, plan_batches
 from shrink.engine.trainer import build_trainer
 from shrink.measure.memory import AllocatorPeak
 
@@ -87,7 +87,7 @@ class _ProbedTrainer(MicroBatchTrainer):
         super().__init__(*arguments, **settings)
         self._turns = tf.Variable(_TURNS, dtype=tf.int64, trainable=False, name="turns")
 
-    def set_turns(self, turns: int) -> None:
+    def set_accumulation_steps(self, turns: int) -> None:
         """Go through this many micro-batches from now on."""
         self._turns.assign(turns)
 
@@ -219,7 +219,7 @@ class TrainingStep:
         """
         if self.on_gpu:
             return 0.0
-        return math.inf if self._devices.enforced else DOUBT
+        return math.inf if self._devices.enforced else PREDICTION_TOLERANCE
 
     @property
     def gradient_bytes(self) -> int:
@@ -276,10 +276,10 @@ class TrainingStep:
             return peak
         spent = time.perf_counter() - began
         affordable = (_SECONDS - spent) * _STEPS / spent * _TURNS / _MORE_TURNS
-        self.trainer.set_turns(_MORE_TURNS)
+        self.trainer.set_accumulation_steps(_MORE_TURNS)
         for _ in range(min(_MORE_STEPS, int(affordable))):
             self.make_update(batches)
-        self.trainer.set_turns(_TURNS)
+        self.trainer.set_accumulation_steps(_TURNS)
         return max(peak, self._memory.peak() or 0)
 
     def peak_of(self, step: Callable[[], Any]) -> int:

@@ -14,7 +14,7 @@ import tf_keras as keras
 
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.checkpoint import Checkpoint, CheckpointFolder, TrainingState
-from shrink.engine.cluster import agree
+from shrink.engine.cluster import broadcast_from_chief
 from shrink.engine.devices import Devices
 from shrink.engine.progress import BestWeights, ProgressCallback
 from shrink.engine.recovery import Watcher
@@ -170,14 +170,14 @@ class Checkpointing(keras.callbacks.Callback):
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(float(value))
         due = self._folder is not None and self._cadence.due(epoch_ends=True)
-        if agree(self._devices, due):
+        if broadcast_from_chief(self._devices, due):
             self._cadence.saving(self._save)
 
     def _agreed(self, due: bool, step: int) -> bool:
         """Whether to save now. Workers ask each other in some steps only: that takes time."""
         if self._devices.workers > 1 and step % _STEPS_BETWEEN_QUESTIONS:
             return False
-        return agree(self._devices, due)
+        return broadcast_from_chief(self._devices, due)
 
     def _save(self) -> None:
         if self._devices.worker != 0:

@@ -180,7 +180,7 @@ class Follower:
                 self._board.report(order, {})
                 return order.exit_code
             if order.job is not None and self._board.join(order):
-                self._obey(order, order.job)
+                self._run_job(order, order.job)
             time.sleep(_POLL_S)
 
     def _wait(self) -> Order:
@@ -197,7 +197,7 @@ class Follower:
                 )
             time.sleep(_POLL_S)
 
-    def _obey(self, order: Order, job: StepJob) -> None:
+    def _run_job(self, order: Order, job: StepJob) -> None:
         lost = False
 
         def listen(event: Event) -> None:

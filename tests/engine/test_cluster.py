@@ -9,8 +9,8 @@ import tf_keras as keras
 
 from shrink.contract.training import Training
 from shrink.engine.cluster import (
-    agree,
     average_local_variables,
+    broadcast_from_chief,
     cluster_resolver,
     own_variables,
     restore_local_variables,
@@ -51,8 +51,8 @@ def test_cluster_resolver_reads_slurm_on_machines_without_gpus(
 
 def test_agree_and_average_local_variables_change_nothing_when_alone() -> None:
     devices = open_devices(Training())
-    assert agree(devices, True)
-    assert not agree(devices, False)
+    assert broadcast_from_chief(devices, True)
+    assert not broadcast_from_chief(devices, False)
     inputs = keras.layers.Input((2,))
     model = keras.Model(inputs, keras.layers.BatchNormalization()(inputs))
     kept = [variable.aggregation for variable in own_variables(model.variables)]

@@ -15,8 +15,8 @@ import h5py
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.model.keras3.graph import CarriedModel, build_model
-from shrink.model.keras3.layers import NotCarriedError
+from shrink.model.keras3.graph import ConvertedModel, build_model
+from shrink.model.keras3.layers import UnsupportedLayerError
 from shrink.model.keras3.weights import assign_flat_weights, assign_weights
 from shrink.model.scan_files import open_weights
 
@@ -44,7 +44,7 @@ def import_keras3(path: Path, config: Any) -> keras.Model:
                 assign_weights(carried, file)
             else:
                 assign_flat_weights(carried, file)
-    except NotCarriedError as error:
+    except UnsupportedLayerError as error:
         raise ModelError(
             f"Keras 3 saved it, and tf-keras cannot take over {error.layer}: {error.reason}",
             subject=path,
@@ -77,4 +77,4 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text.splitlines()[0][:300] if text else ''}"
 
 
-__all__ = ["CarriedModel", "import_keras3"]
+__all__ = ["ConvertedModel", "import_keras3"]

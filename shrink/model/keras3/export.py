@@ -57,7 +57,7 @@ def to_keras3(model: keras.Model) -> keras3.Model:
     outputs = [tensors[ref.index] for ref in network.outputs]
     found = keras3.Model(_one_or_all(inputs), _one_or_all(outputs), name=model.name)
     for layer in network.layers():
-        _carry_weights(layer, built[id(layer)])
+        _copy_weights(layer, built[id(layer)])
     _check(model, found)
     return found
 
@@ -78,7 +78,7 @@ def _called(
     try:
         return list(keras3.tree.flatten(built[id(call.layer)](*args, **kwargs)))
     except (TypeError, ValueError) as error:
-        raise _not_carried(call.layer, str(error).splitlines()[0]) from error
+        raise _unsupported(call.layer, str(error).splitlines()[0]) from error
 
 
 def _counterpart(layer: keras.layers.Layer, name: str) -> Callable[..., Any]:
@@ -86,18 +86,18 @@ def _counterpart(layer: keras.layers.Layer, name: str) -> Callable[..., Any]:
     kind = type(layer).__name__
     if kind == "TFOpLambda":
         if layer.symbol not in _OPERATORS:
-            raise _not_carried(layer, f"no operation of Keras 3 is known for {layer.symbol}")
+            raise _unsupported(layer, f"no operation of Keras 3 is known for {layer.symbol}")
         return _OPERATORS[layer.symbol]
     if kind == "SlicingOpLambda":
         return _slice
     made = getattr(keras3.layers, kind, None)
     if made is None:
-        raise _not_carried(layer, "Keras 3 has no such layer")
+        raise _unsupported(layer, "Keras 3 has no such layer")
     settings = _settings(layer, made)
     try:
         return made(**settings, name=name, dtype=layer.dtype_policy.name, trainable=layer.trainable)
     except (TypeError, ValueError) as error:
-        raise _not_carried(layer, str(error).splitlines()[0]) from error
+        raise _unsupported(layer, str(error).splitlines()[0]) from error
 
 
 def _settings(layer: keras.layers.Layer, made: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _settings(layer: keras.layers.Layer, made: Any) -> dict[str, Any]:
         if name in taken:
             settings[name] = value
         elif not (value in _IDLE_VALUES or (key, value) == ("groups", 1) or _initial(key)):
-            raise _not_carried(layer, f"Keras 3 has no setting for {key}={value!r}")
+            raise _unsupported(layer, f"Keras 3 has no setting for {key}={value!r}")
     return settings
 
 
@@ -137,12 +137,12 @@ def _slice(tensor: Any, slice_spec: Any) -> Any:
     ]
 
 
-def _carry_weights(layer: keras.layers.Layer, target: Any) -> None:
+def _copy_weights(layer: keras.layers.Layer, target: Any) -> None:
     values = layer.get_weights()
     if not values:
         return
     if [w.shape for w in values] != [tuple(w.shape) for w in target.get_weights()]:
-        raise _not_carried(layer, "its weights have other shapes in Keras 3")
+        raise _unsupported(layer, "its weights have other shapes in Keras 3")
     target.set_weights(values)
 
 
@@ -163,7 +163,7 @@ def _one_or_all(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _not_carried(layer: keras.layers.Layer, reason: str) -> ModelError:
+def _unsupported(layer: keras.layers.Layer, reason: str) -> ModelError:
     return ModelError(
         f"Keras 3 cannot take over {type(layer).__name__}: {reason}",
         subject=layer.name,

@@ -10,9 +10,9 @@ import tf_keras as keras
 
 from shrink.model.keras3.layers import (
     MODEL_CLASSES,
-    Carried,
-    NotCarriedError,
-    carry_layer,
+    ConvertedLayer,
+    UnsupportedLayerError,
+    convert_layer,
     plain_value,
     rename_added_layers,
 )
@@ -25,48 +25,52 @@ _RECURRENT = frozenset({"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "Con
 
 
 @dataclass
-class CarriedModel:
+class ConvertedModel:
     """A rebuilt model with its layers in the order of the Keras 3 file.
 
     Attributes:
         model: of tf-keras.
         layers: class name in the file and what stands for it; operations are not among them,
-            nested models are, as a `CarriedModel`.
+            nested models are, as a `ConvertedModel`.
     """
 
     model: keras.Model
-    layers: list[tuple[str, Carried | CarriedModel]] = field(default_factory=list)
+    layers: list[tuple[str, ConvertedLayer | ConvertedModel]] = field(default_factory=list)
 
 
-def build_model(config: Mapping[str, Any]) -> CarriedModel:
+def build_model(config: Mapping[str, Any]) -> ConvertedModel:
     """Return the tf-keras model of a serialized Keras 3 model, its weights still random.
 
     Raises:
-        NotCarriedError: something has no counterpart in tf-keras.
+        UnsupportedLayerError: something has no counterpart in tf-keras.
     """
     if config.get("class_name") == "Sequential":
         return _sequential(config["config"], config.get("build_config"))
     if config.get("class_name") in MODEL_CLASSES and "layers" in config.get("config", {}):
         return _functional(config["config"])
-    raise NotCarriedError(str(config.get("class_name")), "it is neither functional nor sequential")
+    raise UnsupportedLayerError(
+        str(config.get("class_name")), "it is neither functional nor sequential"
+    )
 
 
-def _member(serialized: Mapping[str, Any]) -> Carried | CarriedModel:
+def _member(serialized: Mapping[str, Any]) -> ConvertedLayer | ConvertedModel:
     if serialized["class_name"] in MODEL_CLASSES:
         return build_model(serialized)
-    return carry_layer(serialized)
+    return convert_layer(serialized)
 
 
 def _input(config: Mapping[str, Any]) -> Any:
     shape = config.get("batch_shape") or config["batch_input_shape"]
     if config.get("sparse") or config.get("ragged"):
-        raise NotCarriedError(config["name"], "its input is sparse or ragged")
+        raise UnsupportedLayerError(config["name"], "its input is sparse or ragged")
     dtype = config.get("dtype") or "float32"
     dtype = dtype if isinstance(dtype, str) else dtype["config"]["name"]
     return keras.Input(shape[1:], batch_size=shape[0], dtype=dtype, name=config["name"])
 
 
-def _sequential(config: Mapping[str, Any], build_config: Mapping[str, Any] | None) -> CarriedModel:
+def _sequential(
+    config: Mapping[str, Any], build_config: Mapping[str, Any] | None
+) -> ConvertedModel:
     members = [m for m in config["layers"] if m["class_name"] != "InputLayer"]
     inputs = [m["config"] for m in config["layers"] if m["class_name"] == "InputLayer"]
     carried = [(member["class_name"], _member(member)) for member in members]
@@ -75,7 +79,9 @@ def _sequential(config: Mapping[str, Any], build_config: Mapping[str, Any] | Non
     else:
         shape = config.get("build_input_shape") or (build_config or {}).get("input_shape")
         if not shape:
-            raise NotCarriedError(config["name"], "it was saved before it knew its input's shape")
+            raise UnsupportedLayerError(
+                config["name"], "it was saved before it knew its input's shape"
+            )
         tensor = keras.Input(shape[1:], batch_size=shape[0])
     layers = _layers_of(carried)
     if all(_is_single(item) for _, item in carried):
@@ -87,12 +93,12 @@ def _sequential(config: Mapping[str, Any], build_config: Mapping[str, Any] | Non
         rename_added_layers(output, [_entry(tensor), *layers])
         model = keras.Model(tensor, output, name=config["name"])
     model.trainable = config.get("trainable", True)
-    return _with_trainable(CarriedModel(model, carried), config)
+    return _with_trainable(ConvertedModel(model, carried), config)
 
 
-def _layers_of(carried: Sequence[tuple[str, Carried | CarriedModel]]) -> list[Any]:
+def _layers_of(carried: Sequence[tuple[str, ConvertedLayer | ConvertedModel]]) -> list[Any]:
     """Return what stands for the layers of the file, without those that need no layer."""
-    found = [item.model if isinstance(item, CarriedModel) else item.layer for _, item in carried]
+    found = [item.model if isinstance(item, ConvertedModel) else item.layer for _, item in carried]
     return [layer for layer in found if layer is not None]
 
 
@@ -100,15 +106,15 @@ def _entry(tensor: Any) -> Any:
     return tensor._keras_history.layer
 
 
-def _is_single(item: Carried | CarriedModel) -> bool:
-    return isinstance(item, CarriedModel) or (item.after is None and item.layer is not None)
+def _is_single(item: ConvertedLayer | ConvertedModel) -> bool:
+    return isinstance(item, ConvertedModel) or (item.after is None and item.layer is not None)
 
 
-def _callable(item: Carried | CarriedModel) -> Callable[..., Any]:
-    return item.model if isinstance(item, CarriedModel) else item
+def _callable(item: ConvertedLayer | ConvertedModel) -> Callable[..., Any]:
+    return item.model if isinstance(item, ConvertedModel) else item
 
 
-def _with_trainable(carried: CarriedModel, config: Mapping[str, Any]) -> CarriedModel:
+def _with_trainable(carried: ConvertedModel, config: Mapping[str, Any]) -> ConvertedModel:
     """Freeze again what was frozen; setting it on a model sets it on all its layers."""
     by_name = {layer["config"].get("name"): layer["config"] for layer in config["layers"]}
     for layer in carried.model.layers:
@@ -118,7 +124,7 @@ def _with_trainable(carried: CarriedModel, config: Mapping[str, Any]) -> Carried
     return carried
 
 
-def _functional(config: Mapping[str, Any]) -> CarriedModel:
+def _functional(config: Mapping[str, Any]) -> ConvertedModel:
     walk = _Walk(config)
     walk.run()
     inputs = walk.structure(config["input_layers"])
@@ -127,14 +133,14 @@ def _functional(config: Mapping[str, Any]) -> CarriedModel:
     rename_added_layers(outputs, [*entries, *_layers_of(walk.layers)])
     model = keras.Model(inputs, outputs, name=config["name"])
     # Keras 3 names the groups of weights by all layers of the file, inputs too.
-    return _with_trainable(CarriedModel(model, walk.layers), config)
+    return _with_trainable(ConvertedModel(model, walk.layers), config)
 
 
 class _Walk:
     """Calls every layer of a functional configuration as soon as its inputs are there."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.layers: list[tuple[str, Carried | CarriedModel]] = []
+        self.layers: list[tuple[str, ConvertedLayer | ConvertedModel]] = []
         self._nodes: list[tuple[Mapping[str, Any], int, Callable[..., Any]]] = []
         self._tensors: dict[tuple[str, int], Any] = {}
         for serialized in config["layers"]:
@@ -160,7 +166,7 @@ class _Walk:
         while waiting:
             left = [node for node in waiting if not self._call(*node)]
             if len(left) == len(waiting):
-                raise NotCarriedError(_name(left[0][0]), "its inputs come from nowhere")
+                raise UnsupportedLayerError(_name(left[0][0]), "its inputs come from nowhere")
             waiting = left
 
     def structure(self, value: Any) -> Any:
@@ -183,11 +189,11 @@ class _Walk:
         kwargs = plain_value(node["kwargs"], self._tensor)
         try:
             self._tensors[_name(serialized), index] = call(*args, **kwargs)
-        except NotCarriedError:
+        except UnsupportedLayerError:
             raise
         except Exception as error:  # tf-keras raises whatever its layers raise
             text = str(error).strip().splitlines()[:1]
-            raise NotCarriedError(
+            raise UnsupportedLayerError(
                 _label(serialized), f"{type(error).__name__}: {''.join(text)[:300]}"
             ) from error
         return True

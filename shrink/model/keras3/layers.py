@@ -171,7 +171,7 @@ _CLASS_NAMES = {"IdentityInitializer": "Identity", "OrthogonalInitializer": "Ort
 _QUANTIZED = ("quantized", "int8", "int4", "float8", "gptq", "awq")
 
 
-class NotCarriedError(Exception):
+class UnsupportedLayerError(Exception):
     """Something of a Keras 3 model has no counterpart in tf-keras.
 
     Args:
@@ -186,7 +186,7 @@ class NotCarriedError(Exception):
 
 
 @dataclass
-class Carried:
+class ConvertedLayer:
     """What stands for one layer of Keras 3: a layer, and what its activation takes after it.
 
     Attributes:
@@ -207,30 +207,30 @@ class Carried:
         return self.after(result) if self.after is not None else result
 
 
-def carry_layer(serialized: Mapping[str, Any]) -> Carried:
+def convert_layer(serialized: Mapping[str, Any]) -> ConvertedLayer:
     """Return what computes the same as a serialized layer of Keras 3.
 
     Raises:
-        NotCarriedError: there is nothing in tf-keras that does.
+        UnsupportedLayerError: there is nothing in tf-keras that does.
     """
     kind = serialized["class_name"]
     config = dict(serialized["config"])
     label = f"{kind} {config.get('name')!r}"
     custom = keras.saving.get_registered_object(serialized.get("registered_name") or kind)
     if custom is not None:
-        return Carried(label, _custom_layer(custom, config, label))
+        return ConvertedLayer(label, _custom_layer(custom, config, label))
     if kind in _SPECIAL:
         return _SPECIAL[kind](config, label)
     config, after = _without_activation(config, label)
     if kind == "Activation" and after is not None:
-        return Carried(label, None, after)
-    return Carried(label, _layer(kind, config, label), after)
+        return ConvertedLayer(label, None, after)
+    return ConvertedLayer(label, _layer(kind, config, label), after)
 
 
 def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
     cls = getattr(keras.layers, kind, None)
     if cls is None:
-        raise NotCarriedError(label, "tf-keras has no such layer")
+        raise UnsupportedLayerError(label, "tf-keras has no such layer")
     accepted = _accepted(cls)
     arguments = {}
     for key, value in config.items():
@@ -240,7 +240,7 @@ def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
         if key in accepted:
             arguments[key] = _argument(key, value, label)
         elif key not in _IDLE_KEYS and not _is_idle(value):
-            raise NotCarriedError(label, f"tf-keras has no {key} there, and it is {value!r}")
+            raise UnsupportedLayerError(label, f"tf-keras has no {key} there, and it is {value!r}")
     return cls(**arguments)
 
 
@@ -248,7 +248,7 @@ def _custom_layer(custom: Any, config: Mapping[str, Any], label: str) -> Any:
     """Return a layer of a user's class, which has to take the configuration that it gave."""
     cls: Any = custom
     if not (isinstance(custom, type) and issubclass(custom, keras.layers.Layer)):
-        raise NotCarriedError(
+        raise UnsupportedLayerError(
             label,
             "among the custom objects it is no layer of tf-keras",
             "write the class with `import tf_keras as keras`",
@@ -260,7 +260,7 @@ def _custom_layer(custom: Any, config: Mapping[str, Any], label: str) -> Any:
         return cls.from_config(arguments)
     except Exception as error:  # it raises whatever its author does
         text = str(error).strip().splitlines()[:1]
-        raise NotCarriedError(
+        raise UnsupportedLayerError(
             label, f"its from_config raises {type(error).__name__}: {''.join(text)[:200]}"
         ) from error
 
@@ -302,10 +302,10 @@ def _inner_layer(serialized: Mapping[str, Any], label: str) -> Any:
     """Return the one layer for a layer inside a wrapper; what needs several cannot stand there."""
     inner = f"{serialized['class_name']} within {label}"
     if serialized["class_name"] in MODEL_CLASSES:
-        raise NotCarriedError(inner, "a model inside a wrapper")
-    carried = carry_layer(serialized)
+        raise UnsupportedLayerError(inner, "a model inside a wrapper")
+    carried = convert_layer(serialized)
     if carried.after is not None or carried.layer is None or carried.reshape:
-        raise NotCarriedError(inner, "its activation takes several layers in tf-keras")
+        raise UnsupportedLayerError(inner, "its activation takes several layers in tf-keras")
     return carried.layer
 
 
@@ -313,7 +313,7 @@ def _dtype(value: Any, label: str) -> Any:
     name = value["config"].get("name") if isinstance(value, Mapping) else value
     kind = value.get("class_name") if isinstance(value, Mapping) else "DTypePolicy"
     if kind not in ("DTypePolicy", "FloatDTypePolicy") or _is_quantized(name):
-        raise NotCarriedError(
+        raise UnsupportedLayerError(
             label,
             f"its dtype policy is {name or kind}",
             "save the model before Keras quantizes it; shrink quantize does it afterwards",
@@ -334,7 +334,7 @@ def _object(value: Any, room: Any, label: str) -> Any:
     if cls is None and room is keras.initializers:
         return "zeros"  # the weights are loaded, whatever they began with
     if cls is None:
-        raise NotCarriedError(label, f"tf-keras has no {name}")
+        raise UnsupportedLayerError(label, f"tf-keras has no {name}")
     config = plain_value(value.get("config") or {})
     accepted = inspect.signature(cls.__init__).parameters
     return cls(**{key: item for key, item in config.items() if key in accepted})
@@ -347,14 +347,14 @@ def _function_name(value: Any, label: str) -> str:
     if isinstance(value, Mapping):
         value = value["config"] if value.get("class_name") == "function" else value["class_name"]
     if not isinstance(value, str):
-        raise NotCarriedError(label, "its activation has no name")
+        raise UnsupportedLayerError(label, "its activation has no name")
     return RENAMED.get(value, value)
 
 
 def _activation_name(value: Any, label: str, key: str) -> str:
     name = _function_name(value, label)
     if name not in SAME:
-        raise NotCarriedError(
+        raise UnsupportedLayerError(
             label, f"its {key} {name!r} is not what tf-keras computes by that name"
         )
     return name
@@ -368,40 +368,42 @@ def _without_activation(
         return config, None
     value = config["activation"]
     if isinstance(value, Mapping) and hasattr(keras.layers, str(value.get("class_name"))):
-        return {**config, "activation": "linear"}, carry_layer(value)
+        return {**config, "activation": "linear"}, convert_layer(value)
     name = _function_name(value, label)
     if name in SAME:
         return {**config, "activation": name}, None
     if name not in FUNCTIONS or name == "threshold":
-        raise NotCarriedError(label, f"tf-keras has no activation {name!r}")
+        raise UnsupportedLayerError(label, f"tf-keras has no activation {name!r}")
     return {**config, "activation": "linear"}, FUNCTIONS[name]
 
 
-def _layer_scale(config: Mapping[str, Any], label: str) -> Carried:
+def _layer_scale(config: Mapping[str, Any], label: str) -> ConvertedLayer:
     """A factor per channel (ConvNeXt): a depthwise convolution of 1 x 1 that can be trained."""
     layer = keras.layers.DepthwiseConv2D(
         1, use_bias=False, name=config["name"], dtype=_dtype(config.get("dtype"), label)
     )
-    return Carried(label, layer, reshape=True)
+    return ConvertedLayer(label, layer, reshape=True)
 
 
-def _stochastic_depth(config: Mapping[str, Any], label: str) -> Carried:
+def _stochastic_depth(config: Mapping[str, Any], label: str) -> ConvertedLayer:
     """A whole example's branch dropped: dropout with one draw per example."""
     shape = (None, 1, 1, 1)
     dtype = _dtype(config.get("dtype"), label)
     rate, name = config["drop_path_rate"], config["name"]
-    return Carried(label, keras.layers.Dropout(rate, noise_shape=shape, name=name, dtype=dtype))
+    return ConvertedLayer(
+        label, keras.layers.Dropout(rate, noise_shape=shape, name=name, dtype=dtype)
+    )
 
 
-def _scaled_sum(config: Mapping[str, Any], label: str) -> Carried:
+def _scaled_sum(config: Mapping[str, Any], label: str) -> ConvertedLayer:
     """`a + scale * b` (Inception-ResNet)."""
     dtype, name = _dtype(config.get("dtype"), label), config["name"]
     scale = keras.layers.Rescaling(config["scale"], name=f"{name}_scale", dtype=dtype)
     add = keras.layers.Add(name=name, dtype=dtype)
-    return Carried(label, None, lambda both: add([both[0], scale(both[1])]))
+    return ConvertedLayer(label, None, lambda both: add([both[0], scale(both[1])]))
 
 
-_SPECIAL: dict[str, Callable[[dict[str, Any], str], Carried]] = {
+_SPECIAL: dict[str, Callable[[dict[str, Any], str], ConvertedLayer]] = {
     "LayerScale": _layer_scale,
     "StochasticDepth": _stochastic_depth,
     "CustomScaleLayer": _scaled_sum,

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.model.keras3.layers import FUNCTIONS, NotCarriedError
+from shrink.model.keras3.layers import FUNCTIONS, UnsupportedLayerError
 
 _Op = Callable[..., Any]
 
@@ -34,19 +34,19 @@ def call_op(
         kwargs: likewise, by name.
 
     Raises:
-        NotCarriedError: there is no counterpart.
+        UnsupportedLayerError: there is no counterpart.
     """
     label = f"keras.ops {name} {config.get('name')!r}"
     room = module.rpartition(".")[2]
     function = _OPS.get(f"{room}.{name}") or _OPS.get(name)
     if function is None:
-        raise NotCarriedError(label, "this operation has no counterpart yet")
+        raise UnsupportedLayerError(label, "this operation has no counterpart yet")
     settings = {key: value for key, value in config.items() if key not in ("name", "dtype_policy")}
     given = {key: value for key, value in kwargs.items() if value is not None}
     try:
         return function(*args, **{**settings, **given})
     except (TypeError, ValueError) as error:
-        raise NotCarriedError(label, str(error).strip().splitlines()[0][:300]) from error
+        raise UnsupportedLayerError(label, str(error).strip().splitlines()[0][:300]) from error
 
 
 def _is_tensor(value: Any) -> bool:

@@ -17,14 +17,14 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.model.keras3.graph import CarriedModel
-from shrink.model.keras3.layers import Carried, NotCarriedError
+from shrink.model.keras3.graph import ConvertedModel
+from shrink.model.keras3.layers import ConvertedLayer, UnsupportedLayerError
 
 _STATELESS = frozenset({"seed_generator", "random_generator", "_dropout_layer", "_softmax"})
 _OPTIMIZER = "optimizer"
 
 
-def assign_weights(carried: CarriedModel, file: Any) -> None:
+def assign_weights(carried: ConvertedModel, file: Any) -> None:
     """Assign the `model.weights.h5` of a `.keras` file.
 
     Args:
@@ -32,28 +32,28 @@ def assign_weights(carried: CarriedModel, file: Any) -> None:
         file: the open HDF5 file.
 
     Raises:
-        NotCarriedError: a weight is missing, left over, or of another shape.
+        UnsupportedLayerError: a weight is missing, left over, or of another shape.
     """
     used: set[str] = set()
     _assign_model(carried, file, used)
     for name in _data_sets(file):
         parts = name.split("/")
         if name not in used and parts[0] != _OPTIMIZER and not _STATELESS & set(parts):
-            raise NotCarriedError(name, "no layer takes this weight")
+            raise UnsupportedLayerError(name, "no layer takes this weight")
 
 
-def assign_flat_weights(carried: CarriedModel, file: Any) -> None:
+def assign_flat_weights(carried: ConvertedModel, file: Any) -> None:
     """Assign the weights of an `.h5` file: a flat list for each layer, by the layer's name.
 
     Raises:
-        NotCarriedError: a list that does not fit its layer.
+        UnsupportedLayerError: a list that does not fit its layer.
     """
     root = file.get("model_weights", file)
     for layer in carried.model.layers:
         if not layer.weights:
             continue
         if layer.name not in root:
-            raise NotCarriedError(layer.name, "the file has no weights for it")
+            raise UnsupportedLayerError(layer.name, "the file has no weights for it")
         group = root[layer.name]
         values = [np.asarray(group[_text(name)]) for name in group.attrs["weight_names"]]
         values = [v for v in values if v.dtype != np.uint32]  # the states of random generators
@@ -66,11 +66,11 @@ def _text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
-def _assign_model(carried: CarriedModel, group: Any, used: set[str]) -> None:
+def _assign_model(carried: ConvertedModel, group: Any, used: set[str]) -> None:
     names = _group_names(kind for kind, _ in carried.layers)
     for name, (_, item) in zip(names, carried.layers, strict=True):
         inner = group.get(f"layers/{name}")
-        if isinstance(item, CarriedModel):
+        if isinstance(item, ConvertedModel):
             if inner is not None:
                 _assign_model(item, inner, used)
         elif item.layer is not None and (item.layer.weights or inner is not None):
@@ -96,7 +96,7 @@ def snake_case(name: str) -> str:
 
 
 def _assign_part(
-    layer: Any, group: Any, label: str, used: set[str], carried: Carried | None = None
+    layer: Any, group: Any, label: str, used: set[str], carried: ConvertedLayer | None = None
 ) -> None:
     """Assign a layer's own variables, then those of the layers inside."""
     own = [*layer._trainable_weights, *layer._non_trainable_weights]
@@ -125,10 +125,10 @@ def _assign_cells(cells: list[Any], group: Any, label: str, used: set[str]) -> N
 
 def _assign(weights: list[Any], values: list[Any], label: str) -> None:
     if len(weights) != len(values):
-        raise NotCarriedError(label, f"it has {len(weights)} weights, the file {len(values)}")
+        raise UnsupportedLayerError(label, f"it has {len(weights)} weights, the file {len(values)}")
     for weight, value in zip(weights, values, strict=True):
         if tuple(weight.shape) != value.shape:
-            raise NotCarriedError(
+            raise UnsupportedLayerError(
                 label, f"its {weight.name} is {tuple(weight.shape)}, in the file {value.shape}"
             )
         weight.assign(value.astype(weight.dtype.as_numpy_dtype))

@@ -38,23 +38,23 @@ def value_at(setting: float | Ramp, progress: Any) -> Any:
     return setting.start + (setting.end - setting.start) * share
 
 
-class Taught(NamedTuple):
+class TeacherOutputs(NamedTuple):
     """What a teacher gives for a batch: logits or outputs, and chosen features, (n, ...) each."""
 
     outputs: tuple[Any, ...]
     features: tuple[Any, ...] = ()
 
 
-class Lesson(NamedTuple):
-    """The targets of a batch for which the teacher was asked before; `taught` as it is stored."""
+class DistillationTargets(NamedTuple):
+    """Labels and cached teacher outputs of a batch; `taught` as it is stored."""
 
     labels: Any
     taught: Any
 
 
 @dataclass(frozen=True)
-class Guidance:
-    """How a student is guided.
+class DistillationLoss:
+    """The loss by which a student follows its teacher.
 
     Attributes:
         loss: a key of `SOFT_LOSSES`, or one for each output.
@@ -79,25 +79,26 @@ class DistillationObjective:
     """alpha · loss(labels) + (1 - alpha) · loss(teacher) + weight · loss(features), per example.
 
     Args:
-        teach: gives a teacher's `Taught` for inputs as the data set stores them; called once per
-            micro-batch, in inference mode. Not called where the targets are a `Lesson`.
+        teach: gives a teacher's `TeacherOutputs` for inputs as the data set stores them; called
+            once per micro-batch, in inference mode. Not called where the targets are
+            `DistillationTargets`.
         hard: the loss on the labels.
-        guidance: the rest.
-        decode: from what a `Lesson` holds to `Taught`.
+        distillation_loss: the rest.
+        decode: from what a `DistillationTargets` holds to `TeacherOutputs`.
         outputs: how many of the model's outputs are its own; features follow them.
     """
 
     def __init__(
         self,
-        teach: Callable[[Any], Taught] | None,
+        teach: Callable[[Any], TeacherOutputs] | None,
         hard: SupervisedObjective,
-        guidance: Guidance,
-        decode: Callable[[Any], Taught] | None = None,
+        distillation_loss: DistillationLoss,
+        decode: Callable[[Any], TeacherOutputs] | None = None,
         outputs: int = 1,
     ) -> None:
         self._teach = teach
         self._hard = hard
-        self._guidance = guidance
+        self._distillation_loss = distillation_loss
         self._decode = decode
         self._outputs = outputs
         self._progress: Callable[[], Any] = lambda: tf.zeros(())
@@ -111,20 +112,20 @@ class DistillationObjective:
         """
         self._progress = lambda: tf.cast(iterations, tf.float32) / max(total_updates, 1)
 
-    def targets(self, x: Any) -> Taught | None:
+    def targets(self, x: Any) -> TeacherOutputs | None:
         """Return what the teacher gives, or None where it was asked before."""
         return None if self._teach is None else self._teach(x)
 
     def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
         """Return the loss of each example, (n,)."""
-        if isinstance(y, Lesson) and self._decode is not None:
+        if isinstance(y, DistillationTargets) and self._decode is not None:
             targets = self._decode(y.taught)
         labels, given, count = _labels(y), tf.nest.flatten(outputs), self._outputs
         hard = self._hard.loss(labels, _plain(given[:count]), None)
-        alpha = self._now(self._guidance.alpha, hard.dtype)
+        alpha = self._now(self._distillation_loss.alpha, hard.dtype)
         soft = self._soft(labels, given[:count], targets.outputs)
         total = alpha * hard + (1 - alpha) * tf.cast(soft, hard.dtype)
-        if self._guidance.feature_loss is None:
+        if self._distillation_loss.feature_loss is None:
             return total
         return total + tf.cast(self._features(given[count:], targets.features), hard.dtype)
 
@@ -144,32 +145,32 @@ class DistillationObjective:
         return tf.cast(value_at(setting, self._progress()), dtype)
 
     def _soft(self, labels: Any, outputs: Sequence[Any], taught: Sequence[Any]) -> Any:
-        guidance = self._guidance
-        weights = guidance.output_weights or (1 / len(outputs),) * len(outputs)
+        distillation_loss = self._distillation_loss
+        weights = distillation_loss.output_weights or (1 / len(outputs),) * len(outputs)
         parts = []
-        losses = for_each(guidance.loss, len(outputs))
+        losses = for_each(distillation_loss.loss, len(outputs))
         for loss, weight, y, own, other in zip(
             losses, weights, tf.nest.flatten(labels), outputs, taught, strict=True
         ):
             student = at_least_float32(own)
-            temperature = self._now(guidance.temperature, student.dtype)
+            temperature = self._now(distillation_loss.temperature, student.dtype)
             teacher = tf.cast(other, student.dtype)
-            case = Case(student, teacher, _classes(y, student), temperature, guidance.beta)
+            case = Case(student, teacher, _classes(y, student), temperature, distillation_loss.beta)
             values = masked(SOFT_LOSSES[loss](case), own)
             parts.append(weight * per_example(values))
         return tf.add_n(parts)
 
     def _features(self, own: Sequence[Any], taught: Sequence[Any]) -> Any:
-        compare = FEATURE_LOSSES[str(self._guidance.feature_loss)]
+        compare = FEATURE_LOSSES[str(self._distillation_loss.feature_loss)]
         parts = [
             compare(at_least_float32(s), tf.cast(t, at_least_float32(s).dtype))
             for s, t in zip(own, taught, strict=True)
         ]
-        return self._guidance.feature_weight * tf.add_n(parts) / len(parts)
+        return self._distillation_loss.feature_weight * tf.add_n(parts) / len(parts)
 
 
 def _labels(y: Any) -> Any:
-    return y.labels if isinstance(y, Lesson) else y
+    return y.labels if isinstance(y, DistillationTargets) else y
 
 
 def _plain(outputs: list[Any]) -> Any:

@@ -15,10 +15,10 @@ from shrink.graph.network import with_losses
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.control import compare_with_control
-from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.taught_examples import Shape, shapes_of
+from shrink.stages.distill.distillation_examples import Shape, shapes_of
+from shrink.stages.distill.objective import DistillationLoss, DistillationObjective
 from shrink.stages.distill.teachers import (
-    CLOSING,
+    FINAL_ACTIVATIONS,
     hard_loss,
     logarithm_note,
     open_outputs,
@@ -82,7 +82,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
     with contextlib.ExitStack() as held:
         teaching = open_teaching(config, context, held)
         losses = teaching.losses
-        guidance = guidance_of(config, losses, context.name)
+        distillation_loss = distillation_loss_of(config, losses, context.name)
         forget_teacher()
         student = context.load("model")
         check_outputs(teaching.rows.outputs, student, "student")
@@ -94,7 +94,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         objective = DistillationObjective(
             teaching.teach,
             hard_loss(replace(task, losses=losses)),
-            guidance,
+            distillation_loss,
             teaching.decode,
             outputs=len(student.outputs),
         )
@@ -102,7 +102,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         record = context.train(
             learning, objective, config.epochs, dataset=teaching.dataset, task=task
         )
-    record = _honest(record, guidance)
+    record = _honest(record, distillation_loss)
     notes, details = [*teaching.notes, *said], dict(teaching.details)
     if config.control:
         control = compare_with_control(student, initial, record, context)
@@ -111,7 +111,9 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
     return StageResult(model=student, training=record, notes=notes, details=details or None)
 
 
-def guidance_of(config: DistillConfig, losses: Sequence[str], stage: str) -> Guidance:
+def distillation_loss_of(
+    config: DistillConfig, losses: Sequence[str], stage: str
+) -> DistillationLoss:
     """Return how a student is guided, with a loss for each output.
 
     A loss of classes is for the outputs of classes; all others follow their teacher's values.
@@ -133,7 +135,7 @@ def guidance_of(config: DistillConfig, losses: Sequence[str], stage: str) -> Gui
             subject=stage,
             hint="leave out distill.loss and distill.cache_dtype",
         )
-    return Guidance(
+    return DistillationLoss(
         loss=tuple(soft_loss(config.loss, loss) for loss in losses),
         temperature=config.temperature,
         alpha=config.alpha,
@@ -144,10 +146,10 @@ def guidance_of(config: DistillConfig, losses: Sequence[str], stage: str) -> Gui
     )
 
 
-def _honest(record: TrainingRecord, guidance: Guidance) -> TrainingRecord:
+def _honest(record: TrainingRecord, distillation_loss: DistillationLoss) -> TrainingRecord:
     """Say so where the student depends on how its batches were split."""
     parts = record.replicas * record.accumulation_steps
-    if guidance.feature_loss != "relational" or parts == 1:
+    if distillation_loss.feature_loss != "relational" or parts == 1:
         return record
     why = f"feature_loss relational compares the examples of each of {parts} parts of a batch"
     return replace(record, exact=False, inexact_because=(*record.inexact_because, why))
@@ -155,7 +157,7 @@ def _honest(record: TrainingRecord, guidance: Guidance) -> TrainingRecord:
 
 def _problem(config: DistillConfig, losses: Sequence[str]) -> str | None:
     """Return why this loss or cache cannot be had, None where it can."""
-    classes = [loss for loss in losses if loss in CLOSING]
+    classes = [loss for loss in losses if loss in FINAL_ACTIVATIONS]
     if config.loss not in ("auto", "output_mse") and not classes:
         return f"distill.loss {config.loss} is for classes"
     if config.loss == "decoupled" and "binary_crossentropy" in classes:

@@ -24,7 +24,7 @@ from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.data.examples import Examples
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
-from shrink.stages.distill.taught_examples import Rows
+from shrink.stages.distill.distillation_examples import Rows
 from shrink.stages.distill.teachers import Teach
 
 _VERSION = 1
@@ -68,7 +68,7 @@ def check_room(folder: Path, needed_bytes: int) -> None:
 
 
 @dataclass(frozen=True)
-class Questions:
+class TeacherInputs:
     """What a teacher is asked, one question for each row: examples, or views of them.
 
     Attributes:
@@ -84,17 +84,17 @@ class Questions:
     start: Callable[[int], int]
 
 
-def every_example(examples: Examples, batch_size: int) -> Questions:
+def every_example(examples: Examples, batch_size: int) -> TeacherInputs:
     """Return a question for each example, in their own order."""
     total = len(examples)
 
     def batches(done: int) -> Any:
         return evaluation_batches(examples, batch_size, np.arange(done, total))
 
-    return Questions(examples, total, batches, lambda done: done)
+    return TeacherInputs(examples, total, batches, lambda done: done)
 
 
-def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> Questions:
+def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> TeacherInputs:
     """Return a question for each example in each epoch, augmented, in the order of training.
 
     In the same batches too, for an augmentation may mix the examples of a batch.
@@ -122,13 +122,13 @@ def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> Q
             last_step=epochs * steps,
         )
 
-    return Questions(examples, n * epochs, batches, start)
+    return TeacherInputs(examples, n * epochs, batches, start)
 
 
 def write_cache(
     folder: Path,
     rows: Rows,
-    questions: Questions,
+    teacher_inputs: TeacherInputs,
     teach: Teach,
     on_rows: OnRows = lambda done, total: None,
 ) -> bool:
@@ -137,7 +137,7 @@ def write_cache(
     Args:
         folder: of this key alone; made where it is missing.
         rows: how answers are stored.
-        questions: what to ask.
+        teacher_inputs: what to ask.
         teach: the teacher.
         on_rows: told of the progress.
 
@@ -150,13 +150,13 @@ def write_cache(
     """
     files.make_folder(folder)
     with files.exclusive(folder / _LOCK):
-        if is_complete(folder, rows, questions.total):
+        if is_complete(folder, rows, teacher_inputs.total):
             return False
-        check_room(folder, rows.row_bytes * questions.total)
-        done = questions.start(_rows_there(folder, rows, questions.total))
+        check_room(folder, rows.row_bytes * teacher_inputs.total)
+        done = teacher_inputs.start(_rows_there(folder, rows, teacher_inputs.total))
         with files.appending(folder / _ROWS, done * rows.row_bytes) as stream:
-            _append(folder, stream, rows, questions, teach, done, on_rows)
-        _save(folder, rows, questions.total, files.sha256(folder / _ROWS))
+            _append(folder, stream, rows, teacher_inputs, teach, done, on_rows)
+        _save(folder, rows, teacher_inputs.total, files.sha256(folder / _ROWS))
         return True
 
 
@@ -179,19 +179,19 @@ def _append(
     folder: Path,
     stream: Any,
     rows: Rows,
-    questions: Questions,
+    teacher_inputs: TeacherInputs,
     teach: Teach,
     done: int,
     on_rows: OnRows,
 ) -> None:
     ask = tf.function(lambda x: rows.encode(teach(x)), reduce_retracing=True)
     saved_at = time.monotonic()
-    with naming_bad_examples(questions.examples):
-        for x, _ in questions.batches(done):
+    with naming_bad_examples(teacher_inputs.examples):
+        for x, _ in teacher_inputs.batches(done):
             answers = ask(x).numpy()
             stream.write(np.ascontiguousarray(answers, rows.dtype).data)
             done += len(answers)
-            on_rows(done, questions.total)
+            on_rows(done, teacher_inputs.total)
             if time.monotonic() - saved_at > _SAVE_EVERY_S:
                 stream.flush()
                 files.sync(folder / _ROWS)

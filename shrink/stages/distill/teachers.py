@@ -12,13 +12,13 @@ import tf_keras as keras
 from shrink.engine.microbatch import cast_inputs
 from shrink.engine.objective import SupervisedObjective, at_least_float32
 from shrink.model.logits import logits_of, takes_logarithm
-from shrink.stages.distill.objective import Taught
+from shrink.stages.distill.objective import TeacherOutputs
 from shrink.task.resolved import Task
 
-Teach = Callable[[Any], Taught]
+Teach = Callable[[Any], TeacherOutputs]
 """A batch of inputs as the data set stores them to what a teacher gives for it."""
 
-CLOSING = {
+FINAL_ACTIVATIONS = {
     "sparse_categorical_crossentropy": ("softmax",),
     "categorical_crossentropy": ("softmax",),
     "binary_crossentropy": ("sigmoid",),
@@ -33,7 +33,7 @@ def soft_loss(named: str, loss: str) -> str:
         named: what the recipe names, or "auto".
         loss: the output's loss on labels.
     """
-    if loss not in CLOSING or named == "output_mse":
+    if loss not in FINAL_ACTIVATIONS or named == "output_mse":
         return "output_mse"
     chosen = "kl" if named == "auto" else named
     return "bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen
@@ -50,10 +50,10 @@ def open_outputs(
         losses: the task's, of each output.
         from_logits: the task's, whether an output is logits already.
     """
-    if CLOSING.keys().isdisjoint(losses):
+    if FINAL_ACTIVATIONS.keys().isdisjoint(losses):
         yield model
         return
-    closing = (CLOSING.get(loss, ()) for loss in losses)
+    closing = (FINAL_ACTIVATIONS.get(loss, ()) for loss in losses)
     with logits_of(model, *closing, from_logits=from_logits) as logits:
         yield logits
 
@@ -61,7 +61,7 @@ def open_outputs(
 def hard_loss(task: Task) -> SupervisedObjective:
     """Return the loss on the labels of what `open_outputs` yields."""
     pairs = zip(task.losses, task.from_logits, strict=True)
-    opened = tuple(loss in CLOSING or logits for loss, logits in pairs)
+    opened = tuple(loss in FINAL_ACTIVATIONS or logits for loss, logits in pairs)
     return SupervisedObjective(task.losses, opened, task.loss_weights)
 
 
@@ -78,7 +78,7 @@ def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
     ]
 
 
-def taught_by(model: keras.Model, features: Sequence[Any] = ()) -> Teach:
+def teacher_outputs_of(model: keras.Model, features: Sequence[Any] = ()) -> Teach:
     """Return what asks one teacher, in inference mode.
 
     Args:
@@ -88,10 +88,10 @@ def taught_by(model: keras.Model, features: Sequence[Any] = ()) -> Teach:
     count = len(model.outputs)
     asked = keras.Model(model.inputs, [*model.outputs, *features]) if features else model
 
-    def teach(x: Any) -> Taught:
+    def teach(x: Any) -> TeacherOutputs:
         given = tf.nest.flatten(asked(cast_inputs(asked, x), training=False))
         given = [at_least_float32(each) for each in given]
-        return Taught(tuple(given[:count]), tuple(given[count:]))
+        return TeacherOutputs(tuple(given[:count]), tuple(given[count:]))
 
     return teach
 
@@ -106,10 +106,10 @@ def ensemble(teachers: Sequence[Teach]) -> Teach:
     if len(teachers) == 1:
         return teachers[0]
 
-    def teach(x: Any) -> Taught:
+    def teach(x: Any) -> TeacherOutputs:
         each = [one(x) for one in teachers]
         columns = zip(*(taught.outputs for taught in each), strict=True)
         means = tuple(tf.add_n(list(column)) / len(each) for column in columns)
-        return Taught(means, each[0].features)
+        return TeacherOutputs(means, each[0].features)
 
     return teach

@@ -17,16 +17,16 @@ from shrink.base.versions import versions
 from shrink.data.dataset import Dataset
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
-from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.taught_examples import (
+from shrink.stages.distill.distillation_examples import (
+    DistillationExamples,
+    DistillationViews,
     Rows,
     Shape,
-    TaughtExamples,
-    TaughtViews,
     shapes_of,
 )
+from shrink.stages.distill.objective import TeacherOutputs
 from shrink.stages.distill.teacher_cache import (
-    Questions,
+    TeacherInputs,
     cache_key,
     check_room,
     every_example,
@@ -40,7 +40,7 @@ from shrink.stages.distill.teachers import (
     ensemble,
     logarithm_note,
     open_outputs,
-    taught_by,
+    teacher_outputs_of,
 )
 from shrink.stages.model_names import fed_like
 from shrink.task.interface import keras_interface
@@ -60,7 +60,7 @@ class Teaching:
         rows: the shapes of what the teacher gives.
         dataset: to train on.
         teach: asks the teacher; None where it was asked before and is no longer in memory.
-        decode: from what the dataset's targets hold to `Taught`, where it was asked before.
+        decode: from what the dataset's targets hold to `TeacherOutputs`, where it was asked before.
         notes: sentences for the report.
         details: for the report, plain data.
     """
@@ -69,7 +69,7 @@ class Teaching:
     rows: Rows
     dataset: Dataset
     teach: Teach | None = None
-    decode: Callable[[Any], Taught] | None = None
+    decode: Callable[[Any], TeacherOutputs] | None = None
     notes: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -104,14 +104,16 @@ def open_teaching(
         features = features_of(asked[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(asked[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
-        teach = ensemble([taught_by(asked[0], features), *map(taught_by, asked[1:])])
+        teach = ensemble(
+            [teacher_outputs_of(asked[0], features), *map(teacher_outputs_of, asked[1:])]
+        )
         why = _why_live(config, rows, context)
         if why is not None:
             held.push(opened.pop_all())
             return Teaching(losses, rows, context.dataset, teach, notes=(*said, *why))
         identity = {**_identity(models, config, losses, context), "from_logits": endings}
         folder = context.teachers / cache_key(identity)
-        found = _cached(folder, losses, rows, teach, context, _questions(config, context))
+        found = _cached(folder, losses, rows, teach, context, _teacher_inputs(config, context))
         return replace(found, notes=(*said, *found.notes))
 
 
@@ -187,7 +189,7 @@ def _obstacle(rows: Rows) -> str | None:
     return None
 
 
-def _questions(config: DistillConfig, context: StageContext) -> Questions:
+def _teacher_inputs(config: DistillConfig, context: StageContext) -> TeacherInputs:
     examples, training = context.dataset.train, context.training
     if context.data_config.augment is not None:
         return every_view(examples, training.global_batch_size, training.seed, config.epochs)
@@ -225,21 +227,21 @@ def _cached(
     rows: Rows,
     teach: Teach,
     context: StageContext,
-    questions: Questions,
+    teacher_inputs: TeacherInputs,
 ) -> Teaching:
     stored, asked, began = None, False, time.perf_counter()
     if not context.planning:
         context.phase("asking the teacher")
-        asked = write_cache(folder, rows, questions, teach)
-        stored = open_cache(folder, rows, questions.total)
-    size = rows.row_bytes * questions.total
+        asked = write_cache(folder, rows, teacher_inputs, teach)
+        stored = open_cache(folder, rows, teacher_inputs.total)
+    size = rows.row_bytes * teacher_inputs.total
     details = {"bytes": size, "asked": asked, "duration_s": time.perf_counter() - began}
-    bring = TaughtExamples if context.data_config.augment is None else TaughtViews
-    note = f"the teacher was asked once: {questions.total:,} answers, {size:,} bytes on disk"
+    bring = DistillationExamples if context.data_config.augment is None else DistillationViews
+    note = f"the teacher was asked once: {teacher_inputs.total:,} answers, {size:,} bytes on disk"
     return Teaching(
         losses,
         rows,
-        replace(context.dataset, train=bring(questions.examples, rows, stored)),
+        replace(context.dataset, train=bring(teacher_inputs.examples, rows, stored)),
         decode=rows.decode,
         notes=(note,),
         details={"teacher_cache": details},

@@ -25,8 +25,8 @@ from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.pruning.allocation import Allocate, Counts, any_channels, by_budget
 from shrink.stages.context import StageContext
-from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.teachers import hard_loss, open_outputs, soft_loss, taught_by
+from shrink.stages.distill.objective import DistillationLoss, DistillationObjective
+from shrink.stages.distill.teachers import hard_loss, open_outputs, soft_loss, teacher_outputs_of
 from shrink.stages.prune.config import PruneConfig
 
 
@@ -59,12 +59,17 @@ def fine_tuning(
             open_outputs(teacher, task.losses, task.from_logits) as taught,
             open_outputs(model, task.losses, task.from_logits) as learning,
         ):
-            guidance = Guidance(
+            distillation_loss = DistillationLoss(
                 loss=soft_loss("auto", task.loss),
                 temperature=config.temperature,
                 alpha=config.alpha,
             )
-            yield learning, DistillationObjective(taught_by(taught), hard_loss(task), guidance)
+            yield (
+                learning,
+                DistillationObjective(
+                    teacher_outputs_of(taught), hard_loss(task), distillation_loss
+                ),
+            )
 
 
 _TRIES = 6

@@ -8,7 +8,12 @@ import tensorflow as tf
 from shrink.distillation.losses import softened_kl
 from shrink.engine.objective import SupervisedObjective
 from shrink.stages.distill.config import Ramp
-from shrink.stages.distill.objective import DistillationObjective, Guidance, Lesson, Taught
+from shrink.stages.distill.objective import (
+    DistillationLoss,
+    DistillationObjective,
+    DistillationTargets,
+    TeacherOutputs,
+)
 
 RANDOM = np.random.default_rng(0)
 STUDENT, TEACHER = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 4)))
@@ -17,17 +22,19 @@ HARD = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
 
 
 def test_loss_weighs_labels_and_teacher() -> None:
-    objective = DistillationObjective(None, HARD, Guidance(temperature=3.0, alpha=0.25))
+    objective = DistillationObjective(None, HARD, DistillationLoss(temperature=3.0, alpha=0.25))
     hard, soft = HARD.loss(LABELS, STUDENT, None), softened_kl(STUDENT, TEACHER, 3.0)
-    loss = objective.loss(LABELS, STUDENT, Taught((TEACHER,)))
+    loss = objective.loss(LABELS, STUDENT, TeacherOutputs((TEACHER,)))
     np.testing.assert_allclose(loss, 0.25 * hard + 0.75 * soft, rtol=1e-6)
 
 
 def test_loss_is_the_same_when_the_teacher_was_asked_before() -> None:
-    live = DistillationObjective(lambda x: Taught((TEACHER,)), HARD, Guidance())
-    cached = DistillationObjective(None, HARD, Guidance(), decode=lambda stored: Taught((stored,)))
+    live = DistillationObjective(lambda x: TeacherOutputs((TEACHER,)), HARD, DistillationLoss())
+    cached = DistillationObjective(
+        None, HARD, DistillationLoss(), decode=lambda stored: TeacherOutputs((stored,))
+    )
     assert cached.targets(STUDENT) is None
-    lesson = Lesson(LABELS, TEACHER)
+    lesson = DistillationTargets(LABELS, TEACHER)
     expected = live.loss(LABELS, STUDENT, live.targets(STUDENT))
     np.testing.assert_array_equal(cached.loss(lesson, STUDENT, None), expected)
     np.testing.assert_array_equal(
@@ -37,10 +44,10 @@ def test_loss_is_the_same_when_the_teacher_was_asked_before() -> None:
 
 def test_loss_follows_alpha_over_the_updates() -> None:
     ramp = Ramp.model_validate({"start": 1, "end": 0})
-    objective = DistillationObjective(None, HARD, Guidance(alpha=ramp))
+    objective = DistillationObjective(None, HARD, DistillationLoss(alpha=ramp))
     iterations = tf.Variable(0, dtype=tf.int64)
     objective.begin(iterations, 10)
-    taught = Taught((TEACHER,))
+    taught = TeacherOutputs((TEACHER,))
     np.testing.assert_allclose(
         objective.loss(LABELS, STUDENT, taught), HARD.loss(LABELS, STUDENT, None), rtol=1e-6
     )
@@ -51,9 +58,9 @@ def test_loss_follows_alpha_over_the_updates() -> None:
 
 
 def test_loss_weighs_several_outputs() -> None:
-    guidance = Guidance(alpha=0.0, output_weights=(1.0, 3.0))
-    objective = DistillationObjective(None, HARD, guidance, outputs=2)
-    loss = objective.loss((LABELS, LABELS), [STUDENT, TEACHER], Taught((TEACHER, STUDENT)))
+    distillation_loss = DistillationLoss(alpha=0.0, output_weights=(1.0, 3.0))
+    objective = DistillationObjective(None, HARD, distillation_loss, outputs=2)
+    loss = objective.loss((LABELS, LABELS), [STUDENT, TEACHER], TeacherOutputs((TEACHER, STUDENT)))
     expected = softened_kl(STUDENT, TEACHER, 4.0) + 3 * softened_kl(TEACHER, STUDENT, 4.0)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
@@ -63,22 +70,22 @@ def test_loss_compares_each_output_by_its_own_loss() -> None:
     hard = SupervisedObjective(
         ("sparse_categorical_crossentropy", "mean_squared_error"), (True, True)
     )
-    guidance = Guidance(loss=("kl", "output_mse"), alpha=0.0)
-    objective = DistillationObjective(None, hard, guidance, outputs=2)
-    loss = objective.loss((LABELS, values), [STUDENT, values], Taught((TEACHER, others)))
+    distillation_loss = DistillationLoss(loss=("kl", "output_mse"), alpha=0.0)
+    objective = DistillationObjective(None, hard, distillation_loss, outputs=2)
+    loss = objective.loss((LABELS, values), [STUDENT, values], TeacherOutputs((TEACHER, others)))
     squared = tf.reduce_mean((values - others) ** 2, axis=-1)
     expected = softened_kl(STUDENT, TEACHER, 4.0) / 2 + squared / 2
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
 def test_loss_adds_features_that_follow_the_outputs() -> None:
-    guidance = Guidance(feature_loss="hint", feature_weight=2.0)
-    objective = DistillationObjective(None, HARD, guidance)
+    distillation_loss = DistillationLoss(feature_loss="hint", feature_weight=2.0)
+    objective = DistillationObjective(None, HARD, distillation_loss)
     own, other = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 5)))
-    plain = DistillationObjective(None, HARD, Guidance())
+    plain = DistillationObjective(None, HARD, DistillationLoss())
     extra = 2.0 * tf.reduce_mean((own - other) ** 2, axis=-1)
-    loss = objective.loss(LABELS, [STUDENT, own], Taught((TEACHER,), (other,)))
-    expected = plain.loss(LABELS, STUDENT, Taught((TEACHER,))) + extra
+    loss = objective.loss(LABELS, [STUDENT, own], TeacherOutputs((TEACHER,), (other,)))
+    expected = plain.loss(LABELS, STUDENT, TeacherOutputs((TEACHER,))) + extra
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     np.testing.assert_array_equal(
         objective.validation_loss(LABELS, [STUDENT, own]), HARD.loss(LABELS, STUDENT, None)
@@ -88,7 +95,7 @@ def test_loss_adds_features_that_follow_the_outputs() -> None:
 def test_loss_is_one_number_per_example_when_there_are_positions() -> None:
     student, teacher = (tf.constant(x) for x in RANDOM.normal(size=(2, 3, 4, 5)))
     hard = SupervisedObjective("mean_squared_error", from_logits=True)
-    objective = DistillationObjective(None, hard, Guidance(temperature=2.0, alpha=0.0))
-    loss = objective.loss(student, student, Taught((teacher,)))
+    objective = DistillationObjective(None, hard, DistillationLoss(temperature=2.0, alpha=0.0))
+    loss = objective.loss(student, student, TeacherOutputs((teacher,)))
     expected = softened_kl(student, teacher, 2.0).numpy().mean(axis=1)
     np.testing.assert_allclose(loss, expected, rtol=1e-6)

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.taught_examples import Rows, shapes_of
+from shrink.stages.distill.distillation_examples import Rows, shapes_of
+from shrink.stages.distill.objective import TeacherOutputs
 
 RANDOM = np.random.default_rng(0)
 
@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(0)
 def test_decode_gives_back_what_was_encoded_when_it_is_float32() -> None:
     rows = Rows(((3,), (2, 5)), ((4, 4, 2),))
     outputs = tuple(tf.constant(RANDOM.normal(size=(6, *s)), tf.float32) for s in ((3,), (2, 5)))
-    taught = Taught(outputs, (tf.constant(RANDOM.normal(size=(6, 4, 4, 2)), tf.float32),))
+    taught = TeacherOutputs(outputs, (tf.constant(RANDOM.normal(size=(6, 4, 4, 2)), tf.float32),))
     stored = rows.encode(taught)
     assert stored.shape == (6, rows.columns) == (6, 3 + 10 + 32)
     for before, after in zip(
@@ -30,7 +30,7 @@ def test_encode_halves_the_bytes_when_it_is_float16() -> None:
     rows = Rows(((9,),), cache_dtype="float16")
     assert rows.row_bytes == 18
     np.testing.assert_allclose(
-        rows.decode(rows.encode(Taught((logits,)))).outputs[0], logits, rtol=1e-3
+        rows.decode(rows.encode(TeacherOutputs((logits,)))).outputs[0], logits, rtol=1e-3
     )
 
 
@@ -38,7 +38,7 @@ def test_decode_keeps_top_logits_and_the_mass_of_the_others_when_it_is_topk() ->
     logits = tf.constant(RANDOM.normal(size=(5, 2, 40)) * 4, tf.float32)
     rows = Rows(((2, 40),), cache_dtype="topk", top_k=6)
     assert rows.row_bytes == 2 * 13 * 4
-    back = rows.decode(rows.encode(Taught((logits,)))).outputs[0].numpy()
+    back = rows.decode(rows.encode(TeacherOutputs((logits,)))).outputs[0].numpy()
     kept = np.argsort(logits.numpy(), -1)[..., -6:]
     take = np.take_along_axis
     np.testing.assert_array_equal(take(back, kept, -1), take(logits.numpy(), kept, -1))

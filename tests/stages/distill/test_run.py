@@ -18,9 +18,9 @@ import tf_keras as keras
 from shrink.base.errors import ModelError, StageError
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
-from shrink.stages.distill.objective import DistillationObjective, Guidance
-from shrink.stages.distill.run import guidance_of
-from shrink.stages.distill.teachers import ensemble, hard_loss, open_outputs, taught_by
+from shrink.stages.distill.objective import DistillationLoss, DistillationObjective
+from shrink.stages.distill.run import distillation_loss_of
+from shrink.stages.distill.teachers import ensemble, hard_loss, open_outputs, teacher_outputs_of
 from shrink.task.task import Task
 from tests.stages.distill.toy import CLASSES, distilled, mlp, write_toys
 
@@ -116,7 +116,9 @@ def test_soft_loss_of_probabilities_is_that_of_their_logits(folder: Path) -> Non
     ]
     with opened[0] as teacher, opened[1] as student:
         objective = DistillationObjective(
-            taught_by(teacher), hard_loss(task), Guidance(temperature=2.0, alpha=0.0)
+            teacher_outputs_of(teacher),
+            hard_loss(task),
+            DistillationLoss(temperature=2.0, alpha=0.0),
         )
         step = tf.function(lambda x, y: objective.loss(y, student(x), objective.targets(x)))
         found = step(x, np.zeros(9, np.int64))
@@ -271,14 +273,14 @@ def test_run_refuses_a_student_with_other_outputs(folder: Path, tmp_path: Path) 
 def test_guidance_of_refuses_losses_of_classes_when_targets_are_real() -> None:
     config = DistillConfig.model_validate({"loss": "kl"})
     with pytest.raises(StageError, match="kl is for classes"):
-        guidance_of(config, ["mean_squared_error"], "distill")
+        distillation_loss_of(config, ["mean_squared_error"], "distill")
 
 
 def test_guidance_of_gives_each_output_a_loss_of_its_kind() -> None:
     losses = ["mean_squared_error", "binary_crossentropy", "sparse_categorical_crossentropy"]
-    automatic = guidance_of(DistillConfig(), losses, "distill")
+    automatic = distillation_loss_of(DistillConfig(), losses, "distill")
     assert automatic.loss == ("output_mse", "bernoulli_kl", "kl")
-    named = guidance_of(DistillConfig(loss="logit_mse"), losses, "distill")
+    named = distillation_loss_of(DistillConfig(loss="logit_mse"), losses, "distill")
     assert named.loss == ("output_mse", "logit_mse", "logit_mse")
 
 
@@ -294,7 +296,7 @@ def test_guidance_of_refuses_what_does_not_suit_the_outputs(
 ) -> None:
     losses = ["sparse_categorical_crossentropy", "mean_squared_error"]
     with pytest.raises(StageError, match=message):
-        guidance_of(DistillConfig.model_validate(settings), losses, "distill")
+        distillation_loss_of(DistillConfig.model_validate(settings), losses, "distill")
 
 
 def test_run_guides_outputs_of_different_kinds(folder: Path, tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ def test_run_guides_outputs_of_different_kinds(folder: Path, tmp_path: Path) -> 
 def test_ensemble_gives_the_mean_of_logits() -> None:
     models = [mlp(3, None), mlp(5, None)]
     x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    mean = ensemble([taught_by(model) for model in models])(x).outputs[0]
+    mean = ensemble([teacher_outputs_of(model) for model in models])(x).outputs[0]
     np.testing.assert_allclose(mean, sum(m(x).numpy() for m in models) / 2, rtol=1e-5)
 
 

@@ -20,8 +20,12 @@ from shrink.data.augment.config import AugmentConfig
 from shrink.data.pipeline import training_batches
 from shrink.data.view import AugmentedView
 from shrink.stages.distill import teacher_cache
-from shrink.stages.distill.objective import Taught
-from shrink.stages.distill.taught_examples import Rows, TaughtExamples, TaughtViews
+from shrink.stages.distill.distillation_examples import (
+    DistillationExamples,
+    DistillationViews,
+    Rows,
+)
+from shrink.stages.distill.objective import TeacherOutputs
 from shrink.stages.distill.teacher_cache import (
     cache_key,
     every_example,
@@ -43,7 +47,7 @@ class Teacher:
         self.asked = 0
         self.left = fails_after
 
-    def __call__(self, x: Any) -> Taught:
+    def __call__(self, x: Any) -> TeacherOutputs:
         def count(x: np.ndarray) -> np.ndarray:
             if self.left == 0:
                 raise RuntimeError("killed")
@@ -51,7 +55,9 @@ class Teacher:
             self.asked += len(x)
             return 2 * x
 
-        return Taught((tf.ensure_shape(tf.numpy_function(count, [x], tf.float32), (None, 3)),))
+        return TeacherOutputs(
+            (tf.ensure_shape(tf.numpy_function(count, [x], tf.float32), (None, 3)),)
+        )
 
 
 def write(folder: Path, teacher: Teacher, rows: Rows = ROWS) -> bool:
@@ -102,7 +108,7 @@ def test_write_cache_refuses_with_a_number_when_it_does_not_fit(
 
 def test_taught_examples_give_each_its_own_row(tmp_path: Path) -> None:
     write(tmp_path / "key", Teacher())
-    taught = TaughtExamples(EXAMPLES, ROWS, open_cache(tmp_path / "key", ROWS, 50))
+    taught = DistillationExamples(EXAMPLES, ROWS, open_cache(tmp_path / "key", ROWS, 50))
     indices = np.array([31, 2, 2, 49])
     x, lesson = taught.load(tf.constant(indices))
     np.testing.assert_array_equal(lesson.taught, 2 * x.numpy())
@@ -136,14 +142,14 @@ def test_taught_views_bring_the_answers_to_each_epochs_view(tmp_path: Path) -> N
     views = AugmentedView(plain, None, False, augmentation)
     rows = Rows(((48,),))
 
-    def teach(x: Any) -> Taught:
-        return Taught((tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255,))
+    def teach(x: Any) -> TeacherOutputs:
+        return TeacherOutputs((tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255,))
 
-    questions = every_view(views, 8, seed=5, epochs=2)
-    assert questions.total == 42
-    assert [questions.start(row) for row in (0, 7, 8, 20, 21, 30)] == [0, 0, 8, 16, 21, 29]
-    write_cache(tmp_path / "key", rows, questions, teach)
-    taught = TaughtViews(views, rows, open_cache(tmp_path / "key", rows, 42))
+    teacher_inputs = every_view(views, 8, seed=5, epochs=2)
+    assert teacher_inputs.total == 42
+    assert [teacher_inputs.start(row) for row in (0, 7, 8, 20, 21, 30)] == [0, 0, 8, 16, 21, 29]
+    write_cache(tmp_path / "key", rows, teacher_inputs, teach)
+    taught = DistillationViews(views, rows, open_cache(tmp_path / "key", rows, 42))
     batches = training_batches(taught, global_batch_size=8, seed=5, first_step=2, last_step=6)
     for x, lesson in batches:
         expected = tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255

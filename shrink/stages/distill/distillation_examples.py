@@ -14,7 +14,7 @@ import tensorflow as tf
 from shrink.base.errors import DataError
 from shrink.data.examples import AugmentedExamples, Examples
 from shrink.data.pipeline import epoch_order
-from shrink.stages.distill.objective import Lesson, Taught
+from shrink.stages.distill.objective import DistillationTargets, TeacherOutputs
 
 CacheDtype = Literal["float32", "float16", "topk"]
 Shape = tuple[int, ...]
@@ -59,7 +59,7 @@ class Rows:
         """Bytes of a row."""
         return self.columns * int(self.dtype.itemsize)
 
-    def encode(self, taught: Taught) -> Any:
+    def encode(self, taught: TeacherOutputs) -> Any:
         """Return (n, columns) in `dtype`."""
         parts = [
             self._sparse(logits) if self._is_sparse(shape) else logits
@@ -69,7 +69,7 @@ class Rows:
         flat = [tf.reshape(p, (tf.shape(p)[0], -1)) for p in everything]
         return tf.cast(tf.concat(flat, axis=-1), tf.as_dtype(self.dtype))
 
-    def decode(self, rows: Any) -> Taught:
+    def decode(self, rows: Any) -> TeacherOutputs:
         """Return what `encode` was given, as float32; (n, columns) in."""
         parts = tf.split(tf.cast(rows, tf.float32), self._widths(), axis=-1)
         count = len(self.outputs)
@@ -78,7 +78,7 @@ class Rows:
             for part, shape in zip(parts[:count], self.outputs, strict=True)
         ]
         features = map(_shaped, parts[count:], self.features)
-        return Taught(tuple(outputs), tuple(features))
+        return TeacherOutputs(tuple(outputs), tuple(features))
 
     def _widths(self) -> list[int]:
         return [self._width(shape) for shape in self.outputs] + [
@@ -120,8 +120,8 @@ def _shaped(part: Any, shape: Shape) -> Any:
     return tf.reshape(part, (-1, *shape))
 
 
-class TaughtExamples:
-    """Training examples whose target is a `Lesson`: their own target and the teacher's row.
+class DistillationExamples:
+    """Training examples with `DistillationTargets`: their own targets and the teacher's row.
 
     Args:
         base: the examples.
@@ -149,19 +149,19 @@ class TaughtExamples:
 
     @property
     def target_spec(self) -> Any:
-        """A `Lesson` of the examples' own and a row."""
+        """A `DistillationTargets` of the examples' own and a row."""
         spec = tf.TensorSpec((self._rows.columns,), tf.as_dtype(self._rows.dtype))
-        return Lesson(self._base.target_spec, spec)
+        return DistillationTargets(self._base.target_spec, spec)
 
     def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
         """Return a batch as tensors."""
         x, y = self._base.load(indices)
-        return x, Lesson(y, self._look_up(self._answers, indices))
+        return x, DistillationTargets(y, self._look_up(self._answers, indices))
 
     def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
         """Return a batch as numpy arrays."""
         x, y = self._base.arrays(indices)
-        return x, Lesson(y, self._answers(indices))
+        return x, DistillationTargets(y, self._answers(indices))
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first example that cannot be read, or None."""
@@ -177,7 +177,7 @@ class TaughtExamples:
         return np.asarray(self._stored[indices])
 
 
-class TaughtViews(TaughtExamples):
+class DistillationViews(DistillationExamples):
     """Augmented examples with the teacher's rows for each epoch's view of them.
 
     Args:
@@ -197,7 +197,7 @@ class TaughtViews(TaughtExamples):
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
         """Return the batch, changed by the numbers drawn for it, with the answers to it."""
         x, y = self._views.load_augmented(indices, numbers[:, :-2])
-        return x, Lesson(y, self._look_up(self._answers_to_views, numbers[:, -2:]))
+        return x, DistillationTargets(y, self._look_up(self._answers_to_views, numbers[:, -2:]))
 
     @property
     def _views(self) -> AugmentedExamples:
