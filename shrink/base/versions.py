@@ -60,8 +60,8 @@ def _sources_digest() -> str | None:
 
 
 def sources_digest(package: Path) -> str:
-    """Return the SHA-256, in hex, of all Python files in a folder, by their names."""
+    """Return the SHA-256, in hex, of all Python files in a folder, by their names, or of one."""
     digest = hashlib.sha256()
-    for file in sorted(package.rglob("*.py")):
+    for file in sorted(package.rglob("*.py")) if package.is_dir() else [package]:
         digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes())
     return digest.hexdigest()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from shrink.base.fields import (
     Config,
@@ -17,18 +24,29 @@ from shrink.base.fields import (
 )
 from shrink.data.augment.config import AugmentConfig
 from shrink.data.features import FeatureConfig
+from shrink.data.registry import NO_DATA, SOURCES, added_source
 
-SourceName = Literal[
-    "digits", "images", "npz", "hdf5", "tfrecord", "lmdb", "tiles", "tfds", "csv", "python", "none"
-]
-NO_DATA: SourceName = "none"
-"""The source of a recipe without data: its stages need no examples, its report has no metrics."""
 WHY_NO_METRICS = "no data was named"
 """Why nothing is measured with the source `none`."""
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
 """Keys of `data` that decide neither which examples there are nor which part they are in."""
+
+
+def _known_source(name: Any) -> str:
+    """Return a source's name; pydantic's error of a `Literal` where nothing has that name."""
+    if isinstance(name, str) and (name in SOURCES or added_source(name) is not None):
+        return name
+    *others, last = map(repr, SOURCES)
+    raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+
+
+SourceName = Annotated[
+    str,
+    PlainValidator(_known_source),
+    WithJsonSchema({"enum": list(SOURCES), "type": "string"}),
+]
 
 
 class NormalizeConfig(Config):
@@ -49,7 +67,7 @@ class DataConfig(Config):
     `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
     listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
     that gives examples. none: no data, for stages that need no examples; sizes, memory and latency
-    are measured, metrics are not."""
+    are measured, metrics are not. Installed packages may add others."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
@@ -101,13 +119,17 @@ class DataConfig(Config):
             return self
         if self.source == "digits" and self.path is not None:
             raise ValueError("source: digits comes with scikit-learn and takes no path")
-        if self.source != "digits" and self.path is None:
+        if self.path is None and not self._does_without_path():
             raise ValueError(f"source: {self.source} needs a path")
         if self.source == "python" and ":" not in str(self.path):
             raise ValueError("source: python takes path: file.py:function")
         if self.source != "python" and self.depends is not None:
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
         return self
+
+    def _does_without_path(self) -> bool:
+        # Without its own fingerprint, a source's is that of what is at the path.
+        return self.source == "digits" or hasattr(added_source(self.source), "fingerprint")
 
     def _check_nothing_said(self) -> None:
         """Refuse keys about examples where there are none; a written default is harmless."""

@@ -21,10 +21,11 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import entry_path
 from shrink.base.errors import DataError, ResourceError
-from shrink.data.config import NO_DATA, DataConfig
+from shrink.data.config import DataConfig
 from shrink.data.folders import find_pictures, shown
 from shrink.data.listing import Names, read_listing
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
+from shrink.data.registry import NO_DATA, SOURCES, added_source, ask_source, source_code
 from shrink.data.shards import MANIFEST, find_shards, prepared_folder
 
 _FORMAT = b"shrink fingerprints 2\n"
@@ -138,10 +139,12 @@ def fingerprint(config: DataConfig) -> str:
     Names of classes and pictures count as well as their contents, and of shards their parts and
     their order; the place does not, so data may be moved as a whole. How the data is split and
     transformed is not part of it. Of source python the place counts, and with it the user's own
-    modules, the files that the function has opened so far, and those of `data.depends`.
+    modules, the files that the function has opened so far, and those of `data.depends`. Of a
+    source that another package adds, its version and its sources count.
 
     Raises:
         DataError: nothing is there, or it cannot be read.
+        RecipeError: the package that adds the source cannot be imported.
     """
     if config.source == "digits":
         version = importlib.metadata.version("scikit-learn")
@@ -158,6 +161,9 @@ def fingerprint(config: DataConfig) -> str:
         return _hash(
             ["python", *_function_digests(Path(text).expanduser().absolute(), function, config)]
         )
+    if config.source not in SOURCES:
+        code = source_code(config.source).values()
+        return _hash([config.source, *code, *_added_digests(config)])
     path = Path(text).expanduser().absolute()
     _check_there(path)
     if config.source == "lmdb" and path.is_dir():
@@ -169,6 +175,43 @@ def fingerprint(config: DataConfig) -> str:
     pairs = zip(names, _hexadecimal(digests), strict=True)
     named = (f"{name}\0{digest}" for name, digest in pairs)
     return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
+
+
+def _added_digests(config: DataConfig) -> Iterator[str]:
+    """Yield what a source of another package says, or all files at its path by name."""
+    if hasattr(added_source(config.source), "fingerprint"):
+        yield ask_source(config.source, "fingerprint", str, config)
+        return
+    path = Path(config.path or "").expanduser().absolute()
+    _check_there(path)
+    if path.is_file():
+        yield _hash_file(str(path))
+        return
+    names = [str(file.relative_to(path)) for file in _files_under(path)]
+    digests = _hexadecimal(hash_files(path, names, path))
+    yield from (f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True))
+
+
+def _files_under(folder: Path, around: tuple[Path, ...] = ()) -> list[Path]:
+    """Return all files in a folder and in the folders in it, linked ones too, sorted.
+
+    Raises:
+        DataError: one of the folders cannot be read.
+    """
+    here = folder.resolve()
+    if here in around:  # a link to a folder around it
+        return []
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise _unreadable(str(folder), error) from error
+    found: list[Path] = []
+    for entry in entries:
+        if entry.is_dir():
+            found += _files_under(entry, (*around, here))
+        elif entry.is_file():
+            found.append(entry)
+    return found
 
 
 def _check_there(path: Path) -> None:
@@ -262,7 +305,7 @@ def _declared(folder: Path, text: str) -> list[str]:
             subject=shown(place),
             hint="data.depends is relative to the file with the function, or absolute",
         )
-    found = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
+    found = _files_under(place) if place.is_dir() else [place]
     return [str(p.relative_to(folder) if p.is_relative_to(folder) else p) for p in found]
 
 

@@ -1,9 +1,8 @@
-"""Every source of examples, and how a recipe's `data` section is opened."""
+"""How a recipe's `data` section is opened."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,22 +16,8 @@ from shrink.data.dataset import Dataset, Subset, left_out
 from shrink.data.examples import PARTS, Examples
 from shrink.data.listing import named_classes
 from shrink.data.membership import Membership, membership_of, read_membership
+from shrink.data.registry import ask_source
 from shrink.data.view import AugmentedView, View
-
-SOURCES: dict[str, str] = {
-    "digits": "shrink.data.sources.digits",
-    "images": "shrink.data.sources.images",
-    "npz": "shrink.data.sources.npz",
-    "hdf5": "shrink.data.sources.hdf5",
-    "tfrecord": "shrink.data.sources.tfrecord",
-    "lmdb": "shrink.data.sources.lmdb",
-    "tiles": "shrink.data.sources.tiles",
-    "tfds": "shrink.data.sources.tfds",
-    "csv": "shrink.data.sources.table",
-    "python": "shrink.data.sources.python",
-    "none": "shrink.data.sources.none",
-}
-"""Every `data.source`: the module with its `open_source(config, seed) -> Dataset`."""
 
 
 def open_dataset_for(
@@ -74,8 +59,7 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     Raises:
         DataError: missing, unreadable, refused, or inconsistent data.
     """
-    source = importlib.import_module(SOURCES[config.source])
-    dataset: Dataset = source.open_source(config, seed)
+    dataset: Dataset = ask_source(config.source, "open_source", Dataset, config, seed)
     names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
     membership = functools.cache(functools.partial(_membership, dataset, config, seed))
     out = left_out(membership(), list(map(read_membership, earlier))) if earlier else None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from shrink.base.errors import DataError, RecipeError, together
 from shrink.base.suggest import did_you_mean, hint_for, near_file
 from shrink.base.yaml import reader as yaml
-from shrink.data.config import NO_DATA, DataConfig, SourceName
+from shrink.data.config import DataConfig
 from shrink.data.listing import lists_pictures
+from shrink.data.registry import NO_DATA, SOURCES
 from shrink.data.shards import MANIFEST, is_prepared
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.validation import errors_of
@@ -50,7 +51,7 @@ def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
     file, _, function = text.rpartition(":")
     if file.endswith(".py") and function.isidentifier():
         return {"source": "python", "path": str(path)}
-    if text in {*get_args(SourceName)} - {NO_DATA} and not exists(path):
+    if text in {*SOURCES} - {NO_DATA} and not exists(path):
         raise DataError(
             f"the source {text} needs a path",
             subject="--data",

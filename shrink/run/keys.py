@@ -15,6 +15,7 @@ from shrink.contract.codec import to_plain
 from shrink.contract.job import Section
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
+from shrink.data.registry import source_code
 from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step
@@ -147,7 +148,10 @@ def _describe(
         "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
         "claims": list(step.claims),
         "custom_objects": None if custom is None else read.code(custom),
-        "data": {key: value for key, value in settings.data.items() if key != "path"},
+        "data": {
+            **{key: value for key, value in settings.data.items() if key != "path"},
+            **source_code(plan.recipe.data.source),
+        },
         "data_fingerprint": data_fingerprint,
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),

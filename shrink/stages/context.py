@@ -17,11 +17,12 @@ from shrink.contract.events import Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.training import Training
-from shrink.data.config import NO_DATA, DataConfig
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.data.opening import open_dataset_for
+from shrink.data.registry import NO_DATA
 from shrink.data.sources.none import no_examples
 from shrink.engine.cluster import open_cluster
 from shrink.engine.devices import Devices, open_devices

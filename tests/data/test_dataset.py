@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,19 +9,15 @@ import tensorflow as tf
 from shrink.base.errors import DataError
 from shrink.data import cached
 from shrink.data.cached import CachedExamples
-from shrink.data.config import DataConfig, SourceName
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.opening import SOURCES, open_dataset
+from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches
 from tests.data.pictures import write_folders
 
 
 def _digits(**settings: object) -> Dataset:
     return open_dataset(DataConfig.model_validate({"source": "digits", **settings}), seed=0)
-
-
-def test_sources_are_those_of_the_configuration() -> None:
-    assert sorted(SOURCES) == sorted(get_args(SourceName))
 
 
 def test_open_dataset_splits_digits_as_the_recipe_says() -> None:

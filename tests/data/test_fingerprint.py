@@ -251,6 +251,20 @@ def test_fingerprint_of_a_function_depends_on_what_the_recipe_declares(
         fingerprint(_function(tmp_path / "a", depends=("nothing.bin",)))
 
 
+def test_fingerprint_of_a_function_depends_on_folders_that_a_declared_one_links_to(
+    tmp_path: Path,
+) -> None:
+    folder, linked = tmp_path / "a" / "folder", tmp_path / "linked"
+    folder.mkdir(parents=True)
+    linked.mkdir()
+    (folder / "link").symlink_to(linked)
+    (folder / "loop").symlink_to(folder)
+    config = _function(tmp_path / "a", depends=("folder",))
+    before = fingerprint(config)
+    (linked / "x.bin").write_bytes(b"1")
+    assert fingerprint(config) != before
+
+
 _READING = """
 import os
 from pathlib import Path
