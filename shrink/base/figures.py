@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
-TaskKind = Literal["classification", "regression"]
+_REAL = frozenset({"mean_squared_error", "mean_absolute_error"})
+_BINARY = frozenset({"binary_crossentropy"})
+_CLASSES = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
 
 
 @dataclass(frozen=True)
@@ -16,41 +18,29 @@ class MetricInfo:
 
     Attributes:
         higher_is_better: whether a drop is a loss.
-        task_kinds: the tasks that it makes sense for.
+        losses: those of the outputs that it makes sense for.
     """
 
     higher_is_better: bool
-    task_kinds: frozenset[TaskKind]
+    losses: frozenset[str]
 
+    @property
+    def is_of_real_targets(self) -> bool:
+        """Whether it belongs to a regression."""
+        return self.losses == _REAL
 
-_CLASSIFICATION: frozenset[TaskKind] = frozenset({"classification"})
-_REGRESSION: frozenset[TaskKind] = frozenset({"regression"})
 
 METRICS: dict[str, MetricInfo] = {
-    "accuracy": MetricInfo(True, _CLASSIFICATION),
-    "binary_accuracy": MetricInfo(True, _CLASSIFICATION),
-    "top5_accuracy": MetricInfo(True, _CLASSIFICATION),
-    "sparse_categorical_crossentropy": MetricInfo(False, _CLASSIFICATION),
-    "categorical_crossentropy": MetricInfo(False, _CLASSIFICATION),
-    "binary_crossentropy": MetricInfo(False, _CLASSIFICATION),
-    "mean_squared_error": MetricInfo(False, _REGRESSION),
-    "mean_absolute_error": MetricInfo(False, _REGRESSION),
+    "accuracy": MetricInfo(True, _CLASSES | _BINARY),
+    "binary_accuracy": MetricInfo(True, _BINARY),
+    "top5_accuracy": MetricInfo(True, _CLASSES),
+    "sparse_categorical_crossentropy": MetricInfo(False, _CLASSES),
+    "categorical_crossentropy": MetricInfo(False, _CLASSES),
+    "binary_crossentropy": MetricInfo(False, _BINARY),
+    "mean_squared_error": MetricInfo(False, _REAL),
+    "mean_absolute_error": MetricInfo(False, _REAL),
 }
-
-_REAL = frozenset({"mean_squared_error", "mean_absolute_error"})
-_BINARY = frozenset({"binary_crossentropy"})
-_CLASSES = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
-_LOSSES: dict[str, frozenset[str]] = {
-    "accuracy": _CLASSES | _BINARY,
-    "binary_accuracy": _BINARY,
-    "binary_crossentropy": _BINARY,
-    "top5_accuracy": _CLASSES,
-    "sparse_categorical_crossentropy": _CLASSES,
-    "categorical_crossentropy": _CLASSES,
-    "mean_squared_error": _REAL,
-    "mean_absolute_error": _REAL,
-}
-"""The losses of the outputs that a metric makes sense for."""
+"""Every metric that a recipe can name, in the order of the schema."""
 
 
 def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
@@ -63,7 +53,7 @@ def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
     Returns:
         Places of outputs; all of them where the metric goes with none, or with each.
     """
-    fitting = [i for i, loss in enumerate(losses) if loss in _LOSSES[metric]]
+    fitting = [i for i, loss in enumerate(losses) if loss in METRICS[metric].losses]
     return fitting or list(range(len(losses)))
 
 

@@ -60,8 +60,8 @@ def _model_line(model: ModelReference, found: Mapping[str, Any]) -> str:
 
 def _data_line(found: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{found[n]:,} for {n}" for n in ("train", "validation", "test"))
-    labelled = "classification" in METRICS[found["metric"]].task_kinds
-    other = "several labels for each example" if labelled else "real targets"
+    real = METRICS[found["metric"]].is_of_real_targets
+    other = "real targets" if real else "several labels for each example"
     kind = f"{found['classes']} classes" if found["classes"] else other
     return f"{kind}; {counts}"
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.base import figures
 from shrink.base.errors import DataError
-from shrink.engine.objective import SupervisedObjective
+from shrink.engine.objective import LOSSES, METRICS, SupervisedObjective
+from shrink.task.config import LossName
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(size=(6, 7)).astype(np.float32)
@@ -18,6 +20,11 @@ LABELS = RANDOM.integers(0, 7, 6)
 ONE_HOT = np.eye(7, dtype=np.float32)[LABELS]
 PROBABILITIES = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
 CROSS_ENTROPY = -np.log(PROBABILITIES[np.arange(6), LABELS])
+
+
+def test_training_knows_every_loss_and_metric_that_a_recipe_can_name() -> None:
+    assert set(LOSSES) == set(get_args(LossName))
+    assert set(METRICS) == set(figures.METRICS)
 
 
 @pytest.mark.parametrize(
