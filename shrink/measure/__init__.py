@@ -1,1 +1,1 @@
-"""What is measured on a model or an artifact: size, memory, latency, accuracy."""
+"""Size, memory and latency; metrics are measured in `task`, the tensor arena in `tflite`."""

@@ -1,4 +1,4 @@
-"""The content of report.json."""
+"""What all renderings of a report share: its columns, cells, notes and main metric."""
 
 from __future__ import annotations
 

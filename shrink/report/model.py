@@ -1,4 +1,4 @@
-"""The report: what every stage cost, as one JSON document (schema_version 1)."""
+"""Builds the report from what the workers measured; its types are in `shrink.contract.report`."""
 
 from __future__ import annotations
 

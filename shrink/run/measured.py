@@ -1,4 +1,4 @@
-"""What a run measured of its artifacts, kept for runs that go on from them: their baseline."""
+"""Figures of a finished run, copied as the baseline of runs that go on from its artifacts."""
 
 from __future__ import annotations
 

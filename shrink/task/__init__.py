@@ -1,1 +1,1 @@
-"""What a model is for: its losses and metrics, and what an artifact scores."""
+"""What a model is for: its losses and metrics (`accuracy.py`), and what an artifact scores."""

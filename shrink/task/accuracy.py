@@ -1,4 +1,4 @@
-"""Metrics of outputs, and how scores of elements are pooled.
+"""All metrics of the report, in numpy, and how scores of elements are pooled.
 
 Equal outputs are common among integers. Where the own class ties with others for a place among the
 best, the score is the expected value of breaking the tie at random: no order of the classes then
