@@ -11,7 +11,7 @@ import tf_keras as keras
 from sklearn.utils.class_weight import compute_class_weight
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.contract.training import Training
+from shrink.contract.training import Optimizer, Training
 from shrink.data.dataset import Dataset
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.devices import open_devices
@@ -110,7 +110,7 @@ def test_train_multiplies_each_loss_by_the_weight_of_its_class() -> None:
         global_batch_size=40,
         micro_batch_size=7,
         class_weights={"dog": 3.0},
-        optimizer={"name": "sgd", "learning_rate": 1.0},  # type: ignore[arg-type]
+        optimizer=Optimizer(name="sgd", learning_rate=1.0),
     )
     train(
         model,
