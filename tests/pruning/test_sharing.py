@@ -34,6 +34,12 @@ def test_cluster_is_as_good_as_the_best_split_of_all() -> None:
     assert float(((weights - shared.kernel) ** 2).sum()) == pytest.approx(best, rel=1e-5)
 
 
+def test_cluster_keeps_values_apart_that_are_few_and_near() -> None:
+    kernel = RNG.normal(size=54).astype(np.float32)
+    kernel[1] = np.nextafter(kernel[0], np.float32(9))
+    np.testing.assert_array_equal(cluster(kernel, 100, seed=0, keep_zeros=False).kernel, kernel)
+
+
 @pytest.mark.parametrize("clusters", [2, 3, 16])
 def test_cluster_keeps_zeros_and_counts_them(clusters: int) -> None:
     kernel = RNG.normal(size=(20, 10)).astype(np.float32)
