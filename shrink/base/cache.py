@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.paths import cache_root
+from shrink.base.paths import cache_root, existing
 
 OBJECTS = "objects"
 _DAY_S = 24 * 3600
@@ -124,7 +124,7 @@ def bytes_of(root: Path, chosen: Iterable[Entry]) -> int:
 
 def limit_bytes(root: Path) -> int:
     """Return what the cache may grow to where nothing else is said: a quarter of its disk."""
-    return int(shutil.disk_usage(root).total * _SHARE_OF_DISK)
+    return int(shutil.disk_usage(existing(root)).total * _SHARE_OF_DISK)
 
 
 def outdated(root: Path, *, unused_s: float | None = None, most_bytes: int) -> list[Entry]:

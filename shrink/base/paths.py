@@ -23,6 +23,11 @@ def cache_root() -> Path:
     return (shared if shared.is_absolute() else _home() / ".cache") / "shrink"
 
 
+def existing(path: Path) -> Path:
+    """Return a path, or the nearest folder above it that exists: what its disk is asked by."""
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
 def _home() -> Path:
     try:
         return Path.home()

@@ -17,7 +17,7 @@ import shrink
 from shrink.base.console import Console
 from shrink.base.errors import ShrinkError
 from shrink.base.host import HostMemory, machine
-from shrink.base.paths import cache_root
+from shrink.base.paths import cache_root, existing
 from shrink.base.versions import requirements, versions
 from shrink.contract.job import DoctorJob
 from shrink.run.tool import run_action
@@ -80,7 +80,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
 
 def _store() -> dict[str, Any]:
     path = cache_root()
-    place = next(p for p in (path, *path.parents) if p.exists())
+    place = existing(path)
     return {
         "path": _short(path),
         "free_bytes": shutil.disk_usage(place).free,

@@ -32,6 +32,13 @@ def test_cache_shows_what_there_is(store: Path) -> None:
     assert sorted(entry["bytes"] for entry in listed["entries"]) == [8, 80]
 
 
+@pytest.mark.parametrize("words", [[], ["list"], ["prune"], ["clear"]])
+def test_cache_of_a_machine_where_nothing_ran_is_empty(tmp_path: Path, words: list[str]) -> None:
+    done = shrink("cache", *words, "--json", cwd=tmp_path, store=tmp_path / "none" / "yet")
+    found = json.loads(done.stdout)
+    assert found.get("kinds", found.get("entries")) == []
+
+
 def test_cache_removes_only_what_it_was_told_to(store: Path) -> None:
     labels = store / "labels"
     shrink("cache", "prune", "--older-than", "1h", cwd=store, store=store)

@@ -22,6 +22,7 @@ import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
+from shrink.base.paths import existing
 from shrink.data.examples import Examples
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
 from shrink.stages.distill.distillation_examples import Rows
@@ -56,8 +57,7 @@ def check_room(folder: Path, needed_bytes: int) -> None:
     """Raise `ResourceError` where so many bytes do not fit on the disk of `folder`."""
     there = folder / _ROWS
     held = there.stat().st_size if there.is_file() else 0
-    place = next(p for p in (folder, *folder.parents) if p.exists())
-    free = shutil.disk_usage(place).free + held - _SPARE_BYTES
+    free = shutil.disk_usage(existing(folder)).free + held - _SPARE_BYTES
     if needed_bytes > free:
         raise ResourceError(
             f"the teacher's cache takes {needed_bytes:,} bytes, and {max(free, 0):,} are free",
