@@ -142,14 +142,13 @@ def outdated(root: Path, *, unused_s: float | None = None, most_bytes: int) -> l
         (going if entry.unused_s > most_s else staying).append(entry)
     used_by = Counter(name for entry in staying for name in entry.objects)
     sizes = dict(_objects(root))
-    own = {entry.path: _bytes(entry.path) for entry in staying}
-    total = sum(own.values()) + sum(sizes.get(name, 0) for name in used_by)
+    total = bytes_of(root, staying)
     for entry in (one for one in staying if KINDS[one.kind].is_large):
         if total <= most_bytes:
             break
         used_by -= Counter(entry.objects)
-        total -= own[entry.path]
-        total -= sum(sizes.get(name, 0) for name in entry.objects if not used_by[name])
+        total -= _bytes(entry.path)
+        total -= sum(sizes[name] for name in entry.objects if not used_by[name])
         going.append(entry)
     return going
 
@@ -204,7 +203,7 @@ def sweep_daily(root: Path) -> None:
 
 def unused_s(path: Path) -> float:
     """Return the seconds since anything in a folder, or a file, was last used."""
-    return time.time() - max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
+    return time.time() - max(_status(one).st_mtime for one in (path, *path.rglob("*")))
 
 
 def _entry(kind: str, path: Path, sizes: dict[str, int]) -> Entry:
@@ -223,16 +222,23 @@ def _named(path: Path) -> frozenset[str]:
 def _objects(root: Path) -> Iterator[tuple[str, int]]:
     for folder in _children(root / OBJECTS):
         for file in _children(folder):
-            yield file.stem, file.lstat().st_size
+            yield file.stem, _status(file).st_size
 
 
 def _children(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return list(folder.iterdir())
+    return []
 
 
 def _bytes(path: Path) -> int:
     if path.is_dir() and not path.is_symlink():
         return sum(_bytes(one) for one in _children(path))
-    with contextlib.suppress(OSError):
-        return path.lstat().st_size
-    return 0
+    return _status(path).st_size
+
+
+def _status(path: Path) -> os.stat_result:
+    """Return size and times of a file; zeros where a run has just removed it."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.lstat()
+    return os.stat_result([0] * 10)

@@ -6,17 +6,19 @@ import importlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
-from shrink.base.errors import DataError, InternalError, StageError
+from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.faults import reached
 from shrink.base.figures import LOSS
 from shrink.base.host import machine
@@ -42,7 +44,7 @@ from shrink.measure.layers import layer_table, operator_table
 from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes, nvml_note
 from shrink.measure.size import measure_sizes, zeros_note
 from shrink.recipe.plan import BASELINE
-from shrink.stages import find_stage, run_module
+from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
@@ -73,7 +75,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     claims = Claims.of(context)
-    outcome = _stage(job.kind)(_config(job), context)
+    outcome = _run_stage(job, context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
@@ -128,7 +130,7 @@ def follow(job: StepJob, send: Send) -> dict[str, Any]:
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     Claims.of(context)
-    _stage(job.kind)(_config(job), context)
+    _run_stage(job, context)
     threading.Event().wait()
     return {}
 
@@ -142,14 +144,32 @@ def probe(job: StepJob, send: Send) -> Planning:
         return Planning(unplanned=why)
     context.phase("planning")
     try:
-        _stage(job.kind)(_config(job), context)
+        _run_stage(job, context)
     except Planned as planned:
         return Planning(planned.plan)
     return Planning(unplanned="the stage did not train")
 
 
-def _stage(kind: str) -> Callable[[Any, StageContext], StageResult]:
-    return importlib.import_module(run_module(kind)).run
+def _run_stage(job: StepJob, context: StageContext) -> StageResult:
+    """Return what a stage makes.
+
+    Raises:
+        StageError: the code of another package's stage raised what is no error of shrink's.
+    """
+    try:
+        return importlib.import_module(run_module(job.kind)).run(_config(job), context)
+    except (ShrinkError, Planned, MemoryError, tf.errors.OpError):
+        raise
+    except Exception as error:
+        code = stage_code(job.kind)
+        if not code:
+            raise
+        traceback.print_exc()  # into the worker's log
+        raise StageError(
+            f"{code['package']} adds the stage {job.kind}, and it raised "
+            f"{type(error).__name__}: {error}",
+            subject=context.name,
+        ) from error
 
 
 def _config(job: StepJob) -> StageConfig | None:

@@ -92,6 +92,26 @@ def test_outdated_goes_by_age_then_by_size_and_keeps_what_is_small(store: Store)
     assert going(unused_s=10 * DAY_S, most_bytes=10**9) == ["model", "expired", "oldest", "older"]
 
 
+def test_entries_do_without_what_a_run_removes_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing of a checkpoint's files, one of which is gone when it is asked for its size."""
+    folder = store.root / "checkpoints" / "key"
+    folder.mkdir()
+    (folder / "there").write_bytes(b"123")
+    gone = folder / "gone"
+    listing, walk = Path.iterdir, Path.rglob
+    monkeypatch.setattr(
+        Path, "iterdir", lambda path: [*listing(path), *([gone] if path == folder else [])]
+    )
+    monkeypatch.setattr(
+        Path, "rglob", lambda path, name: [*walk(path, name), *([gone] if path == folder else [])]
+    )
+    (found,) = cache.entries(store.root)
+    assert found.bytes == 3
+    assert found.unused_s < DAY_S
+
+
 def test_what_is_used_stays(store: Store) -> None:
     add(store, "used", "u", 100)
     labels = store.root / "labels" / "key.bin"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import tf_keras as keras
 
+from shrink.base.errors import StageError
+from shrink.base.extensions import find_extension
+from shrink.run import execute
 from tests.cli.shell import read_report, shrink, stage
 from tests.cli.toy import write_toy
 
@@ -104,3 +109,18 @@ def test_a_package_that_fails_is_named(tmp_path: Path, site: Path) -> None:
     path = {"PYTHONPATH": str(site)}
     done = shrink("validate", "recipe.yaml", cwd=tmp_path, store=tmp_path, env=path, expect=2)
     assert "decaying 1.2 adds the stage broken, and fails: ModuleNotFoundError" in done.stderr
+
+
+def test_what_its_code_raises_is_told_with_its_name(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    (site / "decaying" / "run.py").write_text("def run(config, context):\n    return {}['gone']\n")
+    find_extension.cache_clear()
+    job = SimpleNamespace(kind="decay", config={"factor": 0.5})
+    with pytest.raises(StageError) as caught:
+        execute._run_stage(cast(Any, job), cast(Any, SimpleNamespace(name="mine")))
+    assert str(caught.value) == (
+        "mine: decaying 1.2 adds the stage decay, and it raised KeyError: 'gone'"
+    )
+    find_extension.cache_clear()
