@@ -1,21 +1,20 @@
-"""How many channels each group keeps."""
+"""How many channels each group keeps, by ratio or by budget.
+
+Arithmetic over the groups knows how a figure falls, and not what else is in it: attention products,
+layers that are wrapped, a file's tables. So the figure itself is measured of models that are built,
+and what arithmetic misses is taken to change evenly between two of them.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
-from shrink.base import files
 from shrink.base.errors import RecipeError, StageError
 from shrink.graph.groups import ChannelGraph, Group
 
@@ -121,76 +120,6 @@ def _fits(group: Group, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in group.layers)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """What pruning one group does to the validation loss.
-
-    Attributes:
-        layers: of the group, joined by "+".
-        channels: of the group.
-        ratios: fractions of its channels that were removed, from 0 on.
-        losses: the mean loss at each of them.
-    """
-
-    layers: str
-    channels: int
-    ratios: tuple[float, ...]
-    losses: tuple[float, ...]
-
-    def losses_at(self, counts: np.ndarray) -> np.ndarray:
-        """Return the loss where so many channels (n,) are removed, interpolated (n,).
-
-        A piecewise cubic, monotone as the points (Fritsch & Carlson 1980): prices then move a
-        group by one channel, not from point to point. The loss is taken to rise, never to fall.
-        """
-        if len(self.ratios) == 1:
-            return np.full(len(counts), self.losses[0])
-        rising = np.maximum.accumulate(np.array(self.losses))
-        found: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
-        return found
-
-
-def remembered(
-    folder: Path, identity: Mapping[str, Any], measure: Callable[[], Sequence[Curve]]
-) -> tuple[list[Curve], bool]:
-    """Return curves and whether they were there; else they are measured and written.
-
-    A file that cannot be read, or is of something else, is measured again and replaced.
-
-    Args:
-        folder: of all such files; made where it is missing.
-        identity: everything that decides the curves, plain data.
-        measure: how to find them out.
-    """
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    path = folder / f"{key}.json"
-    known = _read(path, key)
-    if known is not None:
-        path.touch()  # used now: what was not for long is swept away
-        return known, True
-    curves = list(measure())
-    body = [asdict(curve) for curve in curves]
-    files.write_json(path, {"key": key, "digest": _digest(body), "curves": body})
-    return curves, False
-
-
-def _read(path: Path, key: str) -> list[Curve] | None:
-    try:
-        entry = json.loads(path.read_text(encoding="utf-8"))
-        if entry["key"] != key or entry["digest"] != _digest(entry["curves"]):
-            return None
-        return [
-            Curve(one["layers"], one["channels"], tuple(one["ratios"]), tuple(one["losses"]))
-            for one in entry["curves"]
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _digest(body: Any) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
 _BY_GROUP_MEAN = {"l1", "l2", "mean_activation"}
 """Importances whose scale depends on the layer: divided by their mean over the group, as
 Torch-Pruning does. The others compare as they are."""
@@ -231,3 +160,212 @@ def by_ranking(groups: Sequence[Group], scores: Sequence[np.ndarray], round_to: 
 
 def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.array([]), *arrays])
+
+
+Measure = Callable[[np.ndarray], float]
+"""From what stays, by label, to the figure of the model that is left."""
+
+CLOSE = 0.98
+"""From this part of a budget on, no more is given back."""
+_MEASUREMENTS = 12
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The least pruning that was found.
+
+    Attributes:
+        counts: channels to remove from each group; none where the budget is met as it is.
+        before: the unpruned model's figure.
+        after: that of a model with so many channels fewer.
+        measurements: models that were built and measured.
+    """
+
+    counts: Counts
+    before: float
+    after: float
+    measurements: int
+
+
+@dataclass(frozen=True)
+class _Point:
+    extent: float
+    counts: Counts
+    planned: float
+    figure: float
+
+
+def by_figure(
+    graph: ChannelGraph,
+    name: str,
+    limit: float,
+    allocate: Allocate,
+    measure: Measure,
+    planned: Cost,
+) -> Fit:
+    """Return the least pruning with which a measured figure is at most `limit`.
+
+    Args:
+        graph: the model's groups.
+        name: of the budget, for errors.
+        limit: the most that may be left.
+        allocate: which groups lose how many.
+        measure: the figure itself; called for a dozen models at most.
+        planned: what arithmetic makes of it; its differences matter, not its height.
+
+    Raises:
+        StageError: as few channels as can be are still too many; the message says what is left.
+    """
+    search = _Search(graph, name, limit, measure, planned)
+    unpruned = search.at(0.0, allocate)
+    if unpruned.figure <= limit:
+        return Fit(unpruned.counts, unpruned.figure, unpruned.figure, search.measurements)
+    low, high = search.between(allocate, unpruned, None)
+    if high.figure < CLOSE * limit:
+        # Groups of one size lose a channel at once: some of them may keep it.
+        _, high = search.between(
+            _one_by_one(low.counts, high.counts), _at(low, 0.0), _at(high, 1.0)
+        )
+    return Fit(high.counts, unpruned.figure, high.figure, search.measurements)
+
+
+class _Search:
+    """Measures models between one that is too much and one that fits."""
+
+    def __init__(
+        self, graph: ChannelGraph, name: str, limit: float, measure: Measure, planned: Cost
+    ) -> None:
+        self._graph = graph
+        self._name = name
+        self._limit = limit
+        self._measure = measure
+        self._planned = planned
+        self._known: dict[tuple[int, ...], float] = {}
+        self._exact = False  # whether arithmetic foresaw the figure measured last
+
+    @property
+    def measurements(self) -> int:
+        return len(self._known)
+
+    def at(self, extent: float, allocate: Allocate) -> _Point:
+        counts = allocate(extent)
+        keep = self._keep(counts)
+        if tuple(counts) not in self._known:
+            self._known[tuple(counts)] = self._measure(keep)
+        return _Point(extent, counts, self._planned(keep), self._known[tuple(counts)])
+
+    def between(
+        self, allocate: Allocate, low: _Point, high: _Point | None
+    ) -> tuple[_Point, _Point]:
+        """Return neighbours, or nearly so: the first does not fit, the second does."""
+        crept = False
+        while high is None or high.figure < CLOSE * self._limit:
+            extent = None
+            if self.measurements < _MEASUREMENTS:
+                extent, crept = self._next(allocate, low, high, crept)
+            elif high is None:
+                extent = 1.0
+            if extent is None:
+                break
+            point = self.at(extent, allocate)
+            self._exact = point.figure == point.planned + _missed(point.planned, low, high)
+            if point.figure <= self._limit:
+                high = point
+            elif extent == 1.0:
+                raise self._out_of_reach(point.figure)
+            else:
+                low = point
+        if high is None:
+            raise self._out_of_reach(self.at(1.0, allocate).figure)
+        neighbour = _neighbour(allocate, low, high) if self._exact else None
+        return (low if neighbour is None else self._foreseen(neighbour, allocate, low)), high
+
+    def _next(
+        self, allocate: Allocate, low: _Point, high: _Point | None, crept: bool
+    ) -> tuple[float | None, bool]:
+        """Return the extent to measure next, None where there is none, and whether it creeps."""
+        known = [point.counts for point in (low, high) if point is not None]
+        likely = self._likely(allocate, low, high)
+        if high is None or allocate(likely) not in known:
+            return likely, False
+        if self._exact:
+            return None, False
+        if crept:
+            return _middle(allocate, low, high), False
+        return _neighbour(allocate, low, high), True
+
+    def _likely(self, allocate: Allocate, low: _Point, high: _Point | None) -> float:
+        """Return the least extent that fits if what arithmetic misses changes evenly."""
+
+        def fits(extent: float) -> bool:
+            planned = self._planned(self._keep(allocate(extent)))
+            return planned + _missed(planned, low, high) <= self._limit
+
+        a, b = low.extent, 1.0 if high is None else high.extent
+        if not fits(b):
+            return b
+        for _ in range(_HALVINGS):
+            middle = (a + b) / 2
+            a, b = (a, middle) if fits(middle) else (middle, b)
+        return b
+
+    def _foreseen(self, extent: float, allocate: Allocate, known: _Point) -> _Point:
+        counts = allocate(extent)
+        planned = self._planned(self._keep(counts))
+        return _Point(extent, counts, planned, planned + _missed(planned, known, None))
+
+    def _keep(self, counts: Counts) -> np.ndarray:
+        return self._graph.keep(any_channels(self._graph, counts))
+
+    def _out_of_reach(self, left: float) -> StageError:
+        return StageError(
+            f"{self._name}: {self._limit:,.0f} is out of reach: with as few channels as can be in "
+            f"every group {left:,.0f} are left",
+            subject="prune",
+            hint="raise the budget, lower round_to, or exclude fewer layers",
+        )
+
+
+def _missed(planned: float, low: _Point, high: _Point | None) -> float:
+    """Return what a figure has beyond what was planned, between two that are known."""
+    missed = low.figure - low.planned
+    if high is None or high.planned == low.planned:
+        return missed
+    share = (planned - low.planned) / (high.planned - low.planned)
+    return missed + share * (high.figure - high.planned - missed)
+
+
+def _middle(allocate: Allocate, low: _Point, high: _Point) -> float | None:
+    """Return an extent whose counts are neither of both, None where there is none."""
+    a, b = low.extent, high.extent
+    for _ in range(_HALVINGS):
+        middle = (a + b) / 2
+        counts = allocate(middle)
+        if counts not in (low.counts, high.counts):
+            return middle
+        a, b = (middle, b) if counts == low.counts else (a, middle)
+    return None
+
+
+def _neighbour(allocate: Allocate, low: _Point, high: _Point) -> float | None:
+    """Return the largest extent of other counts below `high`, None where `low` is it."""
+    a, b = low.extent, high.extent
+    for _ in range(_HALVINGS):
+        middle = (a + b) / 2
+        a, b = (a, middle) if allocate(middle) == high.counts else (middle, b)
+    return None if allocate(a) == low.counts else a
+
+
+def _one_by_one(low: Counts, high: Counts) -> Allocate:
+    """Return the allocation that goes from one to the other, group by group."""
+    differing = [n for n, pair in enumerate(zip(low, high, strict=True)) if pair[0] != pair[1]]
+
+    def allocate(extent: float) -> Counts:
+        changed = set(differing[: round(extent * len(differing))])
+        return [high[n] if n in changed else low[n] for n in range(len(low))]
+
+    return allocate
+
+
+def _at(point: _Point, extent: float) -> _Point:
+    return _Point(extent, point.counts, point.planned, point.figure)

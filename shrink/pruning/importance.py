@@ -1,4 +1,4 @@
-"""The importance of channels, from weights or activations.
+"""The importance of channels, from weights or activations, and what pruning groups costs.
 
 Add an importance as a function and one line in the registry.
 """
@@ -6,19 +6,23 @@ Add an importance as a function and one line in the registry.
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from scipy.interpolate import PchipInterpolator
 
+from shrink.base import files
 from shrink.base.errors import StageError
+from shrink.base.types import Tensors
 from shrink.graph.groups import ChannelGraph, Group, Member
 from shrink.graph.norms import over_kernels, slices, weight_of
 from shrink.graph.rebuild import Weights, rebuild, weights_of
-from shrink.pruning.verify import feed
 
 _BATCH = 25
 
@@ -50,14 +54,14 @@ def activity(
     return functools.cache(lambda: _measure(graph, examples()))
 
 
-def calls(model: keras.Model, layer: str) -> list[Any]:
+def calls(model: keras.Model, layer: str) -> list[tf.Tensor]:
     """Return the (first) input tensor of each call of a layer."""
     nodes = model.get_layer(layer)._inbound_nodes
     return [tf.nest.flatten(node.input_tensors)[0] for node in nodes]
 
 
 def activations(
-    model: keras.Model, tensors: Sequence[Any], x: Sequence[np.ndarray], batch: int = _BATCH
+    model: keras.Model, tensors: Sequence[tf.Tensor], x: Sequence[np.ndarray], batch: int = _BATCH
 ) -> Iterator[list[np.ndarray]]:
     """Yield, batch by batch, the values of some of a model's tensors.
 
@@ -243,3 +247,79 @@ def _over_readers(
         for m in readers
     ]
     return np.mean(parts, axis=0)
+
+
+def feed(model: keras.Model, x: Sequence[np.ndarray]) -> Tensors:
+    """Return arrays, one per input, in the model's structure and dtypes."""
+    tensors = [tf.cast(part, t.dtype) for part, t in zip(x, model.inputs, strict=True)]
+    return tf.nest.pack_sequence_as(model._nested_inputs, tensors)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What pruning one group does to the validation loss.
+
+    Attributes:
+        layers: of the group, joined by "+".
+        channels: of the group.
+        ratios: fractions of its channels that were removed, from 0 on.
+        losses: the mean loss at each of them.
+    """
+
+    layers: str
+    channels: int
+    ratios: tuple[float, ...]
+    losses: tuple[float, ...]
+
+    def losses_at(self, counts: np.ndarray) -> np.ndarray:
+        """Return the loss where so many channels (n,) are removed, interpolated (n,).
+
+        A piecewise cubic, monotone as the points (Fritsch & Carlson 1980): prices then move a
+        group by one channel, not from point to point. The loss is taken to rise, never to fall.
+        """
+        if len(self.ratios) == 1:
+            return np.full(len(counts), self.losses[0])
+        rising = np.maximum.accumulate(np.array(self.losses))
+        found: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
+        return found
+
+
+def cached_curves(
+    folder: Path, identity: Mapping[str, object], measure: Callable[[], Sequence[Curve]]
+) -> tuple[list[Curve], bool]:
+    """Return curves and whether they were there; else they are measured and written.
+
+    A file that cannot be read, or is of something else, is measured again and replaced.
+
+    Args:
+        folder: of all such files; made where it is missing.
+        identity: everything that decides the curves, plain data.
+        measure: how to find them out.
+    """
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    path = folder / f"{key}.json"
+    known = _read(path, key)
+    if known is not None:
+        path.touch()  # used now: what was not for long is swept away
+        return known, True
+    curves = list(measure())
+    body = [asdict(curve) for curve in curves]
+    files.write_json(path, {"key": key, "digest": _digest(body), "curves": body})
+    return curves, False
+
+
+def _read(path: Path, key: str) -> list[Curve] | None:
+    try:
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if entry["key"] != key or entry["digest"] != _digest(entry["curves"]):
+            return None
+        return [
+            Curve(one["layers"], one["channels"], tuple(one["ratios"]), tuple(one["losses"]))
+            for one in entry["curves"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(body: object) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -147,9 +147,9 @@ def _spread(shape: tf.TensorShape) -> tf.Tensor:
     for _ in range(50):
         ratio = (1 + ratio) ** (1 / (len(shape) + 1))
     places = tf.zeros(shape, tf.float64)
-    for axis, side in enumerate(shape):
-        along = [side if other == axis else 1 for other in range(len(shape))]
-        steps = tf.cast(tf.range(side), tf.float64) / ratio ** (axis + 1)
+    for axis, length in enumerate(shape):
+        along = [length if other == axis else 1 for other in range(len(shape))]
+        steps = tf.cast(tf.range(length), tf.float64) / ratio ** (axis + 1)
         places += tf.reshape(steps, along)
     return places % 1.0
 
@@ -333,3 +333,28 @@ def _reason_to_skip(
     if (channels := layer.kernel.shape[-2]) % multiple_of:
         return f"its {channels} input channels are no multiple of {multiple_of}"
     return None
+
+
+class FrozenMasks:
+    """Multiplies variables with fixed masks after every update; a hook for the engine.
+
+    Create it inside the devices' scope.
+
+    Args:
+        pairs: variables, each with its mask of 0 and 1 of the same shape.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[tf.Variable, np.ndarray]]) -> None:
+        self._pairs = [
+            (variable, tf.Variable(tf.cast(mask, variable.dtype), trainable=False))
+            for variable, mask in pairs
+        ]
+
+    def __call__(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
+        """Apply the masks, whatever the step."""
+        for variable, mask in self._pairs:
+            strategy.extended.update(variable, _apply, args=(mask,))
+
+
+def _apply(variable: tf.Variable, mask: tf.Variable) -> None:
+    variable.assign(variable.read_value() * mask.read_value())

@@ -1,4 +1,4 @@
-"""Least squares over what is kept, for the outputs that were.
+"""Outputs of a pruned model: solved for again by least squares, and checked.
 
 Group by group, from the inputs on: the layers that read a group are given the activations of the
 model as pruned so far, and have to reproduce their outputs in the unpruned model (as in ThiNet,
@@ -9,6 +9,7 @@ Labels are not needed.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import ModelError, StageError
 from shrink.graph.groups import ChannelGraph, Group, Member
 from shrink.graph.rebuild import Weights, masked, rebuild
+from shrink.model.logits import logits_of
 from shrink.pruning.allocation import Counts
-from shrink.pruning.importance import Evidence, activations, calls, l2, least_important
+from shrink.pruning.importance import Evidence, activations, calls, feed, l2, least_important
 from shrink.pruning.lstsq import Fit, Moments, eliminate, fit
 
 _CHUNK_BYTES = 64 * 1000**2
@@ -274,3 +277,76 @@ class _System:
     def _kernel(self) -> np.ndarray:
         kernel = self.solver.weights[self.member.layer][self.member.weight]
         return kernel.reshape(self.taps, kernel.shape[-2], kernel.shape[-1])
+
+
+TOLERANCE = 1e-4
+"""Largest difference, relative to the largest output, that rounding may explain."""
+
+
+def check_same(
+    masked: keras.Model,
+    rebuilt: keras.Model,
+    graph: ChannelGraph,
+    keep: np.ndarray,
+    x: Sequence[np.ndarray],
+) -> float:
+    """Return the largest relative difference of the outputs, before a final softmax.
+
+    Args:
+        masked: the model at its full size, with everything removed at zero.
+        rebuilt: the smaller model.
+        x: examples, one array per input.
+
+    Raises:
+        StageError: the difference is more than rounding; the first layer that differs is named.
+    """
+    found = max(_differences(_outputs(masked, x), _outputs(rebuilt, x)))
+    if not found <= TOLERANCE:
+        raise StageError(
+            f"the rebuilt model's outputs differ from the masked one's by {found:.1e}; the first "
+            f"layer that differs is {_first_difference(masked, rebuilt, graph, keep, x)}",
+            subject="prune",
+            hint="exclude that layer (prune.exclude), and please report this",
+        )
+    return found
+
+
+def _outputs(model: keras.Model, x: Sequence[np.ndarray]) -> list[np.ndarray]:
+    with contextlib.ExitStack() as stack:
+        before = model
+        # Without logits, as after a sigmoid, the outputs themselves have to do.
+        with contextlib.suppress(ModelError):
+            before = stack.enter_context(logits_of(model, exact=True))
+        outputs = before(feed(before, x), training=False)
+        return [np.asarray(y, np.float64) for y in tf.nest.flatten(outputs)]
+
+
+def _differences(wanted: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> list[float]:
+    return [
+        float(np.max(np.abs(a - b)) / (np.max(np.abs(a)) or 1.0))
+        for a, b in zip(wanted, given, strict=True)
+    ]
+
+
+def _first_difference(
+    masked: keras.Model,
+    rebuilt: keras.Model,
+    graph: ChannelGraph,
+    keep: np.ndarray,
+    x: Sequence[np.ndarray],
+) -> str:
+    for layer in graph.layers.values():
+        if layer.produces is None:
+            continue
+        full, small = (
+            np.asarray(_at(model, layer.name, x), np.float64) for model in (masked, rebuilt)
+        )
+        if _differences([full[..., keep[layer.produces]]], [small])[0] > TOLERANCE:
+            return layer.name
+    return "one without channels of its own"
+
+
+def _at(model: keras.Model, name: str, x: Sequence[np.ndarray]) -> tf.Tensor:
+    tensor = model.get_layer(name).get_output_at(0)
+    probe = keras.Model(model._nested_inputs, tensor)
+    return probe(feed(probe, x), training=False)

@@ -103,7 +103,7 @@ def pruned(model: Any, ratio: float, x: np.ndarray) -> tuple[float, int, float]:
     from shrink.graph.groups import find_groups
     from shrink.graph.rebuild import masked, rebuild, weights_of
     from shrink.pruning.importance import Evidence, l2, least_important
-    from shrink.pruning.verify import check_same
+    from shrink.pruning.reconstruct import check_same
     from tests.graph.equivalence import load
 
     graph = find_groups(model)

@@ -71,7 +71,7 @@ def prune(
     from shrink.graph.rebuild import masked, rebuild, weights_of
     from shrink.pruning.allocation import by_budget, uniform
     from shrink.pruning.importance import Evidence, l2, least_important
-    from shrink.pruning.verify import check_same
+    from shrink.pruning.reconstruct import check_same
     from tests.graph.equivalence import load, randomise
 
     original = importlib.import_module(f"models.{name}").build()

@@ -1,17 +1,23 @@
-"""Ratios and budgets become counts that never empty a layer."""
+"""Ratios, budgets and a ranking of all channels become counts that never empty a layer."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
-from shrink.graph.groups import ChannelGraph, find_groups
+from shrink.graph.groups import ChannelGraph, Group, find_groups
 from shrink.pruning.allocation import (
+    Fit,
     any_channels,
     by_budget,
+    by_figure,
+    by_ranking,
     by_ratios,
+    comparable,
     in_rounds,
     removed_count,
     uniform,
@@ -85,3 +91,118 @@ def test_in_rounds_removes_all_evenly(rounds: int) -> None:
     assert found.shape == (rounds, 4)
     assert found.sum(axis=0).tolist() == counts
     assert np.all(found.max(axis=0) - found.min(axis=0) <= 1)
+
+
+SCORES = [np.array([4.0, 1.0, 9.0, 8.0]), np.array([3.0, 2.0, 5.0])]
+
+
+@pytest.fixture(scope="module")
+def groups() -> tuple[Group, ...]:
+    inputs = L.Input((5,))
+    x = L.Dense(3, name="second")(L.Dense(4, name="first")(inputs))
+    return find_groups(keras.Model(inputs, L.Dense(2)(x))).groups
+
+
+def test_by_ranking_takes_the_lowest_of_all_groups(groups: tuple[Group, ...]) -> None:
+    allocate = by_ranking(groups, SCORES, 1)
+    taken = [allocate(n / 5) for n in range(6)]
+    assert taken == [[0, 0], [1, 0], [1, 1], [1, 2], [2, 2], [3, 2]]
+
+
+def test_by_ranking_takes_equal_scores_from_all_groups_alike(groups: tuple[Group, ...]) -> None:
+    allocate = by_ranking(groups, [np.ones(4), np.ones(3)], 1)
+    taken = [allocate(n / 5) for n in range(6)]
+    assert taken == [[0, 0], [1, 0], [1, 1], [2, 1], [2, 2], [3, 2]]
+
+
+def test_by_ranking_leaves_multiples(groups: tuple[Group, ...]) -> None:
+    allocate = by_ranking(groups, SCORES, 2)
+    assert [allocate(n / 5) for n in range(6)] == [[0, 0], [0, 0], [0, 1], [0, 1], [2, 1], [2, 1]]
+
+
+def test_by_ranking_takes_nothing_where_there_is_nothing() -> None:
+    assert by_ranking((), (), 1)(1.0) == []
+
+
+def test_comparable_divides_norms_by_their_mean_and_nothing_else() -> None:
+    np.testing.assert_allclose(comparable(SCORES[1], "l2"), SCORES[1] / (10 / 3))
+    assert comparable(SCORES[1], "lamp") is SCORES[1]
+    assert not comparable(np.zeros(3), "l1").any()
+
+
+@pytest.fixture(scope="module")
+def three() -> ChannelGraph:
+    inputs = L.Input((8, 8, 3))
+    x = inputs
+    for name, filters in (("one", 24), ("two", 24), ("three", 40)):
+        x = L.Conv2D(filters, 3, padding="same", name=name)(x)
+    return find_groups(keras.Model(inputs, L.Dense(4)(L.GlobalAveragePooling2D()(x))))
+
+
+def widths(three: ChannelGraph, keep: np.ndarray) -> list[int]:
+    return [int(keep[group.channels].sum()) for group in three.groups]
+
+
+def macs(left: list[int]) -> int:
+    """By hand: three convolutions of 8 x 8 places and a dense layer."""
+    one, two, three = left
+    return 64 * 9 * (3 * one + one * two + two * three) + 4 * three
+
+
+FIGURES: dict[str, Callable[[list[int]], float]] = {
+    "as planned": macs,
+    "with a fixed part": lambda left: macs(left) + 200_000,
+    "with a part that falls otherwise": lambda left: macs(left) + 50_000 * (left[0] + left[2]),
+    "in steps of 50,000": lambda left: 50_000 * -(-macs(left) // 50_000),
+    "half of it": lambda left: macs(left) / 2,
+}
+
+
+@pytest.mark.parametrize("fraction", [0.9, 0.7, 0.5, 0.35])
+@pytest.mark.parametrize("name", FIGURES)
+def test_by_figure_meets_the_budget_and_cuts_no_more_than_needed(
+    name: str, fraction: float, three: ChannelGraph
+) -> None:
+    figure = FIGURES[name]
+    tried = []
+
+    def measure(keep: np.ndarray) -> float:
+        tried.append(widths(three, keep))
+        return figure(tried[-1])
+
+    before = figure([24, 24, 40])
+    limit = fraction * before
+    fit = by_figure(three, name, limit, uniform(three.groups), measure, three.macs)
+    left = [w - n for w, n in zip((24, 24, 40), fit.counts, strict=True)]
+    assert (fit.before, fit.after) == (before, figure(left))
+    assert fit.after <= limit
+    # Every group keeps the same fraction, to one channel.
+    assert np.ptp([n / w for n, w in zip(left, (24, 24, 40), strict=True)]) <= 1 / 24 + 1e-9
+    assert len(tried) == fit.measurements <= 14
+    if fit.after < 0.98 * limit:
+        more = [[w + (n == place) for n, w in enumerate(left)] for place in range(3)]
+        assert max(map(figure, more)) > limit or fit.after + 50_000 > limit, (left, tried)
+
+
+def test_by_figure_says_what_is_possible(three: ChannelGraph) -> None:
+    def measure(keep: np.ndarray) -> float:
+        return macs(widths(three, keep)) + 900_000
+
+    least = macs([1, 1, 1]) + 900_000
+    with pytest.raises(StageError, match=f"macs: 900,000 is out of reach.* {least:,} are left"):
+        by_figure(three, "macs", 900_000, uniform(three.groups), measure, three.macs)
+
+
+def test_by_figure_removes_nothing_where_nothing_has_to_go(three: ChannelGraph) -> None:
+    fit = by_figure(three, "macs", 7, uniform(three.groups), lambda keep: 7.0, three.macs)
+    assert fit == Fit([0, 0, 0], 7.0, 7.0, 1)
+
+
+def test_by_figure_keeps_multiples(three: ChannelGraph) -> None:
+    def measure(keep: np.ndarray) -> float:
+        return macs(widths(three, keep)) + 900_000
+
+    limit = 0.6 * measure(three.keep(np.array([])))
+    fit = by_figure(three, "macs", limit, uniform(three.groups, 8), measure, three.macs)
+    assert measure(three.keep(any_channels(three, fit.counts))) <= limit
+    assert [n % 8 for n in fit.counts] == [0, 0, 0]

@@ -1,6 +1,10 @@
-"""Each importance against its formula, on a model small enough to write it out."""
+"""Each importance against its formula on a small model; curves are measured once and read again."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +15,11 @@ from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, weights_of
 from shrink.pruning.importance import (
     IMPORTANCES,
+    Curve,
     Evidence,
     activity,
     bn_scale,
+    cached_curves,
     least_important,
     taylor,
 )
@@ -133,3 +139,51 @@ def test_least_important_takes_the_lowest(graph: ChannelGraph) -> None:
     group = graph.groups[0]
     chosen = least_important(group, np.array([3.0, 1.0, 2.0, 1.0, 5.0]), 3)
     assert list(chosen) == list(group.channels[[1, 3, 2]])
+
+
+CURVES = [Curve("a+b", 8, (0.0, 0.25), (1.0, 1.5)), Curve("c", 3, (0.0,), (1.0,))]
+
+
+class Measured:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> list[Curve]:
+        self.times += 1
+        return CURVES
+
+
+def test_cached_curves_measures_once(tmp_path: Path) -> None:
+    measure = Measured()
+    assert cached_curves(tmp_path / "new", {"model": "m"}, measure) == (CURVES, False)
+    assert cached_curves(tmp_path / "new", {"model": "m"}, measure) == (CURVES, True)
+    assert measure.times == 1
+
+
+def test_cached_curves_measures_again_for_anything_else(tmp_path: Path) -> None:
+    measure = Measured()
+    for identity in ({"model": "m", "seed": 0}, {"model": "m", "seed": 1}, {"model": "n"}):
+        assert cached_curves(tmp_path, identity, measure)[1] is False
+    assert measure.times == 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("1.5", "1.4"),
+        lambda text: "[]",
+        lambda text: json.dumps({**json.loads(text), "key": "another"}),
+    ],
+)
+def test_cached_curves_measures_again_where_the_file_is_damaged(
+    damage: Callable[[str], str], tmp_path: Path
+) -> None:
+    measure = Measured()
+    cached_curves(tmp_path, {}, measure)
+    (file,) = tmp_path.glob("*.json")
+    file.write_text(damage(file.read_text()))
+    assert cached_curves(tmp_path, {}, measure) == (CURVES, False)
+    assert cached_curves(tmp_path, {}, measure) == (CURVES, True)

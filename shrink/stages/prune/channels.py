@@ -17,15 +17,15 @@ from shrink.pruning.allocation import (
     Allocate,
     Cost,
     Counts,
-    Curve,
     any_channels,
     by_ranking,
     by_ratios,
     comparable,
     in_rounds,
 )
-from shrink.pruning.masks import refuse_unmatched
-from shrink.pruning.verify import FrozenMasks, check_same
+from shrink.pruning.importance import Curve
+from shrink.pruning.masks import FrozenMasks, refuse_unmatched
+from shrink.pruning.reconstruct import check_same
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.choice import choose, sample, scorer
 from shrink.stages.prune.config import PruneConfig

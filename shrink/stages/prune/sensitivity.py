@@ -19,7 +19,8 @@ from shrink.base.versions import versions
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import rebuild, weights_of
-from shrink.pruning.allocation import Allocate, Cost, Curve, remembered, removed_count, uniform
+from shrink.pruning.allocation import Allocate, Cost, removed_count, uniform
+from shrink.pruning.importance import Curve, cached_curves
 from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.choice import choose
@@ -51,7 +52,7 @@ def measure_sensitivity(
             for number, group in enumerate(graph.groups)
         ]
 
-    return remembered(context.sensitivities, _identity(full, config, context), measure)
+    return cached_curves(context.sensitivities, _identity(full, config, context), measure)
 
 
 def _identity(model: keras.Model, config: PruneConfig, context: StageContext) -> dict[str, Any]:

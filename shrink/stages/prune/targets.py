@@ -22,10 +22,10 @@ from shrink.pruning.allocation import (
     Counts,
     any_channels,
     by_budget,
+    by_figure,
     by_ratios,
     removed_count,
 )
-from shrink.pruning.budgets import by_figure
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext

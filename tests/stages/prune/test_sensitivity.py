@@ -12,7 +12,7 @@ import tf_keras as keras
 from sklearn.datasets import load_digits
 
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.pruning.allocation import Curve
+from shrink.pruning.importance import Curve
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run

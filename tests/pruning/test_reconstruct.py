@@ -9,7 +9,7 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import masked, rebuild, weights_of
-from shrink.pruning.verify import TOLERANCE, check_same
+from shrink.pruning.reconstruct import TOLERANCE, check_same
 from tests.graph.equivalence import choose, examples, load, randomise
 
 L = keras.layers
