@@ -16,8 +16,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import tf_keras as keras
 
-from shrink.graph.channels import Channels, ChannelSets, Labels
-from shrink.graph.effects import Edit, Effect, Role, Site, WeightAxis, WeightUse
+from shrink.graph.channels import (
+    Channels,
+    ChannelSets,
+    Edit,
+    Effect,
+    Labels,
+    Role,
+    Site,
+    WeightAxis,
+    WeightUse,
+)
 from shrink.graph.layers import RULES, Rule, apply_rule
 from shrink.graph.network import Call, Network, Ref, read_network
 
@@ -176,7 +185,7 @@ class _Finder:
             self._again(record, effect)
 
     def _record(self, name: str, call: Call, effect: Effect) -> LayerChannels:
-        shapes = tuple(tuple(int(side) for side in w.shape) for w in call.layer.weights)
+        shapes = tuple(tuple(int(length) for length in w.shape) for w in call.layer.weights)
         weights = {use.index: use for use in effect.weights}
         return LayerChannels(name, shapes, weights, effect.edits, effect.produces)
 

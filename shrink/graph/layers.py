@@ -6,16 +6,16 @@ a subclass does is unknown. Add a rule as a function and one line in the registr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
-from shrink.graph.blocks import multi_head_attention, normalisation_by_channel
-from shrink.graph.channels import Labels
-from shrink.graph.effects import (
+from shrink.graph.channels import (
     Edit,
     Effect,
+    Labels,
     Role,
     Site,
     WeightAxis,
@@ -27,8 +27,8 @@ from shrink.graph.effects import (
     reshaped,
     weight_index,
 )
-from shrink.graph.operations import operation
-from shrink.graph.recurrent import RECURRENT, bidirectional, recurrent
+from shrink.graph.network import Ref
+from shrink.graph.sequences import RECURRENT, bidirectional, multi_head_attention, recurrent
 
 Rule = Callable[[Site], Effect]
 
@@ -113,8 +113,8 @@ def _grouped(site: Site, inputs: Labels, outputs: Labels) -> Effect:
     return _linear(site, axes, outputs, (Edit("filters", outputs),))
 
 
-def _kernel_axes(kernel: object, inputs: Labels, outputs: Labels) -> tuple[WeightAxis, ...]:
-    rank = kernel.shape.rank  # type: ignore[attr-defined]
+def _kernel_axes(kernel: tf.Variable, inputs: Labels, outputs: Labels) -> tuple[WeightAxis, ...]:
+    rank = kernel.shape.rank
     return (WeightAxis(rank - 2, inputs, "input"), WeightAxis(rank - 1, outputs, "output"))
 
 
@@ -201,6 +201,23 @@ def _batch_norm(site: Site) -> Effect:
 
 def _normalisation(site: Site) -> Effect:
     return site.protect(f"{site.name}: a {_kind(site)} over pruned channels would not be the same")
+
+
+def normalisation_by_channel(site: Site) -> Effect:
+    """Return the channels of a layer normalisation as they are: for copies, not for pruning.
+
+    Over fewer channels it gives other values, which a student learns to live with.
+    """
+    channels = site.inputs[0]
+    axis = site.layer.axis
+    axes = axis if isinstance(axis, list | tuple) else [axis]
+    if [a % len(channels.shape) for a in axes] != [channels.axis]:
+        return site.protect(f"{site.name}: normalises along other axes than the channels")
+    weights = tuple(
+        WeightUse(index, (WeightAxis(0, channels.labels, "channel"),))
+        for index in range(len(site.layer.weights))
+    )
+    return Effect(site.passes(channels.labels, channels.axis), weights)
 
 
 def _prelu(site: Site) -> Effect:
@@ -320,3 +337,58 @@ COPY_RULES: Mapping[type, Rule] = {**RULES, L.LayerNormalization: normalisation_
 
 _STARTS = {L.Embedding}
 """Layers whose input has no channels."""
+
+
+_UNARY = {
+    "nn.relu", "nn.relu6", "nn.elu", "nn.selu", "nn.gelu", "nn.silu", "nn.swish", "nn.leaky_relu",
+    "nn.softplus", "nn.softsign", "nn.dropout", "math.sigmoid", "math.tanh", "math.softplus",
+    "math.abs", "math.square", "math.sqrt", "math.rsqrt", "math.exp", "math.expm1",
+    "math.log1p", "math.log_sigmoid", "math.erf", "math.negative",
+    "__operators__.neg", "clip_by_value", "identity", "cast", "stop_gradient",
+}  # fmt: skip
+_BINARY = {
+    "math.add", "math.subtract", "math.multiply", "math.divide", "math.truediv", "math.maximum",
+    "math.minimum", "math.pow", "__operators__.add", "__operators__.sub", "__operators__.mul",
+    "__operators__.truediv", "__operators__.pow", "math.divide_no_nan", "math.squared_difference",
+}  # fmt: skip
+_REDUCTIONS = {"math.reduce_mean", "math.reduce_max", "math.reduce_sum", "math.reduce_min"}
+
+
+def operation(site: Site) -> Effect:
+    """Return what a TensorFlow function does with channels; unknown ones protect them."""
+    symbol = site.layer.symbol
+    args, kwargs = site.call.arguments
+    if symbol in _UNARY | _BINARY:
+        return _elementwise(site, [*args, *kwargs.values()])
+    if symbol in {"concat"} and not kwargs.get("name"):
+        axis = kwargs.get("axis", args[-1] if len(args) > 1 else None)
+        if isinstance(axis, int):
+            return concatenate(site, axis % len(site.output.shape))
+    if symbol in _REDUCTIONS:
+        return _reduction(site, kwargs.get("axis", args[1] if len(args) > 1 else None))
+    return site.protect(f"{site.name}: no rule for the channels of tf.{symbol}")
+
+
+def _elementwise(site: Site, arguments: Sequence[object]) -> Effect:
+    if not all(_is_scalar(value) for value in arguments if not isinstance(value, Ref)):
+        return site.protect(f"{site.name}: a constant with one value per channel")
+    if len({len(channels.shape) for channels in site.inputs}) > 1:
+        return site.protect(f"{site.name}: its inputs have different numbers of axes")
+    return merge(site)
+
+
+def _is_scalar(value: object) -> bool:
+    if value is None or isinstance(value, str | tf.DType):
+        return True
+    return not isinstance(value, list | tuple | dict) and np.asarray(value).size == 1
+
+
+def _reduction(site: Site, axis: object) -> Effect:
+    channels = site.inputs[0]
+    if (
+        axis is None
+        or channels.axis in np.asarray(axis, int).ravel() % len(channels.shape)
+        or not channels.is_last
+    ):
+        return site.protect(f"{site.name}: reduces over its channels")
+    return Effect(site.passes(channels.labels))

@@ -284,8 +284,8 @@ def _plain(graph: Subgraph, operator: Operator) -> int:
 
 
 def _batch(inputs: list[Tensor]) -> int:
-    sides = {tensor.shape[0] for tensor in inputs if len(tensor.shape) > 1}
-    return max(1, sides.pop()) if len(sides) == 1 else 1
+    batches = {tensor.shape[0] for tensor in inputs if len(tensor.shape) > 1}
+    return max(1, batches.pop()) if len(batches) == 1 else 1
 
 
 def _shape(inputs: Inputs, index: int, rank: int) -> tuple[int, ...] | None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
+
+from shrink.base.types import Tensors
+
+if TYPE_CHECKING:
+    from tf_keras.src.engine.node import Node
+
+Structure = TypeVar("Structure")
+Arguments: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
+"""Those of a call, by place and by name: tensors and constants in nested lists and dicts."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class Call:
     """
 
     layer: keras.layers.Layer
-    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    arguments: Arguments
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
 
@@ -90,7 +99,7 @@ class _Reader:
             refs.append(ref)
         self.network.outputs = self._walk(model, refs)
 
-    def _new(self, tensor: Any) -> Ref:
+    def _new(self, tensor: tf.Tensor) -> Ref:
         self._count += 1
         return Ref(self._count - 1, tuple(tensor.shape))
 
@@ -117,7 +126,7 @@ class _Reader:
                     self._add(node, known, model)
         return [known[id(t)] for t in model.outputs]
 
-    def _add(self, node: Any, known: dict[int, Ref], owner: keras.Model) -> None:
+    def _add(self, node: Node, known: dict[int, Ref], owner: keras.Model) -> None:
         arguments = map_tensors(lambda t: known[id(t)], (node.call_args, node.call_kwargs))
         inputs = tuple(known[id(t)] for t in node.keras_inputs)
         outputs = tf.nest.flatten(node.outputs)
@@ -131,23 +140,25 @@ class _Reader:
         known.update({id(t): ref for t, ref in zip(outputs, refs, strict=True)})
 
 
-def _leaf(tensor: Any) -> keras.layers.Layer:
+def _leaf(tensor: tf.Tensor) -> keras.layers.Layer:
     """Return the layer that makes a tensor, inside of nested models."""
     layer, _, place = tensor._keras_history
     return _leaf(layer.outputs[place]) if getattr(layer, "_is_graph_network", False) else layer
 
 
-def map_tensors(change: Callable[[Any], Any], structure: Any) -> Any:
+def map_tensors(
+    change: Callable[[Ref | tf.Tensor], Ref | tf.Tensor], structure: Structure
+) -> Structure:
     """Return the structure with every Keras tensor or `Ref` in it replaced by `change` of it."""
 
-    def leaf(value: Any) -> Any:
+    def leaf(value: Tensors) -> Tensors:
         is_tensor = isinstance(value, Ref) or hasattr(value, "_keras_history")
         return change(value) if is_tensor else value
 
     return _map(leaf, structure)
 
 
-def _map(leaf: Callable[[Any], Any], value: Any) -> Any:
+def _map(leaf: Callable[[Tensors], Tensors], value: Tensors) -> Tensors:
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return type(value)(_map(leaf, item) for item in value)
     if isinstance(value, dict):
@@ -164,7 +175,7 @@ def with_losses(model: keras.Model, other: keras.Model) -> keras.Model:
     """
     nodes = [node for node in _nodes(model) if _adds(node.layer)]
     known = {id(layer) for layer in other.layers}
-    wanted: dict[int, Any] = {}
+    wanted: dict[int, Node] = {}
     while nodes:
         node = nodes.pop()
         if id(node) not in wanted and not node.is_input:
@@ -177,7 +188,7 @@ def with_losses(model: keras.Model, other: keras.Model) -> keras.Model:
     return other
 
 
-def _nodes(model: keras.Model) -> Iterator[Any]:
+def _nodes(model: keras.Model) -> Iterator[Node]:
     for nodes in model._nodes_by_depth.values():
         yield from nodes
 

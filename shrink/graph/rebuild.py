@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.graph.groups import ChannelGraph, LayerChannels
+from shrink.base.types import Json, JsonObject
+from shrink.graph.groups import ChannelGraph, Group, LayerChannels, Member
 from shrink.graph.network import Network, Ref, map_tensors
 
 Weights = dict[str, list[np.ndarray]]
@@ -99,9 +99,9 @@ def weight_masks(graph: ChannelGraph, keep: np.ndarray) -> Weights:
         masks[name] = [np.ones(shape, np.float32) for shape in record.shapes]
         for index, use in record.weights.items():
             for axis in use.axes:
-                sides = [1] * len(record.shapes[index])
-                sides[axis.axis] = -1
-                masks[name][index] *= keep[axis.labels].reshape(sides)
+                dimensions = [1] * len(record.shapes[index])
+                dimensions[axis.axis] = -1
+                masks[name][index] *= keep[axis.labels].reshape(dimensions)
     return masks
 
 
@@ -127,12 +127,10 @@ def _smaller(
     return type(layer).from_config(config)
 
 
-def _edited(
-    config: Mapping[str, Any], path: Sequence[str], item: int | None, count: int
-) -> dict[str, Any]:
+def _edited(config: JsonObject, path: Sequence[str], item: int | None, count: int) -> JsonObject:
     """Return a copy of the configuration with another count; layers may keep what they gave."""
     key, *rest = path
-    value: Any = count
+    value: Json = count
     if rest:
         value = _edited(config[key], rest, item, count)
     elif item is not None:
@@ -145,7 +143,7 @@ def connect(
     built: Mapping[int, keras.layers.Layer],
     without: Collection[int] = (),
     aliases: Mapping[int, int] | None = None,
-    then: Callable[[Ref, Any], Any] = lambda ref, tensor: tensor,
+    then: Callable[[Ref, tf.Tensor], tf.Tensor] = lambda ref, tensor: tensor,
 ) -> keras.Model:
     """Make the calls anew but some, with other tensors in the place of theirs.
 
@@ -162,10 +160,10 @@ def connect(
         ModelError: a loss was added as a function, which cannot follow the model.
     """
     _refuse_loss_functions(network)
-    tensors: dict[int, Any] = {}
+    tensors: dict[int, tf.Tensor] = {}
     aliases = aliases or {}
 
-    def tensor(ref: Ref) -> Any:
+    def tensor(ref: Ref) -> tf.Tensor:
         index = ref.index
         while index in aliases:
             index = aliases[index]
@@ -211,3 +209,41 @@ def _refuse_loss_functions(network: Network) -> None:
                 "the weights of the old model",
                 hint="add it as a tensor, model.add_loss(f(x)), in a layer, or as a regularizer",
             )
+
+
+def over_kernels(
+    group: Group, weights: Weights, size: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Return each channel's sum of `size` over all kernel slices that make or read it.
+
+    Each kernel's sums are divided by their mean over the group's channels, so that no kernel
+    counts more for being larger.
+
+    Args:
+        group: the channels.
+        weights: of every layer.
+        size: element by element, such as the square.
+
+    Returns:
+        float64 (channels,).
+    """
+    total = np.zeros(len(group))
+    for member in group.members:
+        if member.role in ("output", "input"):
+            norms = slices(member, size(weight_of(member, weights)), np.sum)
+            total += norms / (norms.mean() or 1.0)
+    return total
+
+
+def weight_of(member: Member, weights: Weights) -> np.ndarray:
+    """Return the weight that a member is an axis of, float64."""
+    return np.asarray(weights[member.layer][member.weight], np.float64)
+
+
+def slices(
+    member: Member, array: np.ndarray, reduce: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Return one number per channel: `reduce` of the array at the channel's positions."""
+    return np.array(
+        [float(reduce(np.take(array, p, axis=member.axis))) for p in member.positions], np.float64
+    )

@@ -1,19 +1,23 @@
-"""Narrower and shallower copies of a functional model, with new weights or the most important."""
+"""Narrower and shallower copies of a functional model, with new weights or the most important.
+
+A tensor through which everything passes cuts a model in two. Between neighbouring cuts lie single
+layers, or whole residual blocks; a block begins at each kernel or branch and takes in what follows
+it, such as its batch norm and activation, up to the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, RecipeError
-from shrink.graph.blocks import Block, find_blocks, stages
 from shrink.graph.groups import ChannelGraph, Group, find_groups
 from shrink.graph.layers import COPY_RULES
-from shrink.graph.network import read_network
-from shrink.graph.norms import over_kernels
-from shrink.graph.rebuild import Weights, rebuild, rebuild_without, weights_of
+from shrink.graph.network import Call, Network, Ref, read_network
+from shrink.graph.rebuild import Weights, over_kernels, rebuild, rebuild_without, weights_of
 
 
 def scaled(model: keras.Model, scale: Mapping[str, float]) -> keras.Model:
@@ -66,7 +70,7 @@ def narrower(model: keras.Model, width: float, *, inherit: bool) -> keras.Model:
 def shallower(model: keras.Model, depth: float, *, inherit: bool) -> keras.Model:
     """Return a copy with a fraction of the blocks of each run of one shape, evenly spaced.
 
-    Only blocks that give the shape which they take can go; see `shrink.graph.blocks`. Which stay
+    Only blocks that give the shape which they take can go; see `shrink.graph.scale`. Which stay
     is as in Sanh et al. 2019, "DistilBERT", section 3: every other one at a depth of a half.
 
     Raises:
@@ -121,3 +125,107 @@ def _nothing(model: keras.Model, graph: ChannelGraph, width: float) -> ModelErro
         subject="student.width",
         hint="shrink inspect MODEL --groups",
     )
+
+
+_DEPTHWISE = (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Calls between two cuts.
+
+    Attributes:
+        calls: of the block, in order.
+        start: the tensor that comes in.
+        end: the tensor that goes out.
+    """
+
+    calls: tuple[Call, ...]
+    start: Ref
+    end: Ref
+
+    @property
+    def is_removable(self) -> bool:
+        """Whether the model is still whole without it."""
+        return self.start.shape == self.end.shape
+
+
+def find_blocks(network: Network) -> list[Block]:
+    """Return a model's blocks in order; none before everything passes through one tensor.
+
+    The last block, which makes the model's output, is not among them.
+    """
+    blocks: list[Block] = []
+    for segment in _segments(network):
+        before = blocks[-1] if blocks else None
+        if (
+            before is not None
+            and before.end.index == segment.start.index
+            and _joins(before, segment)
+        ):
+            blocks[-1] = Block((*before.calls, *segment.calls), before.start, segment.end)
+        else:
+            blocks.append(segment)
+    return blocks[:-1]
+
+
+def stages(blocks: Sequence[Block]) -> list[list[Block]]:
+    """Return the runs of removable blocks that work at the same shape."""
+    found: list[list[Block]] = []
+    before: Block | None = None
+    for block in blocks:
+        if block.is_removable:
+            follows = before is not None and before.is_removable
+            follows = follows and before is not None and before.end.index == block.start.index
+            if follows and found:
+                found[-1].append(block)
+            else:
+                found.append([block])
+        before = block
+    return found
+
+
+def _segments(network: Network) -> list[Block]:
+    """Return what lies between neighbouring cuts; stretches that make an output are left out."""
+    last_use = _last_uses(network)
+    outputs = {ref.index for ref in network.outputs}
+    alive = {ref.index: ref for _, ref in network.inputs if ref.index in last_use}
+    found, calls = [], []
+    start = next(iter(alive.values())) if len(alive) == 1 else None
+    for place, call in enumerate(network.calls):
+        calls.append(call)
+        for ref in call.outputs:
+            alive[ref.index] = ref
+        alive = {i: r for i, r in alive.items() if last_use.get(i, -1) > place}
+        if len(alive) == 1:
+            (cut,) = alive.values()
+            made = {ref.index for each in calls for ref in each.outputs}
+            if start is not None and not made & outputs:
+                found.append(Block(tuple(calls), start, cut))
+            start, calls = cut, []
+    if start is not None and calls:
+        found.append(Block(tuple(calls), start, calls[-1].outputs[0]))
+    return found
+
+
+def _last_uses(network: Network) -> dict[int, int]:
+    """Return the place of the last call that reads each tensor."""
+    return {ref.index: place for place, call in enumerate(network.calls) for ref in call.inputs}
+
+
+def _joins(block: Block, segment: Block) -> bool:
+    """Whether a segment belongs to the block before it."""
+    if not _has_kernel(segment):
+        return True
+    kernels = [call for call in block.calls if _kernel_rank(call)]
+    # A depthwise convolution and the pointwise one after it are one separable convolution.
+    separable = len(kernels) == 1 and isinstance(kernels[0].layer, _DEPTHWISE)
+    return separable and len(segment.calls) == 1
+
+
+def _has_kernel(segment: Block) -> bool:
+    return len(segment.calls) > 1 or any(_kernel_rank(call) for call in segment.calls)
+
+
+def _kernel_rank(call: Call) -> bool:
+    return any(weight.shape.rank > 1 for weight in call.layer.weights)

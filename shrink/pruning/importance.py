@@ -21,8 +21,7 @@ from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.base.types import Tensors
 from shrink.graph.groups import ChannelGraph, Group, Member
-from shrink.graph.norms import over_kernels, slices, weight_of
-from shrink.graph.rebuild import Weights, rebuild, weights_of
+from shrink.graph.rebuild import Weights, over_kernels, rebuild, slices, weight_of, weights_of
 
 _BATCH = 25
 

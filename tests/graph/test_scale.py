@@ -10,9 +10,8 @@ import tf_keras as keras
 
 from models import autoencoder, ds_cnn, mobilenet_v1, resnet
 from shrink.base.errors import ModelError, RecipeError
-from shrink.graph.blocks import find_blocks, stages
 from shrink.graph.network import read_network
-from shrink.graph.scale import scaled
+from shrink.graph.scale import find_blocks, scaled, stages
 
 L = keras.layers
 BUILDERS: dict[str, Callable[..., keras.Model]] = {

@@ -1,22 +1,23 @@
-"""The rules of recurrent layers: a unit goes with its part of every gate and of every state."""
+"""Rules of layers over sequences: recurrent ones and attention."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.graph.channels import Channels, Labels
-from shrink.graph.effects import (
+from shrink.graph.channels import (
+    Channels,
     Edit,
     Effect,
+    Labels,
     Site,
     WeightAxis,
     WeightUse,
     is_elementwise,
+    positions,
     weight_index,
 )
 from shrink.graph.network import Ref
@@ -78,7 +79,7 @@ def _obstacle(site: Site) -> str | None:
     return None
 
 
-def _obstacle_of_ways(forward: Any, backward: Any) -> str | None:
+def _obstacle_of_ways(forward: keras.layers.Layer, backward: keras.layers.Layer) -> str | None:
     if type(forward) not in _IN_BOTH_DIRECTIONS or type(backward) is not type(forward):
         return f"no rule for the channels of {type(forward).__name__} in both directions"
     if _units(forward) != _units(backward):
@@ -104,7 +105,7 @@ def _cell(
     last = cell.kernel.shape.rank - 1
     gates = np.tile(units, cell.kernel.shape[-1] // len(units))
 
-    def use(variable: Any, *axes: WeightAxis, times: int = 0) -> WeightUse:
+    def use(variable: tf.Variable, *axes: WeightAxis, times: int = 0) -> WeightUse:
         return WeightUse(weight_index(site.layer, variable), axes, times)
 
     made = WeightAxis(last, gates, "output")
@@ -122,7 +123,7 @@ def _positions(site: Site, layer: keras.layers.Layer) -> int:
     time = 0 if getattr(layer, "time_major", False) else 1
     steps = site.inputs[0].shape[time] or 1
     places = site.output.shape[:-1][-layer.cell.rank :] if type(layer) in CONVOLUTIONAL else ()
-    return int(steps) * math.prod(side or 1 for side in places)
+    return int(steps) * math.prod(length or 1 for length in places)
 
 
 def _last(ref: Ref, labels: Labels) -> Channels:
@@ -138,3 +139,71 @@ def _edits_of_ways(layer: keras.layers.Layer, units: Labels) -> tuple[Edit, ...]
     config = layer.get_config()
     ways = [name for name in ("layer", "backward_layer") if name in config]
     return tuple(Edit("units", units, within=(name, "config")) for name in ways)
+
+
+_ARGUMENTS = ("query", "value", "key")
+
+
+def multi_head_attention(site: Site) -> Effect:
+    """Return what a `MultiHeadAttention` does with channels; its heads are what it produces.
+
+    Without a head the output is what the others add to it, exactly: kernels, biases and the
+    output's kernel are slices by head.
+    """
+    inputs = _inputs(site)
+    layer = site.layer
+    if inputs is None or layer._output_shape is not None or len(site.call.outputs) > 1:
+        return site.protect(f"{site.name}: attention with masks, scores or an output shape")
+    heads = site.produce(layer._num_heads)
+    query = inputs["query"].labels
+    weights = [
+        *_projection(site, layer._query_dense, inputs["query"], heads),
+        *_projection(site, layer._key_dense, inputs["key"], heads),
+        *_projection(site, layer._value_dense, inputs["value"], heads),
+        *_output(site, heads, query),
+    ]
+    sizes = [
+        Edit(f"{name}_shape", channels.labels, len(channels.shape) - 1)
+        for name, channels in inputs.items()
+    ]
+    edits = (Edit("num_heads", heads), *sizes)
+    return Effect(site.passes(query), tuple(weights), edits, produces=heads)
+
+
+def _inputs(site: Site) -> dict[str, Channels] | None:
+    """Return the channels by argument; None where a tensor is another argument, such as a mask."""
+    known = {r.index: c for r, c in zip(site.call.inputs, site.inputs, strict=True)}
+    args, kwargs = site.call.arguments
+    given = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
+    tensors = {name: value for name, value in given.items() if isinstance(value, Ref)}
+    if len(args) > len(_ARGUMENTS) or set(tensors) - set(_ARGUMENTS) or "value" not in tensors:
+        return None
+    tensors.setdefault("key", tensors["value"])
+    found = {name: known[tensors[name].index] for name in _ARGUMENTS}
+    return found if all(channels.is_last for channels in found.values()) else None
+
+
+def _projection(
+    site: Site, dense: keras.layers.Layer, given: Channels, heads: Labels
+) -> list[WeightUse]:
+    axes = (WeightAxis(0, given.labels, "input"), WeightAxis(1, heads, "output"))
+    return _uses(site, dense, axes, WeightAxis(0, heads, "channel"), positions(given))
+
+
+def _output(site: Site, heads: Labels, query: Labels) -> list[WeightUse]:
+    dense = site.layer._output_dense
+    axes = (WeightAxis(0, heads, "input"), WeightAxis(2, query, "output"))
+    return _uses(site, dense, axes, WeightAxis(0, query, "channel"), positions(site.output))
+
+
+def _uses(
+    site: Site,
+    dense: keras.layers.Layer,
+    axes: tuple[WeightAxis, ...],
+    bias: WeightAxis,
+    count: int,
+) -> list[WeightUse]:
+    uses = [WeightUse(weight_index(site.layer, dense.kernel), axes, count)]
+    if dense.bias is not None:
+        uses.append(WeightUse(weight_index(site.layer, dense.bias), (bias,)))
+    return uses
