@@ -97,7 +97,7 @@ class StepResult:
     Attributes:
         metrics: by name; none without examples.
         examples: that the metrics are of; None without data.
-        guess: what guessing would score, from `shrink.task.guessing`.
+        guess: what guessing would score, from `shrink.task.artifact`.
         training: from `TrainingRecord.to_dict`; None where nothing was trained.
         skipped: layers left alone, each with the reason.
         notes: why a figure is None, how it was measured, what happened.

@@ -1,18 +1,20 @@
-"""Losses of distillation.
+"""Losses of distillation: of outputs, and of features inside the models.
 
-Add a loss as a function of a `Case` and one line in the registry. Losses that look at features
-inside the models are in `shrink.distillation.losses`.
+Add a loss as a function of a `Case`, or of the features, and one line in the registry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+Temperature: TypeAlias = "float | tf.Tensor"
+"""What logits are divided by, above 0: a number, or a scalar tensor that a schedule computes."""
 
-def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Any) -> tf.Tensor:
+
+def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Temperature) -> tf.Tensor:
     """Return T² · KL(softmax(teacher / T) ‖ softmax(student / T)).
 
     The factor T² keeps the gradient's size independent of T (Hinton, Vinyals & Dean 2015,
@@ -31,7 +33,9 @@ def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Any) -> tf.
     return temperature**2 * tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)
 
 
-def softened_bernoulli_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Any) -> tf.Tensor:
+def softened_bernoulli_kl(
+    student: tf.Tensor, teacher: tf.Tensor, temperature: Temperature
+) -> tf.Tensor:
     """Return T² · the mean over outputs of KL(sigmoid(teacher / T) ‖ sigmoid(student / T)).
 
     For outputs that are yes or no each, such as several labels of one example.
@@ -69,7 +73,7 @@ def squared_error(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
 
 
 def decoupled_kd(
-    student: tf.Tensor, teacher: tf.Tensor, labels: tf.Tensor, temperature: Any, beta: float
+    student: tf.Tensor, teacher: tf.Tensor, labels: tf.Tensor, temperature: Temperature, beta: float
 ) -> tf.Tensor:
     """Return T² · (TCKD + beta · NCKD), the decoupled loss of Zhao et al. 2022 (eq. 7).
 
@@ -95,7 +99,7 @@ def decoupled_kd(
     return temperature**2 * (tckd + beta * tf.reduce_sum(among_others, axis=-1))
 
 
-def _decoupled(logits: Any, target: Any) -> tuple[Any, Any, Any]:
+def _decoupled(logits: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return log P(target), log P(not target) and the log-probabilities given not target."""
     lowest = tf.cast(-1e9, logits.dtype)
     others = tf.where(target, lowest, logits)
@@ -108,14 +112,14 @@ def _decoupled(logits: Any, target: Any) -> tuple[Any, Any, Any]:
 class Case(NamedTuple):
     """One output of student and teacher, with what a loss may need beside it."""
 
-    student: Any
-    teacher: Any
-    labels: Any
-    temperature: Any
+    student: tf.Tensor
+    teacher: tf.Tensor
+    labels: tf.Tensor
+    temperature: Temperature
     beta: float
 
 
-SOFT_LOSSES: Mapping[str, Callable[[Case], Any]] = {
+SOFT_LOSSES: Mapping[str, Callable[[Case], tf.Tensor]] = {
     "kl": lambda c: softened_kl(c.student, c.teacher, c.temperature),
     "bernoulli_kl": lambda c: softened_bernoulli_kl(c.student, c.teacher, c.temperature),
     "logit_mse": lambda c: squared_error(c.student, c.teacher),
@@ -128,7 +132,7 @@ SOFT_LOSSES: Mapping[str, Callable[[Case], Any]] = {
 _EPSILON = 1e-12
 
 
-def hint(student: Any, teacher: Any) -> Any:
+def hint(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
     """Return the mean squared error of features (Romero et al. 2015, "FitNets", eq. 3).
 
     Args:
@@ -141,7 +145,7 @@ def hint(student: Any, teacher: Any) -> Any:
     return tf.reduce_mean(_flat(tf.math.squared_difference(student, teacher)), axis=-1)
 
 
-def attention(student: Any, teacher: Any) -> Any:
+def attention(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
     """Return the squared distance of normalised attention maps.
 
     A map is the mean over channels of squared features, divided by its L2 norm (Zagoruyko &
@@ -159,12 +163,12 @@ def attention(student: Any, teacher: Any) -> Any:
     return tf.reduce_sum(tf.square(difference), axis=-1)
 
 
-def _attention_map(features: Any) -> Any:
+def _attention_map(features: tf.Tensor) -> tf.Tensor:
     energy = _flat(tf.reduce_mean(tf.square(features), axis=-1))
     return tf.math.l2_normalize(energy, axis=-1, epsilon=_EPSILON)
 
 
-def relational(student: Any, teacher: Any) -> Any:
+def relational(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
     """Return how far distances between the examples of a batch are from the teacher's.
 
     Huber loss of pairwise distances, each divided by their mean over the batch (Park et al. 2019,
@@ -184,7 +188,7 @@ def relational(student: Any, teacher: Any) -> Any:
     return tf.reduce_mean(huber, axis=-1)
 
 
-def _distances(embeddings: Any) -> Any:
+def _distances(embeddings: tf.Tensor) -> tf.Tensor:
     """Return pairwise distances over their mean, (n, n); zero on the diagonal."""
     squared = tf.reduce_sum(tf.square(embeddings), axis=-1)
     products = tf.matmul(embeddings, embeddings, transpose_b=True)
@@ -199,12 +203,12 @@ def _distances(embeddings: Any) -> Any:
     return distances / tf.maximum(mean, tf.cast(_EPSILON, embeddings.dtype))
 
 
-def _flat(values: Any) -> Any:
+def _flat(values: tf.Tensor) -> tf.Tensor:
     """Return (n, ...) as (n, everything else); (n,) becomes (n, 1)."""
     return tf.reshape(values, (tf.shape(values)[0], -1))
 
 
-FEATURE_LOSSES: Mapping[str, Callable[[Any, Any], Any]] = {
+FEATURE_LOSSES: Mapping[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "hint": hint,
     "attention": attention,
     "relational": relational,

@@ -6,8 +6,9 @@ the gradient is that of the mean loss over the global batch (see `shrink.engine.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -23,17 +24,37 @@ from shrink.engine.accumulate import (
     sum_over_replicas,
     unpack,
 )
-from shrink.engine.autograph import convert_nothing_of_shrink
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
-from shrink.engine.exactness import synchronising_layers
-from shrink.engine.forward_effects import layers_that_compute
-from shrink.engine.masking import Totals, count_valid, masked_outputs, weigh_masks
-from shrink.engine.objective import Objective, at_least_float32
+from shrink.engine.exactness import layers_that_compute, synchronising_layers
+from shrink.engine.objective import (
+    Objective,
+    Totals,
+    at_least_float32,
+    count_valid,
+    masked_outputs,
+    weigh_masks,
+)
 from shrink.engine.operation_order import one_by_one
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recompute import steps_in_order
 from shrink.engine.recovery import RecoveringStep, Replay, Watcher
+
+
+@functools.cache
+def convert_nothing_of_shrink() -> None:
+    """Have AutoGraph leave shrink's functions as they are, as it does with Keras' own.
+
+    None of them branches on a tensor, and to convert those of a training step took two seconds,
+    more than half of a small training. `tf.function(autograph=False)` would be no substitute: it
+    also holds for what is called, a custom layer whose `call` says `if` of a tensor. TensorFlow
+    has no public name for the list; without it, nothing but time is lost.
+    """
+    with suppress(ImportError, AttributeError):
+        from tensorflow.python.autograph.core import config
+
+        config.CONVERSION_RULES = (config.DoNotConvert("shrink"), *config.CONVERSION_RULES)
+
 
 convert_nothing_of_shrink()
 

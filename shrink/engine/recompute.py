@@ -22,7 +22,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.batch_norm import is_batch_norm, layers_of, wrapped_batch_norms
-from shrink.engine.forward_effects import Effect, forward_effects
+from shrink.engine.exactness import Effect, forward_effects
 from shrink.engine.randomness import RandomSeeds, draws_from_seeds
 
 

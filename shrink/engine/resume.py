@@ -14,8 +14,7 @@ import tf_keras as keras
 
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.checkpoint import Checkpoint, CheckpointFolder, TrainingState
-from shrink.engine.cluster import broadcast_from_chief
-from shrink.engine.devices import Devices
+from shrink.engine.devices import Devices, broadcast_from_chief
 from shrink.engine.progress import BestWeights, ProgressCallback
 from shrink.engine.recovery import Watcher
 from shrink.measure.memory import AllocatorPeak

@@ -1,19 +1,127 @@
-"""A model under training: the trainer with its optimizer, ready for its first step."""
+"""Optimizers, their learning rate schedules, and a trainer that is ready for its first step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.training import Training
+from shrink.contract.training import Optimizer, Training
 from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
-from shrink.engine.optimizer import build_optimizer
 from shrink.engine.planner import BatchPlan
 from shrink.engine.randomness import RandomSeeds, stateful_generators
+
+PI = 3.141592653589793
+
+
+def _constant(progress: Any) -> Any:
+    return tf.ones_like(progress)
+
+
+def _cosine(progress: Any) -> Any:
+    return 0.5 * (1.0 + tf.cos(PI * progress))
+
+
+def _exponential(progress: Any) -> Any:
+    return 0.01**progress
+
+
+def _step(progress: Any) -> Any:
+    return tf.where(progress < 0.5, 1.0, tf.where(progress < 0.75, 0.1, 0.01))
+
+
+DECAYS: Mapping[str, Callable[[Any], Any]] = {
+    "constant": _constant,
+    "cosine": _cosine,
+    "exponential": _exponential,
+    "step": _step,
+}
+"""Factor on the learning rate by name, from the progress in [0, 1] after the warm-up."""
+
+
+class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A linear rise to the learning rate, then a decay over the updates that are left.
+
+    Cosine: Loshchilov & Hutter (2017), SGDR, eq. 5 without restarts. The first of `w` warm-up
+    updates has 1 / (w + 1) of the learning rate, so that no update is spent on a rate of 0.
+
+    Args:
+        learning_rate: at the start of the decay.
+        decay: a key of `DECAYS`.
+        warmup_updates: updates before the learning rate is reached.
+        total_updates: all updates of the stage, with those of the warm-up.
+    """
+
+    def __init__(
+        self, learning_rate: float, decay: str, warmup_updates: int, total_updates: int
+    ) -> None:
+        super().__init__()
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.warmup_updates = warmup_updates
+        self.total_updates = total_updates
+
+    def __call__(self, step: Any) -> Any:
+        """Return the learning rate, float32 (), of the update with this index, from 0."""
+        step = tf.cast(step, tf.float32)
+        warmup = float(self.warmup_updates)
+        rising = (step + 1.0) / (warmup + 1.0)
+        left = max(1.0, self.total_updates - warmup)
+        falling = DECAYS[self.decay](tf.clip_by_value((step - warmup) / left, 0.0, 1.0))
+        return self.learning_rate * tf.where(step < warmup, rising, falling)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "learning_rate": self.learning_rate,
+            "decay": self.decay,
+            "warmup_updates": self.warmup_updates,
+            "total_updates": self.total_updates,
+        }
+
+
+OPTIMIZERS: Mapping[str, type[Any]] = {
+    "adam": keras.optimizers.Adam,
+    "adamw": keras.optimizers.AdamW,
+    "sgd": keras.optimizers.SGD,
+    "rmsprop": keras.optimizers.RMSprop,
+    "adagrad": keras.optimizers.Adagrad,
+    "nadam": keras.optimizers.Nadam,
+    "adamax": keras.optimizers.Adamax,
+    "lion": keras.optimizers.Lion,
+}
+_SCHEDULING = {"name", "learning_rate", "schedule", "warmup"}
+
+
+def build_optimizer(config: Optimizer, total_updates: int) -> Any:
+    """Return a tf-keras optimizer; call it inside the scope of the devices.
+
+    Under the global policy `mixed_float16` it comes wrapped in a `LossScaleOptimizer` with a
+    dynamic scale (Micikevicius et al. 2018, section 3.2).
+
+    Args:
+        config: what the recipe says; arguments left out keep tf-keras' defaults.
+        total_updates: updates of the whole stage, over which the schedule runs.
+    """
+    optimizer_class = OPTIMIZERS[config.name]
+    given = {name: value for name, value in vars(config).items() if value is not None}
+    arguments = {name: value for name, value in given.items() if name not in _SCHEDULING}
+    optimizer = optimizer_class(learning_rate=_learning_rate(config, total_updates), **arguments)
+    if keras.mixed_precision.global_policy().name == "mixed_float16":
+        optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def _learning_rate(config: Optimizer, total_updates: int) -> Any:
+    warmup_updates = round(config.warmup * total_updates)
+    if config.schedule == "constant" and warmup_updates == 0:
+        return config.learning_rate
+    return WarmupDecay(config.learning_rate, config.schedule, warmup_updates, total_updates)
+
 
 Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
 

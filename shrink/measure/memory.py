@@ -6,21 +6,18 @@ TensorFlow is imported on use: the other memory figures are taken without it.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.base.child import run_child
 from shrink.base.files import write_bytes
-from shrink.base.host import host_peak_bytes
-from shrink.measure.inference_child import PREFIX
+from shrink.measure.inference import run_inference
 
 _SCHEMA_VERSION = 3
 
@@ -170,32 +167,6 @@ def _held(nvml: Any, pid: int) -> dict[int, int]:
                 held[index] = int(process.usedGpuMemory)
     return held
 
-
-_TIMEOUT_S = 120.0
-
-
-def run_inference(
-    figure: Literal["memory", "latency"], tflite: Path, threads: int = 1, examples: str = ""
-) -> tuple[dict[str, Any] | None, str]:
-    """Return what `shrink.measure.inference_child` measured, or None and why there is nothing.
-
-    Args:
-        figure: "memory" or "latency".
-        tflite: the artifact.
-        threads: of the interpreter.
-        examples: an .npz file with the inputs to time it with.
-    """
-    arguments = (figure, str(tflite.resolve()), str(threads), examples)
-    run = run_child("shrink.measure.inference_child", *arguments, timeout_s=_TIMEOUT_S)
-    if run.failure is not None:
-        return None, f"LiteRT, running the artifact, {run.failure}"
-    line = next((x for x in reversed(run.output.splitlines()) if x.startswith(PREFIX)), None)
-    if line is None:
-        return None, "LiteRT, running the artifact, ended without a figure"
-    return json.loads(line.removeprefix(PREFIX)), ""
-
-
-__all__ = ["AllocatorPeak", "host_peak_bytes", "inference_peak_bytes"]
 
 # Two runs of the same process differ by hundreds of kilobytes.
 _LEAST_BYTES = 1 << 20

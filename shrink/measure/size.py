@@ -1,17 +1,31 @@
-"""Sizes of an artifact: bytes, parameters, multiply-accumulates."""
+"""Sizes of an artifact, of its layers and its operators: bytes, parameters, MACs."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.files import size_bytes
-from shrink.graph.macs import macs_figure
-from shrink.tflite.flatbuffer import nonzero_parameters, parameters, weights
+from shrink.graph.macs import MacsCounter, macs_figure
+from shrink.tflite.arena import tensor_bytes
+from shrink.tflite.flatbuffer import (
+    Operator,
+    Subgraph,
+    Tensor,
+    loop_starts,
+    nonzero,
+    nonzero_parameters,
+    operator_weights,
+    parameters,
+    read,
+    weights,
+)
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
 _MANY_ZEROS = 0.3
@@ -86,3 +100,207 @@ def _chunks(path: Path) -> Iterator[bytes]:
         with file.open("rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
+
+
+class LayerRow(TypedDict):
+    """A layer in the report; `layer_table` tells what each is."""
+
+    name: str
+    type: str
+    parameters: int
+    macs: int | None
+    activation_bytes: int | None
+    sparsity: float | None
+
+
+class OperatorRow(TypedDict):
+    """An operator in the report; `operator_table` tells what each is."""
+
+    name: str
+    layer: str | None
+    inputs: list[str]
+    weights: str | None
+    outputs: list[str]
+    parameters: int
+    macs: int | None
+    activation_bytes: int
+    sparsity: float | None
+
+
+def layer_table(model: keras.Model, content: bytes) -> list[LayerRow]:
+    """Return a row per layer of a Keras model, nested models taken apart.
+
+    Args:
+        model: the model.
+        content: its float32 .tflite form, whose operators tell the multiply-accumulates.
+
+    Returns:
+        `name` (nested: outer/inner), `type`, `parameters`, `macs` of one example (None where no
+        operator is known to be the layer's and it has kernels), `activation_bytes` of one example's
+        output, None where a side is unknown, and `sparsity`, the share of zeros in its kernels,
+        None without kernels.
+    """
+    layers = dict(_leaves(model, ""))
+    macs = _macs_by_layer(content, layers)
+    return [
+        {
+            "name": path,
+            "type": type(layer).__name__,
+            "parameters": int(layer.count_params()),
+            "macs": macs.get(path, None if _kernels(layer) else 0),
+            "activation_bytes": _output_bytes(layer),
+            "sparsity": _sparsity(layer),
+        }
+        for path, layer in layers.items()
+    ]
+
+
+def layer_paths(model: keras.Model) -> list[str]:
+    """Return the paths of a model's layers, those of models in it as outer/inner/name."""
+    return list(dict(_leaves(model, "")))
+
+
+def operator_table(graphs: tuple[Subgraph, ...], layers: Collection[str] = ()) -> list[OperatorRow]:
+    """Return a row per operator of the entry subgraph, in order of execution.
+
+    Args:
+        graphs: of a .tflite file; what a loop runs counts as the loop's.
+        layers: paths of the Keras layers that it was made from, to tell the operators' layers.
+
+    Returns:
+        `name` (CONV_2D), `layer` or None, `inputs` and `outputs` (types of activations), `weights`
+        (type of the weights, or None), `parameters`, `macs` (None where they cannot be told),
+        `activation_bytes` of the outputs, and `sparsity` of the weights, None where there are none.
+    """
+    counter, owners, graph = MacsCounter(graphs), Owners(layers), graphs[0]
+    rows: list[OperatorRow] = []
+    for operator in graph.operators:
+        weights = _weights(graphs, graph, operator)
+        rows.append(
+            {
+                "name": operator.name,
+                "layer": owners.of(graphs, operator),
+                "inputs": _dtypes(graph, operator.inputs),
+                "weights": next((tensor.dtype.lower() for tensor in weights), None),
+                "outputs": _dtypes(graph, operator.outputs),
+                "parameters": sum(tensor.elements for tensor in weights),
+                "macs": counter.operator(operator),
+                "activation_bytes": _written_bytes(graph, operator),
+                "sparsity": _zeros(weights),
+            }
+        )
+    return rows
+
+
+class Owners:
+    """Tells which layer an operator computes, from the names that the converter gave its tensors.
+
+    A tensor is named after the path of the layer in the model, `model/outer/inner/name/MatMul`; of
+    operations that were fused the names are joined by `;`, last first, so that of several layers
+    (activation, batch normalization, convolution) the first one computed counts.
+
+    Args:
+        paths: of the layers, `name` or `outer/inner/name`.
+    """
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self._paths = {tuple(path.split("/")): path for path in paths}
+        leaves = [path[-1] for path in self._paths]
+        # Some names lack the models around a layer; then its own has to be the only such one.
+        self._alone = {p[-1:]: path for p, path in self._paths.items() if leaves.count(p[-1]) == 1}
+
+    def of(self, graphs: tuple[Subgraph, ...], operator: Operator) -> str | None:
+        """Return the path of the layer that an operator of the entry subgraph computes, or None."""
+        for name in _names(graphs, operator):
+            found = [path for part in name.split(";") if (path := self._named(part))]
+            if found:
+                return found[-1]
+        return None
+
+    def _named(self, name: str) -> str | None:
+        parts = tuple(name.split("/"))
+        # The longest path that the name holds: a layer may be called as a model around it is.
+        for known in (self._paths, self._alone):
+            for length in range(len(parts), 0, -1):
+                for start in range(len(parts) - length + 1):
+                    if path := known.get(parts[start : start + length]):
+                        return path
+        return None
+
+
+def _names(graphs: tuple[Subgraph, ...], operator: Operator) -> list[str]:
+    """Return the names of an operator's tensors that tell its layer, the surest first."""
+    tensors = graphs[0].tensors
+    if not operator.subgraphs:
+        return [tensors[i].name for i in (*operator.outputs[:1], *operator.inputs[1:2]) if i >= 0]
+    # A loop's inputs may be named after the layer before it, its constants are its own.
+    held = [tensors[i] for i in operator.inputs if i >= 0 and tensors[i].constant]
+    inside = [t for i in operator.subgraphs for t in graphs[i].tensors if t.constant]
+    return [*(tensors[i].name for i in operator.outputs), *(t.name for t in (*held, *inside))]
+
+
+def _weights(
+    graphs: tuple[Subgraph, ...], graph: Subgraph, operator: Operator, depth: int = 0
+) -> list[Tensor]:
+    """Return the weights of an operator and of what it runs, each buffer once."""
+    starts = loop_starts(graphs, graph)
+    found = {tensor.buffer: tensor for tensor in operator_weights(graph, operator, starts)}
+    if depth < len(graphs):  # no deeper than there are subgraphs, if one should run itself
+        for index in operator.subgraphs:
+            for inner in graphs[index].operators:
+                for tensor in _weights(graphs, graphs[index], inner, depth + 1):
+                    found.setdefault(tensor.buffer, tensor)
+    return list(found.values())
+
+
+def _written_bytes(graph: Subgraph, operator: Operator) -> int:
+    return sum(tensor_bytes(graph.tensors[i]) for i in operator.outputs if i >= 0)
+
+
+def _zeros(weights: list[Tensor]) -> float | None:
+    kernels = [tensor for tensor in weights if len(tensor.shape) > 1]
+    size = sum(tensor.elements for tensor in kernels)
+    return 1 - sum(nonzero(tensor) for tensor in kernels) / size if size else None
+
+
+def _macs_by_layer(content: bytes, layers: Collection[str]) -> dict[str, int | None]:
+    graphs = read(content)
+    counter, owners = MacsCounter(graphs), Owners(layers)
+    found: dict[str, int | None] = {}
+    for operator in graphs[0].operators:
+        path = owners.of(graphs, operator)
+        if path is not None:
+            known, more = found.get(path, 0), counter.operator(operator)
+            found[path] = None if known is None or more is None else known + more
+    return found
+
+
+def _leaves(model: keras.Model, prefix: str) -> Iterator[tuple[str, keras.layers.Layer]]:
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            yield from _leaves(layer, f"{prefix}{layer.name}/")
+        else:
+            yield f"{prefix}{layer.name}", layer
+
+
+def _output_bytes(layer: keras.layers.Layer) -> int | None:
+    nodes = getattr(layer, "inbound_nodes", ())
+    shapes = tf.nest.flatten(nodes[0].outputs) if nodes else []
+    if not shapes or any(side is None for tensor in shapes for side in tensor.shape[1:]):
+        return None
+    return sum(int(np.prod(t.shape[1:], dtype=np.int64)) * t.dtype.size for t in shapes)
+
+
+def _kernels(layer: keras.layers.Layer) -> list[tf.Variable]:
+    return [weight for weight in layer.weights if len(weight.shape) > 1]
+
+
+def _sparsity(layer: keras.layers.Layer) -> float | None:
+    kernels = [weight.numpy() for weight in _kernels(layer)]
+    size = sum(kernel.size for kernel in kernels)
+    return sum(int(np.sum(kernel == 0)) for kernel in kernels) / size if size else None
+
+
+def _dtypes(graph: Subgraph, indices: tuple[int, ...]) -> list[str]:
+    tensors = [graph.tensors[index] for index in indices if index >= 0]
+    return [tensor.dtype.lower() for tensor in tensors if not tensor.constant]

@@ -13,7 +13,7 @@ import numpy as np
 from shrink.base import files
 from shrink.base.child import run_child
 from shrink.base.errors import StageError
-from shrink.measure.layers import layer_paths, operator_table
+from shrink.measure.size import layer_paths, operator_table
 from shrink.quantization.bias_correction import layer_errors
 from shrink.quantization.operators import MICRO_INT4_OPERATORS
 from shrink.quantization.source import FloatModel

@@ -21,7 +21,7 @@ from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.faults import reached
 from shrink.base.figures import LOSS
-from shrink.base.host import machine
+from shrink.base.host import host_peak_bytes, machine
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
 from shrink.contract.report import MeasuredAt
@@ -39,25 +39,26 @@ from shrink.contract.result import (
 from shrink.data.config import WHY_NO_METRICS
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
-from shrink.measure.latency import EXAMPLES, latency
-from shrink.measure.layers import layer_table, operator_table
-from shrink.measure.memory import AllocatorPeak, host_peak_bytes, inference_peak_bytes, nvml_note
-from shrink.measure.size import measure_sizes, zeros_note
+from shrink.measure.inference import EXAMPLES, latency
+from shrink.measure.memory import AllocatorPeak, inference_peak_bytes, nvml_note
+from shrink.measure.size import layer_table, measure_sizes, operator_table, zeros_note
 from shrink.recipe.plan import BASELINE
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.task.artifact import (
+    Guess,
+    describe_guess,
     evaluate_artifact,
     masks_of,
     sample_inputs,
     ties_note,
     unmasked_notes,
 )
-from shrink.task.guessing import describe_guess
-from shrink.task.interface import describe_interface
-from shrink.task.task import Task, artifact_interface, check_values
+from shrink.task.interface import artifact_interface, describe_interface
+from shrink.task.resolve import check_values
+from shrink.task.task import Task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import read, read_file
@@ -237,11 +238,11 @@ def _measure(
     notes = list(evaluated.notes)
     arena = arena_bytes(tflite)
     peak, peak_note = inference_peak_bytes(tflite)
-    speed = latency(tflite, inputs=evaluated.inputs)
-    if made_up := speed.pop("made_up", None):
+    timed = latency(tflite, inputs=evaluated.inputs)
+    if made_up := timed.made_up:
         notes.append(f"p50_ms, p90_ms: timed on made-up inputs ({made_up}), as there is no example")
-    if "note" in speed:
-        notes.append(f"p50_ms, p90_ms: {speed.pop('note')}")
+    if timed.note:
+        notes.append(f"p50_ms, p90_ms: {timed.note}")
     if arena.note:
         notes.append(f"arena_bytes: {arena.note}")
     if peak_note:
@@ -253,7 +254,7 @@ def _measure(
         arena_bytes=arena.value,
         arena_estimate_bytes=arena.estimate,
     )
-    return _Measured(Size(**size), memory, Latency(**speed), evaluated, notes)
+    return _Measured(Size(**size), memory, timed.latency, evaluated, notes)
 
 
 def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Evaluated:
@@ -288,7 +289,7 @@ def _not_evaluated() -> _Evaluated:
 
 def _guess(
     kind: str, context: StageContext, outcome: StageResult, metrics: Mapping[str, float]
-) -> dict[str, Any] | None:
+) -> Guess | None:
     """Return what guessing would score, of every stage that others may be compared with."""
     if not context.has_data or (outcome.model is None and kind != "baseline"):
         return None

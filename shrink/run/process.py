@@ -21,9 +21,8 @@ from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkE
 from shrink.base.faults import reached
 from shrink.base.host import HostMemory
 from shrink.contract.codec import to_plain
-from shrink.contract.events import Event, Failed, Finished, Message, read_message
+from shrink.contract.events import Beat, Event, Failed, Finished, Heartbeat, Message, read_message
 from shrink.contract.job import Job
-from shrink.engine.heartbeat import Beat, Heartbeat
 
 LOG_NAME = "worker.log"
 _LOG_TAIL_LINES = 15

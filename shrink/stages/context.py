@@ -13,7 +13,7 @@ import tf_keras as keras
 
 from shrink.base.activity import Phase
 from shrink.base.report_warning import ReportWarning
-from shrink.contract.events import Lost, OutOfMemoryEvent, Send
+from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.training import Training
@@ -24,10 +24,8 @@ from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.data.opening import open_dataset_for
 from shrink.data.registry import NO_DATA
 from shrink.data.sources.none import no_examples
-from shrink.engine.cluster import open_cluster
-from shrink.engine.devices import Devices, open_devices
+from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
-from shrink.engine.heartbeat import Heartbeat
 from shrink.engine.objective import Objective
 from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
@@ -43,9 +41,9 @@ from shrink.pruning.sharing import keep_shared
 from shrink.stages.demands import check_demands
 from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
 from shrink.task.config import TaskConfig
-from shrink.task.interface import Interface, keras_interface
-from shrink.task.targets import check_mixup
-from shrink.task.task import Task, resolve_task
+from shrink.task.interface import Interface, check_mixup, keras_interface
+from shrink.task.resolve import resolve_task
+from shrink.task.task import Task
 
 
 class ParentWatcher:

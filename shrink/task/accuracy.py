@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from shrink.base.errors import DataError, RecipeError
-
-Array = np.ndarray[Any, Any]
+from shrink.base.types import Array
 
 
 @dataclass(frozen=True)

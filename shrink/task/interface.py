@@ -1,16 +1,18 @@
-"""Inputs and outputs of a model or an artifact, and what an application must know of them."""
+"""Inputs and outputs of a model or an artifact, and whether a data set suits them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import DataError
+from shrink.base.types import Array, Tensors
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
@@ -20,7 +22,7 @@ from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, signature_names
 from shrink.tflite.session import TensorDetail
 
-Ask = Callable[[Any], list[np.ndarray[Any, Any]]]
+Ask = Callable[[Tensors], list[Array]]
 """Inputs (n, ...) as the data set stores them to one array (n, ...) for each output."""
 
 
@@ -52,7 +54,7 @@ class Interface:
 def keras_interface(model: keras.Model) -> Interface:
     """Return what a functional Keras model takes and gives."""
 
-    def ask(x: Any) -> list[np.ndarray[Any, Any]]:
+    def ask(x: Tensors) -> list[Array]:
         outputs = model(cast_inputs(model, x), training=False)
         return [np.asarray(tf.cast(each, tf.float32)) for each in tf.nest.flatten(outputs)]
 
@@ -80,7 +82,7 @@ def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interfa
     own = runner.input_names
     fed = tuple(input_names) if sorted(own) == sorted(input_names) else own
 
-    def ask(x: Any) -> list[np.ndarray[Any, Any]]:
+    def ask(x: Tensors) -> list[Array]:
         parts = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
         return runner.predict(named(parts, fed))
 
@@ -96,7 +98,34 @@ def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interfa
     )
 
 
-def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> dict[str, Any]:
+class TensorDescription(TypedDict):
+    """An input or output as the report keeps it; scale and zero point of integers only."""
+
+    name: str
+    shape: list[int]
+    dtype: str
+    scale: float | None
+    zero_point: int | None
+
+
+class TensorsDescription(TypedDict):
+    """The inputs and outputs of a .tflite file."""
+
+    inputs: list[TensorDescription]
+    outputs: list[TensorDescription]
+
+
+class InterfaceDescription(TensorsDescription):
+    """What an application must know of a model beside its tensors.
+
+    `labels` are by index; `normalize` is the recipe's, both None where there are none.
+    """
+
+    labels: list[str] | None
+    normalize: dict[str, object] | None
+
+
+def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> InterfaceDescription:
     """Return `inputs` and `outputs`, `labels` by index, and `normalize`, as plain data.
 
     Args:
@@ -111,7 +140,7 @@ def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> di
     }
 
 
-def describe_tensors(content: bytes) -> dict[str, Any]:
+def describe_tensors(content: bytes) -> TensorsDescription:
     """Return `inputs` and `outputs` of a .tflite file: names, shapes, dtypes, scales."""
     runner = load(content)
     return {
@@ -120,7 +149,7 @@ def describe_tensors(content: bytes) -> dict[str, Any]:
     }
 
 
-def _tensor(detail: TensorDetail) -> dict[str, Any]:
+def _tensor(detail: TensorDetail) -> TensorDescription:
     is_quantized = detail.scale != 0
     return {
         "name": detail.name,
@@ -129,3 +158,105 @@ def _tensor(detail: TensorDetail) -> dict[str, Any]:
         "scale": detail.scale if is_quantized else None,
         "zero_point": detail.zero_point if is_quantized else None,
     }
+
+
+def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:
+    """Raise `DataError` where the examples' shapes are not those of the model's inputs.
+
+    Args:
+        dataset: the examples.
+        model: what they are fed to.
+        role: what it is called in the message, such as teacher.
+    """
+    given = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
+    if len(given) != len(model.inputs):
+        raise DataError(
+            f"the {called(model, role)} takes {len(model.inputs)} inputs "
+            f"({', '.join(model.input_names)}), the examples have {len(given)}",
+            subject="data",
+            hint=f"set data.inputs: [{', '.join(model.input_names)}]",
+        )
+    for place, (wanted, shape) in enumerate(zip(model.inputs, given, strict=True)):
+        if not _fits(wanted, shape):
+            raise DataError(
+                f"the {called(model, role)} takes inputs of shape {wanted}, the examples have "
+                f"{shape}{_meeting(dataset, model, place)}",
+                subject="data",
+                hint=_shape_hint(model),
+            )
+
+
+def called(model: Interface, role: str) -> str:
+    """Return what a message calls a model: its role, and its name where it has one."""
+    return f"{role} {model.name!r}" if model.name else role
+
+
+def _meeting(dataset: Dataset, model: Interface, place: int) -> str:
+    """Return which array went to which of several inputs."""
+    arrays = dataset.input_arrays or dataset.input_names
+    if len(model.inputs) == 1 or len(arrays) != len(model.inputs):
+        return ""
+    return f": the array {arrays[place]} goes to the input {model.input_names[place]}"
+
+
+def _shape_hint(model: Interface) -> str:
+    if len(model.inputs) == 1:
+        return "set data.image_size and data.channels for pictures, or name the model that fits"
+    every = zip(model.input_names, model.inputs, strict=True)
+    shown = ", ".join(f"{name} {shape}" for name, shape in every)
+    return (
+        f"call the arrays of data.inputs as the model's inputs, or put them into its order: {shown}"
+    )
+
+
+def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
+    return len(wanted) == len(given) and all(
+        w is None or g is None or w == g for w, g in zip(wanted, given, strict=True)
+    )
+
+
+def check_outputs(dataset: Dataset, model: Interface) -> None:
+    """Raise `DataError` where there is not one target for each output."""
+    targets = len(tf.nest.flatten(dataset.train.target_spec))
+    if targets != len(model.outputs):
+        raise DataError(
+            f"the {called(model, 'model')} gives {len(model.outputs)} outputs "
+            f"({', '.join(model.output_names)}), the examples have {targets} targets",
+            subject="data",
+            hint="name one array for each output in data.targets",
+        )
+
+
+_LOOK_UPS = (
+    keras.layers.Embedding,
+    keras.layers.CategoryEncoding,
+    keras.layers.IntegerLookup,
+    keras.layers.Hashing,
+)
+
+
+def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> None:
+    """Raise `DataError` where mixtures of examples mean nothing.
+
+    Args:
+        dataset: the examples, which mixup mixes.
+        losses: on the targets of each output.
+        model: the Keras model that is trained.
+    """
+    if dataset.num_classes is None and "sparse_categorical_crossentropy" in losses:
+        _refuse_mixup(
+            "the class numbers of sequences, or of several targets, would be averaged",
+            "store the labels one-hot, or leave data.augment.mixup out",
+        )
+    inputs = set(map(id, getattr(model, "inputs", None) or ()))
+    for layer in model._flatten_layers():
+        fed = tf.nest.flatten([node.keras_inputs for node in layer._inbound_nodes])
+        if isinstance(layer, _LOOK_UPS) and any(id(tensor) in inputs for tensor in fed):
+            _refuse_mixup(
+                f"the layer {layer.name} looks whole numbers up, which would be averaged",
+                "leave data.augment.mixup out",
+            )
+
+
+def _refuse_mixup(why: str, hint: str) -> None:
+    raise DataError(f"mixup cannot be: {why}", subject="data.augment.mixup", hint=hint)

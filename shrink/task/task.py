@@ -1,356 +1,384 @@
-"""What a model is trained and measured on, once both the model and the data are known."""
+"""A task, with what says so; the targets of a data set, and the losses that suit them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+import tensorflow as tf
 
-from shrink.base.errors import ModelError, RecipeError
+from shrink.base.errors import DataError, StageError
 from shrink.base.figures import measured_outputs
-from shrink.base.suggest import hint_for
+from shrink.base.types import Array
 from shrink.data.dataset import Dataset
-from shrink.model.compiled import Compiled, CompiledLoss
-from shrink.model.endings.kinds import EndingKind, beyond_probabilities, described, kind_of_values
-from shrink.task.config import TaskConfig
-from shrink.task.interface import Ask, Interface, artifact_interface, keras_interface
-from shrink.task.resolved import OutputTask, Source, Task, TaskWarning, default_metric
-from shrink.task.targets import (
-    Target,
-    called,
-    check_fit,
-    check_labels,
-    check_outputs,
-    check_shapes,
-    fits,
-    inferred_loss,
-    targets_of,
-)
-from shrink.tflite.names import LONE_OUTPUT, signature_names
+from shrink.engine.objective import SupervisedObjective
+from shrink.model.endings.kinds import EndingKind, described
+from shrink.task.interface import Interface, called
 
-__all__ = [
-    "Interface",
-    "Task",
-    "TaskWarning",
-    "artifact_interface",
-    "check_shapes",
-    "check_values",
-    "keras_interface",
-    "resolve_task",
-]
+Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
+"""What something was told by."""
 
-_EXAMPLES = 16
-_ENTROPIES = {
-    "sparse_categorical_crossentropy": "categorical_crossentropy",
-    "categorical_crossentropy": "sparse_categorical_crossentropy",
+
+_METRIC_OF_LOSS = {
+    "sparse_categorical_crossentropy": "accuracy",
+    "binary_crossentropy": "binary_accuracy",
+    "categorical_crossentropy": "accuracy",
+    "mean_absolute_error": "mean_absolute_error",
 }
-"""The same loss, on labels that are written in the other way."""
+"""The metric that goes with a loss, where it is not the squared error."""
 
 
-def resolve_task(
-    config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None = None
-) -> Task:
-    """Fill in what the recipe leaves out, and check that model and data belong together.
+def default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
+    """Return the metric that goes with a loss on an output of this shape of one example."""
+    if loss == "binary_crossentropy" and shape[-1:] == (1,):
+        return "accuracy"
+    return _METRIC_OF_LOSS.get(loss, "mean_squared_error")
 
-    Args:
-        config: the recipe's `task`, which goes before everything else.
-        dataset: the examples.
-        model: what is trained or measured.
-        compiled: what the recipe's model was compiled with, as its file says.
+
+@dataclass(frozen=True)
+class TaskWarning:
+    """Something that is likely wrong; see `shrink.base.report_warning`."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+    @property
+    def of_file(self) -> bool:
+        """Whether it is about the recipe's model file, which all steps of a recipe read."""
+        return self.code.startswith("compiled")
+
+
+@dataclass(frozen=True)
+class OutputTask:
+    """What was taken for one output.
+
+    Attributes:
+        name: of the output, as a recipe calls it.
+        loss: on its labels or targets.
+        loss_by: recipe, compiled (the model's file), run (that the model comes from), or data.
+        why: what the data says, in words; empty where the data was not asked.
+        from_logits: whether it is logits, not probabilities; None where nothing depends on it.
+        by: recipe, graph (what the model computes), values (on training examples), or compiled.
+        ending: what it is; None where that is not known.
+        shape: of one example's output.
+    """
+
+    name: str
+    loss: str
+    loss_by: Source
+    why: str
+    from_logits: bool | None
+    by: Source | None
+    ending: EndingKind | None
+    shape: tuple[int | None, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain data for the report."""
+        return {
+            "name": self.name,
+            "loss": self.loss,
+            "loss_by": self.loss_by,
+            "from_logits": self.from_logits,
+            "from_logits_by": self.by,
+            "ending": self.ending,
+        }
+
+
+@dataclass(frozen=True)
+class Task:
+    """Loss, metrics and the form of the model's output.
+
+    Attributes:
+        losses: on the labels or targets of each output.
+        metrics: names; of several outputs the mean over those whose loss a metric goes with.
+        monitor: decides which epoch is best.
+        from_logits: whether each output is logits, not probabilities.
+        input_names: as a converted model names its inputs, in the order of the examples' inputs.
+        loss_weights: factor of each output's loss in their sum, which is the task's loss.
+        outputs: how this was found, output by output.
+        metrics_by: recipe, compiled (the model's file), or data.
+        warnings: what is likely wrong.
+    """
+
+    losses: tuple[str, ...]
+    metrics: tuple[str, ...]
+    monitor: str
+    from_logits: tuple[bool, ...]
+    input_names: tuple[str, ...]
+    loss_weights: tuple[float, ...]
+    outputs: tuple[OutputTask, ...] = ()
+    metrics_by: Source = "recipe"
+    warnings: tuple[TaskWarning, ...] = ()
+
+    @property
+    def loss(self) -> str:
+        """The loss that every output has.
+
+        Raises:
+            StageError: outputs have different losses.
+        """
+        if len(set(self.losses)) > 1:
+            raise StageError(
+                f"a teacher needs outputs of one kind, and their losses are "
+                f"{', '.join(self.losses)}",
+                subject="task.loss",
+                hint="train without a teacher, or with the same loss on every output",
+            )
+        return self.losses[0]
+
+    @property
+    def note(self) -> str:
+        """What was taken, in words."""
+        parts = [_told(output, alone=len(self.outputs) == 1) for output in self.outputs]
+        if self.metrics:
+            parts.append(f"metrics {', '.join(self.metrics)} ({_BY[self.metrics_by]})")
+        return f"task: {'; '.join(parts)}"
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether every output that `accuracy` is averaged over tells classes apart."""
+        outputs = [self.outputs[place] for place in measured_outputs("accuracy", self.losses)]
+        return all(default_metric(each.loss, each.shape) == "accuracy" for each in outputs)
+
+    def objective(self) -> SupervisedObjective:
+        """Return what training on the labels or targets minimises."""
+        return SupervisedObjective(self.losses, self.from_logits, self.loss_weights)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain data for the report."""
+        return {
+            "outputs": [output.to_dict() for output in self.outputs],
+            "loss_weights": list(self.loss_weights),
+            "metrics": list(self.metrics),
+            "metrics_by": self.metrics_by,
+            "monitor": self.monitor,
+        }
+
+
+_BY: Mapping[Source, str] = {
+    "recipe": "as the recipe says",
+    "graph": "by what the model computes",
+    "values": "by its values on training examples",
+    "compiled": "as the model was compiled",
+    "run": "as in the run that made the model",
+    "data": "by the loss",
+}
+
+
+def _told(output: OutputTask, alone: bool) -> str:
+    why = output.why if output.loss_by == "data" else _BY[output.loss_by]
+    text = f"{'' if alone else output.name + ': '}loss {output.loss} ({why})"
+    if output.from_logits is None or output.by is None:
+        return text
+    ending = output.ending
+    if ending is None or (ending == "logits") != output.from_logits:
+        ending = "logits" if output.from_logits else "sigmoid"
+    return f"{text}, the output is taken as {described(ending, output.shape)} ({_BY[output.by]})"
+
+
+Form = Literal["classes", "values", "other"]
+"""A class number for each position of the output, a value for each of its elements, or neither."""
+
+_LOOKED_AT = 64
+_SET_LOSS = "or say what is minimised: task.loss"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The targets of one output.
+
+    Attributes:
+        shape: of one example's target.
+        output: shape of one example's output.
+        integers: whether they are stored as integers.
+        read: gives the values of some training examples, (n, ...), when they are looked at.
+    """
+
+    shape: tuple[int | None, ...]
+    output: tuple[int | None, ...]
+    integers: bool
+    read: Callable[[], Array]
+
+    @functools.cached_property
+    def sample(self) -> Array:
+        """Values of some training examples, (n, ...); all of them where they are class numbers."""
+        return self.read()
+
+    @property
+    def width(self) -> int | None:
+        """Numbers on the last axis of the output."""
+        return self.output[-1] if self.output else None
+
+    @property
+    def form(self) -> Form:
+        """What the shapes allow."""
+        if self.width != 1 and any(_alike(self.shape, s) for s in _positions(self.output)):
+            return "classes"
+        single = self.width == 1 and _alike(self.shape, self.output[:-1])
+        return "values" if single or _alike(self.shape, self.output) else "other"
+
+    @functools.cached_property
+    def whole(self) -> bool:
+        """Whether all values that were looked at are whole numbers."""
+        return bool(np.all(self.sample == np.round(self.sample)))
+
+    @functools.cached_property
+    def yes_or_no(self) -> bool:
+        """Whether all values that were looked at are 0 or 1."""
+        return bool(np.all((self.sample == 0) | (self.sample == 1)))
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether each row that was looked at holds a single 1 among zeros."""
+        several = self.width is not None and self.width > 1
+        return several and self.yes_or_no and bool(np.all(self.sample.sum(axis=-1) == 1))
+
+
+def targets_of(dataset: Dataset, outputs: tuple[tuple[int | None, ...], ...]) -> list[Target]:
+    """Return the targets of each output; their values are read where they are looked at."""
+    specs = tf.nest.flatten(dataset.train.target_spec)
+    labels = dataset.train.labels
+
+    @functools.cache
+    def samples() -> list[Array]:
+        if len(specs) == 1 and labels is not None:
+            return [np.asarray(labels)]
+        return [np.asarray(part) for part in tf.nest.flatten(dataset.train.arrays(chosen)[1])]
+
+    count = min(_LOOKED_AT, len(dataset.train))
+    chosen = np.linspace(0, len(dataset.train) - 1, count).astype(np.int64)
+    return [
+        Target(
+            tuple(spec.shape),
+            output,
+            spec.dtype.is_integer or spec.dtype.is_bool,
+            functools.partial(lambda place: samples()[place], place),
+        )
+        for place, (spec, output) in enumerate(zip(specs, outputs, strict=True))
+    ]
+
+
+def inferred_loss(target: Target, ending: EndingKind | None) -> tuple[str, str]:
+    """Return the loss that goes with targets and what the output is, and why in words.
 
     Raises:
-        RecipeError: a loss or a weight for an output that the model does not have, or nobody
-            can know whether an output is logits.
-        DataError: labels beyond the model's outputs, or inputs of another shape.
-        ModelError: the model's output cannot be trained on such targets.
+        DataError: no loss does.
     """
-    return _Resolver(config, dataset, model, compiled).task()
+    if target.form == "classes":
+        if target.integers:
+            return "sparse_categorical_crossentropy", "integer labels"
+        if target.whole:
+            return "sparse_categorical_crossentropy", "whole numbers, taken as labels"
+    if target.form == "values":
+        return _of_values(target, ending)
+    raise _unfit(target)
 
 
-class _Resolver:
-    """Finds a task step by step; what is likely wrong is collected on the way."""
-
-    def __init__(
-        self, config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None
-    ) -> None:
-        self._config, self._dataset, self._model = config, dataset, model
-        self._compiled = compiled
-        self._stored_by: Source = "compiled" if compiled is None else compiled.by
-        self._warnings: list[TaskWarning] = []
-
-    def task(self) -> Task:
-        config, dataset, model = self._config, self._dataset, self._model
-        check_shapes(dataset, model)
-        check_outputs(dataset, model)
-        stated = _by_output(config.from_logits, model, "task.from_logits")
-        endings, by = self._endings(stated)
-        targets = targets_of(dataset, model.outputs)
-        losses, loss_by, whys = self._losses(targets, endings)
-        for loss, target in zip(losses, targets, strict=True):
-            check_fit(loss, target)
-        if losses == ["sparse_categorical_crossentropy"]:
-            check_labels(dataset, model, targets[0])
-        metrics, metrics_by = self._metrics(losses, loss_by)
-        matters = [_depends(losses, metrics, i, model.outputs[i]) for i in range(len(losses))]
-        from_logits = self._from_logits(stated, endings, by, matters)
-        outputs = tuple(
-            OutputTask(name, loss, source, why, known if needed else None, told, ending, shape)
-            for name, loss, source, why, known, needed, told, ending, shape in zip(
-                model.output_names,
-                losses,
-                loss_by,
-                whys,
-                from_logits,
-                matters,
-                by,
-                endings,
-                model.outputs,
-                strict=True,
+def _of_values(target: Target, ending: EndingKind | None) -> tuple[str, str]:
+    if target.width == 1:
+        if target.yes_or_no and (ending != "logits" or target.integers):
+            return "binary_crossentropy", "one output and labels 0 and 1"
+        if target.integers and not target.shape:
+            raise DataError(
+                f"labels {int(target.sample.min())} to {int(target.sample.max())} for a single "
+                "output, which tells 0 from 1",
+                subject="data",
+                hint="where they are numbers to predict, set task.loss: mean_squared_error; "
+                "else name the model for these classes",
             )
+        return "mean_squared_error", "real targets"
+    if target.one_hot and ending != "sigmoid":
+        return "categorical_crossentropy", "one-hot labels"
+    if target.yes_or_no and ending == "sigmoid":
+        return "binary_crossentropy", "several labels of 0 and 1 for each example"
+    return "mean_squared_error", "targets of the output's shape"
+
+
+def fits(loss: str, target: Target) -> bool:
+    """Whether a loss can be computed on such targets."""
+    if loss == "sparse_categorical_crossentropy":
+        return target.form == "classes" and target.whole
+    if loss == "categorical_crossentropy":
+        return target.form == "values" and target.width != 1
+    return target.form == "values" and (loss != "binary_crossentropy" or _within_one(target))
+
+
+def check_fit(loss: str, target: Target) -> None:
+    """Raise `DataError` where a loss cannot be computed on such targets."""
+    if loss == "sparse_categorical_crossentropy" and target.form == "classes":
+        if target.whole:
+            return
+        raise DataError(
+            "sparse_categorical_crossentropy needs integer labels, and the targets are real",
+            subject="data",
+            hint="set task.loss to mean_squared_error, or store integer labels",
         )
-        return Task(
-            tuple(losses),
-            metrics,
-            config.monitor or (metrics[0] if metrics else "loss"),
-            tuple(bool(each) for each in from_logits),
-            model.input_names,
-            self._weights(loss_by),
-            outputs,
-            metrics_by,
-            tuple(dict.fromkeys(self._warnings)),
+    if loss == "binary_crossentropy" and target.form == "values" and not _within_one(target):
+        raise DataError(
+            f"binary_crossentropy needs targets from 0 to 1, and they are {target.sample.min()} "
+            f"to {target.sample.max()}",
+            subject="data",
+            hint="correct the labels, or set task.loss to mean_squared_error",
         )
+    if not fits(loss, target):
+        raise _unfit(target, loss)
 
-    def _endings(
-        self, stated: Sequence[bool | None]
-    ) -> tuple[list[EndingKind | None], list[Source | None]]:
-        """Return what each output is, and what that was told by."""
-        endings, by = list(self._model.endings), list[Source | None]()
-        if None in endings:
-            values = self._model.ask(_some_inputs(self._dataset))
-            for place, own in enumerate(values):
-                if endings[place] is None:
-                    endings[place] = kind_of_values(own, self._model.scales[place])
-        for ending, graph, said in zip(endings, self._model.endings, stated, strict=True):
-            told: Source | None = "graph" if graph is not None else "values" if ending else None
-            by.append("recipe" if said is not None else told)
-        return endings, by
 
-    def _losses(
-        self, targets: Sequence[Target], endings: Sequence[EndingKind | None]
-    ) -> tuple[list[str], list[Source], list[str]]:
-        """Return the loss of each output, who says so, and why."""
-        given = _by_output(self._config.loss, self._model, "task.loss")
-        losses, by, whys = list[str](), list[Source](), list[str]()
-        for place, (target, ending) in enumerate(zip(targets, endings, strict=True)):
-            loss, source, why = given[place], "recipe", ""
-            if loss is None:
-                loss, source = self._compiled_loss(place, target), self._stored_by
-            if loss is None:
-                (loss, why), source = inferred_loss(target, ending), "data"
-            losses.append(loss)
-            by.append(source)  # type: ignore[arg-type]
-            whys.append(why)
-        return losses, by, whys
+def _unfit(target: Target, loss: str | None = None) -> DataError:
+    """Return the error for targets whose shape is not the output's."""
+    wanted = f"{loss} compares" if loss else "there is nothing to compare"
+    message = (
+        f"{wanted} outputs of shape {target.output} with targets of shape {target.shape} "
+        f"({'integers' if target.integers else 'real numbers'})"
+    )
+    if loss is None and target.form == "classes":
+        message += ", which are no class numbers: they are not whole"
+    hint = f"store one target for each output, or a class number, {_SET_LOSS}"
+    if target.form == "classes" and loss != "sparse_categorical_crossentropy":
+        hint = "class numbers go with task.loss: sparse_categorical_crossentropy, which is taken "
+        hint += "where task.loss is left out"
+    elif target.form == "values" and loss == "sparse_categorical_crossentropy":
+        hint = "targets of the output's shape go with task.loss: categorical_crossentropy (one-hot)"
+        hint += ", binary_crossentropy or mean_squared_error"
+    return DataError(message, subject="data", hint=hint)
 
-    def _stored_losses(self) -> list[CompiledLoss | None]:
-        names = self._model.output_names
-        return [None] * len(names) if self._compiled is None else self._compiled.losses(names)
 
-    def _compiled_loss(self, place: int, target: Target) -> str | None:
-        """Return the loss that the model was compiled with, None where it cannot be had."""
-        stored = self._stored_losses()[place]
-        if stored is None:
-            return None
-        for name in (stored.name, _ENTROPIES.get(stored.name or "")):
-            if name is not None and fits(name, target):
-                if stored.other:
-                    self._warn_of_loss(
-                        f"with {', '.join(stored.other)}, which shrink does not have", name
-                    )
-                return name
-        why = (
-            "which shrink does not have" if stored.name is None else "which the targets do not fit"
+def _within_one(target: Target) -> bool:
+    return bool(np.all((target.sample >= 0) & (target.sample <= 1)))
+
+
+def _positions(output: tuple[int | None, ...]) -> list[tuple[int | None, ...]]:
+    """Return the shapes that one class number for each position of an output can have."""
+    return [output[:-1], (*output[:-1], 1)] if output else []
+
+
+def _alike(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
+    return len(one) == len(other) and all(
+        a is None or b is None or a == b for a, b in zip(one, other, strict=True)
+    )
+
+
+def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
+    """Raise `DataError` where a class number is not one of the model's classes."""
+    classes = target.width
+    if classes is None:
+        raise DataError(
+            f"the {called(model, 'model')} does not say how many classes it tells apart",
+            subject="data",
+            hint="build it with an output of fixed size",
         )
-        self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
-        return None
-
-    def _warn_of_loss(self, why: str, name: str | None) -> None:
-        then = f"{name} is taken without" if name else "another is taken from model and data"
-        self._warnings.append(
-            TaskWarning(
-                "compiled-loss",
-                f"the model was compiled {why}; {then}",
-                "set task.loss to the one that is meant",
+    for name in ("train", "validation", "test"):
+        found = getattr(dataset, name).labels
+        if found is None:
+            found = target.sample if name == "train" else np.zeros(0)
+        if found.size and int(np.max(found)) >= classes:
+            raise DataError(
+                f"a label of the {name} split is {int(np.max(found))}, and the model has "
+                f"{classes} outputs (labels 0 to {classes - 1})",
+                subject="data",
+                hint="name the model for these classes, or correct the labels",
             )
-        )
-
-    def _metrics(
-        self, losses: Sequence[str], loss_by: Sequence[Source]
-    ) -> tuple[tuple[str, ...], Source]:
-        """Return the metrics, and who says so; the loss's own is always among those inferred."""
-        if self._config.metrics is not None:
-            return self._config.metrics, "recipe"
-        pairs = zip(losses, self._model.outputs, strict=True)
-        defaults = [default_metric(loss, shape) for loss, shape in pairs]
-        if self._compiled is None or self._stored_by not in loss_by:
-            return tuple(dict.fromkeys(defaults)), "data"
-        named, others = self._compiled.metric_names()
-        if others:
-            self._warnings.append(
-                TaskWarning(
-                    "compiled-metrics",
-                    f"the model was compiled with {', '.join(others)}, which shrink does not "
-                    "have; the report is without",
-                    "set task.metrics to what matters",
-                )
-            )
-        if "binary_accuracy" in defaults:
-            # Keras' accuracy of several labels is that of the largest, which says little of them.
-            named = ["binary_accuracy" if name == "accuracy" else name for name in named]
-        elif "accuracy" in defaults:
-            named = ["accuracy" if name == "binary_accuracy" else name for name in named]
-        found = tuple(dict.fromkeys([*named, *defaults]))
-        return found, self._stored_by if named else "data"
-
-    def _from_logits(
-        self,
-        stated: Sequence[bool | None],
-        endings: Sequence[EndingKind | None],
-        by: list[Source | None],
-        matters: Sequence[bool],
-    ) -> list[bool | None]:
-        """Return whether each output is logits; fills in `by` where the model's file decides."""
-        found: list[bool | None] = []
-        for place, (said, ending) in enumerate(zip(stated, endings, strict=True)):
-            stored = self._stored_losses()[place]
-            compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
-            known = None if ending is None else ending == "logits"
-            if said is None and known is None and compiled is not None:
-                known, by[place] = compiled, self._stored_by
-            value = known if said is None else said
-            if matters[place]:
-                self._check_known(place, value)
-                self._compare(place, value, ending, said, compiled)
-            found.append(value)
-        return found
-
-    def _check_known(self, place: int, value: bool | None) -> None:
-        if value is None:
-            name = self._model.output_names[place]
-            raise RecipeError(
-                f"whether the output {name!r} of {self._model.name!r} is probabilities or logits "
-                "cannot be told from what the model computes, nor from its values, which lie "
-                "between 0 and 1",
-                subject="task.from_logits",
-                hint=f"say it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
-                "for logits",
-            )
-
-    def _compare(
-        self,
-        place: int,
-        value: bool | None,
-        ending: EndingKind | None,
-        said: bool | None,
-        compiled: bool | None,
-    ) -> None:
-        """Warn where the recipe or the model's file says other than the graph."""
-        name, computed = self._model.output_names[place], None
-        if ending is not None:
-            computed = described(ending, self._model.outputs[place])
-        if said is not None and computed is not None and said != (ending == "logits"):
-            self._warnings.append(
-                TaskWarning(
-                    "from-logits",
-                    f"task.from_logits is {str(said).lower()} for the output {name!r}, which by "
-                    f"what the model computes is {computed}; the recipe was followed",
-                    "leave out task.from_logits",
-                )
-            )
-        elif said is None and compiled is not None and compiled != value:
-            self._warnings.append(
-                TaskWarning(
-                    "compiled-from-logits",
-                    f"the model was compiled with from_logits={compiled}, but its output {name!r} "
-                    f"is {computed}, and was taken as that",
-                    "compile it with the other, or set task.from_logits where it is right",
-                )
-            )
-
-    def _weights(self, loss_by: Sequence[Source]) -> tuple[float, ...]:
-        stated = self._config.loss_weights
-        weights = _by_output(stated, self._model, "task.loss_weights")
-        if stated is None and self._compiled is not None and set(loss_by) == {self._stored_by}:
-            weights = self._compiled.weights(self._model.output_names)
-        return tuple(1.0 if weight is None else weight for weight in weights)
-
-
-def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]) -> None:
-    """Raise `ModelError` where outputs that are taken for probabilities lie beyond 0 and 1.
-
-    Args:
-        task: says what they are taken for; nothing that the recipe itself says is questioned.
-        dataset: its first training examples are run.
-        ask: runs the artifact.
-        scales: step of each output that is stored as integers, 0 for floats.
-    """
-    if not any(each.from_logits is False and each.by != "recipe" for each in task.outputs):
-        return
-    values = ask(_some_inputs(dataset))
-    for output, own, scale in zip(task.outputs, values, scales, strict=True):
-        taken = output.from_logits is False and output.by != "recipe"
-        if taken and beyond_probabilities(own, scale):
-            raise ModelError(
-                f"the output {output.name!r} should be probabilities, but on training examples "
-                f"it lies between {own.min():.4g} and {own.max():.4g}",
-                hint="set task.from_logits to what it is",
-            )
-
-
-def _some_inputs(dataset: Dataset) -> Any:
-    """Return the inputs of the first training examples."""
-    return dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))[0]
-
-
-def _is_entropy(loss: str | None) -> bool:
-    return loss is not None and loss.endswith("crossentropy")
-
-
-def _depends(
-    losses: Sequence[str], metrics: Sequence[str], place: int, shape: tuple[int | None, ...]
-) -> bool:
-    """Whether any figure of an output depends on whether it is logits."""
-    own = [name for name in metrics if place in measured_outputs(name, losses)]
-    if any(_is_entropy(name) for name in (losses[place], *own)):
-        return True
-    # The largest output is the same of both; a single one is compared with 0 or with 1/2.
-    return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))
-
-
-def _by_output(values: Any, model: Interface, key: str) -> list[Any]:
-    """Return the value of each output, None where there is none.
-
-    Args:
-        values: one for all outputs, or a mapping by their names, or None.
-
-    Raises:
-        RecipeError: a value for an output that the model does not have.
-    """
-    if not isinstance(values, Mapping):
-        return [values] * len(model.output_names)
-    if len(values) == 1 and tuple(model.output_names) == (LONE_OUTPUT,):
-        return list(values.values())  # the recipe has the name of the Keras model's output
-    # A .tflite file calls "my-head" my_head; the recipe has the name of the Keras model's output.
-    given = model.output_names
-    own = {name: name if name in given else signature_names([name])[0] for name in values}
-    for name in values:
-        if own[name] not in model.output_names:
-            raise RecipeError(
-                f"the {called(model, 'model')} has no output {name!r}; it has "
-                f"{', '.join(model.output_names)}",
-                subject=key,
-                hint=hint_for(name, model.output_names),
-            )
-    found = {own[name]: value for name, value in values.items()}
-    return [found.get(name) for name in model.output_names]

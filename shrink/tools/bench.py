@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from shrink.base.errors import ModelError
 from shrink.base.host import machine
 from shrink.contract.events import Send
 from shrink.contract.job import BenchJob
-from shrink.measure.latency import latency
+from shrink.measure.inference import latency
 from shrink.measure.memory import inference_peak_bytes
 
 _MADE_UP = {
@@ -28,15 +29,16 @@ def bench(job: BenchJob, send: Send) -> dict[str, Any]:
         ModelError: LiteRT cannot run it.
     """
     path = job.model.path
-    speed = latency(path, job.threads)
-    if speed["p50_ms"] is None:
-        raise ModelError(str(speed["note"]), subject=path)
-    inputs = f"the inputs are made up ({_MADE_UP[speed.pop('made_up')]}), as there are no examples"
+    timed = latency(path, job.threads)
+    median_ms = timed.latency.p50_ms
+    if median_ms is None or timed.made_up is None:
+        raise ModelError(timed.note, subject=path)
+    inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
     peak, note = inference_peak_bytes(path)
     return {
         "path": str(path),
-        **speed,
-        "inferences_per_s": 1000 / speed["p50_ms"],
+        **asdict(timed.latency),
+        "inferences_per_s": 1000 / median_ms,
         "inference_peak_bytes": peak,
         "file_bytes": path.stat().st_size,
         "machine": machine(),

@@ -26,7 +26,7 @@ from shrink.data.folders import shown
 from shrink.data.leaks import duplicates
 from shrink.data.opening import open_dataset
 from shrink.data.sources.images import open_pictures
-from shrink.task.targets import targets_of
+from shrink.task.task import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64

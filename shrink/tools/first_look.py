@@ -27,7 +27,9 @@ from shrink.stages.model_names import artifact_names, keras_names
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
-from shrink.task.task import Task, artifact_interface, keras_interface, resolve_task
+from shrink.task.interface import artifact_interface, keras_interface
+from shrink.task.resolve import resolve_task
+from shrink.task.task import Task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.flatbuffer import parameters, quantized_operators
 

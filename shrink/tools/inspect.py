@@ -15,7 +15,7 @@ from shrink.contract.events import Send
 from shrink.contract.job import InspectJob
 from shrink.graph.groups import find_groups
 from shrink.graph.macs import macs_figure
-from shrink.measure.layers import operator_table
+from shrink.measure.size import operator_table
 from shrink.model.load import load_source
 from shrink.quantization.audit import (
     check_runs,

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.host import host_peak_bytes
 from shrink.contract.events import Send
 from shrink.contract.job import ProfileJob
 from shrink.contract.training import Training
@@ -17,7 +18,7 @@ from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
 from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
-from shrink.measure.memory import AllocatorPeak, host_peak_bytes
+from shrink.measure.memory import AllocatorPeak
 from shrink.model.load import load_source
 from shrink.tools.trace import write_trace
 

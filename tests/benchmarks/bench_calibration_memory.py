@@ -21,7 +21,7 @@ import json, sys, time
 from pathlib import Path
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
-from shrink.measure.memory import host_peak_bytes
+from shrink.base.host import host_peak_bytes
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES

@@ -34,7 +34,7 @@ import numpy as np
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.measure.latency import EXAMPLES, latency
+from shrink.measure.inference import EXAMPLES, latency
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
@@ -70,7 +70,7 @@ def compare_latency(folder: Path) -> None:
         x = np.random.default_rng(0).normal(size=(EXAMPLES, *model.input_shape[1:]))
         x = x.astype(np.float32)
         zeros, real = _median_ms(path, x[:1] * 0), _median_ms(path, x)
-        reported = latency(path, inputs=[x])["p50_ms"]
+        reported = latency(path, inputs=[x]).latency.p50_ms
         _say(f"{name:<24}{zeros:>10.3f}{real:>10.3f}{reported:>10.3f}")
 
 

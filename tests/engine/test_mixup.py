@@ -17,7 +17,8 @@ from shrink.data.opening import open_dataset
 from shrink.data.pipeline import epoch_order, training_batches
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.task.config import TaskConfig
-from shrink.task.task import keras_interface, resolve_task
+from shrink.task.interface import keras_interface
+from shrink.task.resolve import resolve_task
 from tests.jobs import context_of
 
 COUNT, WEIGHTS = 40, {"0": 3.0, "1": 0.5}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import tf_keras as keras
 
 from shrink.engine.accumulate import dense_gradients
 from shrink.engine.randomness import RandomSeeds, continued_randomness
-from shrink.engine.recompute import SegmentedRun, recomputed
+from shrink.engine.recompute import SegmentedRun, Step, choose_segments, recomputed, steps_in_order
 from tests.engine._graphs import all_before
 from tests.engine._run import run_in_fresh_process
 
@@ -205,3 +206,71 @@ def test_recomputed_holds_less_and_trains_the_same_with_onednn(precision: str) -
         # A CPU without products of bfloat16 unpacks them: that, not activations, is then the peak.
         share = 0.8 if precision == "float32" else 1.0
         assert found["peak"] < share * found["plain_peak"], name
+
+
+def chain(sizes: list[int], unrepeatable: int | None = None) -> list[Step]:
+    return [
+        Step((str(n),), (str(n + 1),), size, repeatable=n != unrepeatable)
+        for n, size in enumerate(sizes)
+    ]
+
+
+def test_choose_segments_cuts_a_uniform_chain_into_equal_parts() -> None:
+    assert choose_segments(chain([1] * 12), 3) == [range(4), range(4, 8), range(8, 12)]
+
+
+def test_choose_segments_holds_least_when_the_number_is_free() -> None:
+    # k segments of a uniform chain of n hold k - 1 + 2 n / k: least at the square root of 2 n.
+    assert len(choose_segments(chain([1] * 72), None)) in (10, 11, 12)
+
+
+def test_choose_segments_cuts_where_little_crosses() -> None:
+    # A residual block: the sum needs what came before the block, so that cuts inside it cross two.
+    block = [
+        Step(("0",), ("1",), 4),
+        Step(("1",), ("2",), 4),
+        Step(("2",), ("3",), 4),
+        Step(("3", "1"), ("4",), 4),
+        Step(("4",), ("5",), 4),
+        Step(("5",), ("6",), 4),
+        Step(("6", "4"), ("7",), 4),
+        Step(("7",), ("8",), 4),
+    ]
+    assert choose_segments(block, 2)[0].stop == 4
+
+
+def test_choose_segments_leaves_out_what_may_not_be_repeated() -> None:
+    segments = choose_segments(chain([1] * 8, unrepeatable=2), 2)
+    assert segments == [range(2), range(4, 8)]
+
+
+def test_choose_segments_finds_none_in_a_short_network() -> None:
+    assert choose_segments(chain([1] * 3), None) == []
+
+
+def _steps_at_a_time(*, in_order: bool) -> set[int]:
+    """Return how many steps the loops of a recurrent layer and of its gradient may have begun."""
+    layer = keras.layers.SimpleRNN(3)
+
+    @tf.function
+    def gradients(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape, steps_in_order() if in_order else nullcontext():
+            loss = tf.reduce_sum(layer(x))
+        return tape.gradient(loss, layer.trainable_variables)
+
+    graph = gradients.get_concrete_function(tf.TensorSpec((None, 5, 2))).graph
+    loops = [each for each in graph.get_operations() if each.type in ("While", "StatelessWhile")]
+    assert len(loops) == 2  # forwards and backwards
+    return {loop.get_attr("parallel_iterations") for loop in loops}
+
+
+def test_steps_in_order_holds_for_the_gradient_too() -> None:
+    assert _steps_at_a_time(in_order=True) == {1}
+    assert _steps_at_a_time(in_order=False) == {32}
+
+
+def test_steps_in_order_ends_when_a_layer_fails() -> None:
+    while_loop = tf.compat.v2.compat.v1.while_loop
+    with pytest.raises(ValueError, match="incompatible"), steps_in_order():
+        keras.layers.SimpleRNN(3)(tf.zeros((2, 5)))
+    assert tf.compat.v2.compat.v1.while_loop is while_loop

@@ -1,9 +1,13 @@
+"""Peaks of memory: of the process, of the allocator, of inference, of a GPU."""
+
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +16,9 @@ import tf_keras as keras
 
 from shrink.base import child
 from shrink.base.errors import ResourceError
+from shrink.base.host import host_peak_bytes
 from shrink.measure import memory
-from shrink.measure.memory import AllocatorPeak, one_op_model
+from shrink.measure.memory import AllocatorPeak, nvml_note, one_op_model
 from shrink.tflite import convert
 from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
@@ -73,7 +78,7 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
     (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = child.run_child("shrink_dies", timeout_s=30)
-    monkeypatch.setattr("shrink.measure.memory.run_child", lambda *a, **k: run)
+    monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
     peak, note = memory.inference_peak_bytes(tmp_path / "any.tflite")
     assert peak is None
     assert "SIGSEGV" in note
@@ -81,7 +86,7 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
 
 def test_inference_child_imports_no_tensorflow() -> None:
     code = (
-        "import sys, shrink.measure.inference_child, shrink.measure.memory, shrink.measure.latency;"
+        "import sys, shrink.measure.inference, shrink.measure.memory, shrink.measure.inference;"
         "print([m for m in ('tensorflow', 'tf_keras') if m in sys.modules])"
     )
     assert python(code).stdout == "[]\n"
@@ -99,7 +104,7 @@ def test_host_peak_bytes_sees_memory_that_was_given_back() -> None:
 
 def test_host_peak_bytes_refuses_a_process_that_is_gone() -> None:
     with pytest.raises(ResourceError, match="cannot be read"):
-        memory.host_peak_bytes(1 << 30)
+        host_peak_bytes(1 << 30)
 
 
 def test_allocator_peak_sees_a_tensor_that_was_given_back() -> None:
@@ -134,3 +139,53 @@ def test_allocator_peak_is_none_when_onednn_is_off() -> None:
     )
     done = python(code, TF_ENABLE_ONEDNN_OPTS="0")
     assert done.stdout == "None the allocator of CPU:0 keeps no statistics\n"
+
+
+class NvmlError(Exception):
+    """As `pynvml.NVMLError`."""
+
+
+class TwoGpus:
+    """The part of pynvml that is used, on a machine with two GPUs and one process on the second."""
+
+    NVMLError = NvmlError
+
+    def __init__(self, used: int | None = 512_000_000, *, answers: bool = True) -> None:
+        self._used, self._answers = used, answers
+        self.open = False
+
+    def nvmlInit(self) -> None:
+        self.open = True
+
+    def nvmlShutdown(self) -> None:
+        self.open = False
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetComputeRunningProcesses(self, device: int) -> list[Any]:
+        if not self._answers:
+            raise NvmlError("Not Supported")
+        return [SimpleNamespace(pid=7, usedGpuMemory=self._used)] if device == 1 else []
+
+
+def test_nvml_note_names_the_gpus_that_the_process_is_on() -> None:
+    gpus = TwoGpus()
+    note = nvml_note(gpus, pid=7)
+    assert note is not None
+    assert note.endswith("512 MB of GPU 1")
+    assert not gpus.open
+
+
+def test_nvml_note_is_none_when_no_gpu_knows_the_process() -> None:
+    assert nvml_note(TwoGpus(), pid=8) is None
+    assert nvml_note(TwoGpus(used=None), pid=7) is None
+
+
+def test_nvml_note_says_so_when_nvml_does_not_answer() -> None:
+    gpus = TwoGpus(answers=False)
+    assert "unknown (Not Supported)" in str(nvml_note(gpus, pid=7))
+    assert not gpus.open

@@ -12,9 +12,8 @@ import pytest
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.base.host import HostMemory
 from shrink.contract.codec import to_plain
-from shrink.contract.events import Lost, OutOfMemoryEvent
+from shrink.contract.events import Beat, Heartbeat, Lost, OutOfMemoryEvent
 from shrink.contract.job import StepJob
-from shrink.engine.heartbeat import Beat, Heartbeat
 from shrink.run.process import WorkerDied
 from shrink.run.supervisor import run_recovering
 from tests.jobs import step_job

@@ -19,7 +19,8 @@ from shrink.stages.context import StageContext
 from shrink.stages.model_names import fed_like
 from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
-from shrink.task.task import keras_interface, resolve_task
+from shrink.task.interface import keras_interface
+from shrink.task.resolve import resolve_task
 from shrink.tflite.convert import convert
 from tests.jobs import context_of
 

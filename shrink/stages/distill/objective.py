@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case
-from shrink.engine.masking import masked
 from shrink.engine.objective import (
     SupervisedObjective,
     at_least_float32,
     for_each,
+    masked,
     per_example,
 )
 from shrink.stages.distill.config import Ramp

@@ -13,7 +13,7 @@ from shrink.engine.microbatch import cast_inputs
 from shrink.engine.objective import SupervisedObjective, at_least_float32
 from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.objective import TeacherOutputs
-from shrink.task.resolved import Task
+from shrink.task.task import Task
 
 Teach = Callable[[Any], TeacherOutputs]
 """A batch of inputs as the data set stores them to what a teacher gives for it."""

@@ -43,8 +43,7 @@ from shrink.stages.distill.teachers import (
     teacher_outputs_of,
 )
 from shrink.stages.model_names import fed_like
-from shrink.task.interface import keras_interface
-from shrink.task.targets import check_shapes
+from shrink.task.interface import check_shapes, keras_interface
 
 _MOST_FLOAT32_OUTPUTS = 1024
 _AUTO_BYTES = 2 * 1000**3

@@ -26,7 +26,8 @@ from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.artifact import evaluate_artifact, masks_of
-from shrink.task.task import Task, artifact_interface
+from shrink.task.interface import artifact_interface
+from shrink.task.task import Task
 from shrink.tflite.convert import Conversion
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from shrink.contract.codec import from_plain
 from shrink.contract.training import Optimizer
 from shrink.engine.config import TAKERS, OptimizerConfig
-from shrink.engine.optimizer import OPTIMIZERS, WarmupDecay, build_optimizer
+from shrink.engine.trainer import OPTIMIZERS, WarmupDecay, build_optimizer
 
 
 @pytest.mark.parametrize(

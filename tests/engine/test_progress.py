@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shrink.engine.fit import EarlyStop, epochs_since_best, first_settled_epoch
+from shrink.engine.progress import EarlyStop, epochs_since_best, first_settled_epoch
 
 
 @pytest.mark.parametrize(

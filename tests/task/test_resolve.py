@@ -18,7 +18,9 @@ from shrink.data.opening import open_dataset
 from shrink.model.compiled import Compiled
 from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
-from shrink.task.task import Task, artifact_interface, check_values, keras_interface, resolve_task
+from shrink.task.interface import artifact_interface, keras_interface
+from shrink.task.resolve import check_values, resolve_task
+from shrink.task.task import Task
 from shrink.tflite.convert import convert
 from shrink.tflite.names import signature_names
 

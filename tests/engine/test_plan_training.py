@@ -10,8 +10,8 @@ from shrink.contract.job import MicroBatchPlan
 from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.plan_training import plan_validation
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
-from shrink.engine.validation import plan_validation
 
 MICRO_BATCH = 16
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
-from shrink.measure.inference_child import random_rows, time_invokes
-from shrink.measure.latency import latency
+from shrink.measure.inference import latency, random_rows, time_invokes
 from shrink.measure.memory import one_op_model
 from shrink.tflite.convert import to_float32
 
@@ -35,20 +34,20 @@ class Recording:
 def test_latency_orders_its_percentiles(tmp_path: Path) -> None:
     path = tmp_path / "one.tflite"
     path.write_bytes(one_op_model())
-    figures = latency(path, threads=2)
-    assert set(figures) == {"p50_ms", "p90_ms", "threads", "examples", "made_up"}
-    assert (figures["examples"], figures["made_up"]) == (0, "random")
-    assert 0 < figures["p50_ms"] <= figures["p90_ms"]
-    assert figures["threads"] == 2
+    timed = latency(path, threads=2)
+    figures = timed.latency
+    assert (figures.examples, timed.made_up, timed.note) == (0, "random", "")
+    assert 0 < (figures.p50_ms or 0) <= (figures.p90_ms or 0)
+    assert figures.threads == 2
 
 
 def test_latency_is_none_with_a_note_when_the_process_fails(tmp_path: Path) -> None:
     path = tmp_path / "broken.tflite"
     path.write_bytes(b"no model at all")
-    figures = latency(path)
-    assert figures["p50_ms"] is None
-    assert figures["p90_ms"] is None
-    assert "ended with code 1" in figures["note"]
+    timed = latency(path)
+    assert timed.latency.p50_ms is None
+    assert timed.latency.p90_ms is None
+    assert "ended with code 1" in timed.note
 
 
 def test_time_invokes_takes_at_least_fifty_examples_in_turn_after_a_warm_up() -> None:
@@ -80,10 +79,10 @@ def test_random_rows_are_the_same_every_time_and_no_zeros() -> None:
 def test_latency_runs_the_examples_that_it_is_given(tmp_path: Path) -> None:
     path = tmp_path / "one.tflite"
     path.write_bytes(one_op_model())
-    figures = latency(path, inputs=[np.ones((3, 1), np.float32)])
-    assert figures["examples"] == 3
-    assert figures["p50_ms"] > 0
-    assert "made_up" not in figures
+    timed = latency(path, inputs=[np.ones((3, 1), np.float32)])
+    assert timed.latency.examples == 3
+    assert (timed.latency.p50_ms or 0) > 0
+    assert timed.made_up is None
 
 
 def test_latency_uses_zeros_where_random_numbers_cannot_be_run(tmp_path: Path) -> None:
@@ -92,4 +91,4 @@ def test_latency_uses_zeros_where_random_numbers_cannot_be_run(tmp_path: Path) -
     # Random numbers below 1, a hundredfold, are no indices of three rows.
     far = keras.layers.Lambda(lambda x: x * 100)(inputs)
     path.write_bytes(to_float32(keras.Model(inputs, keras.layers.Embedding(3, 2)(far))))
-    assert latency(path)["made_up"] == "zeros"
+    assert latency(path).made_up == "zeros"

@@ -1,4 +1,4 @@
-"""Child process: load and run one artifact in LiteRT, and print one figure as JSON.
+"""Inference of one artifact in LiteRT, in a child process: its latency, or the peak of its memory.
 
 Some kernels skip zeros (those of LSTMs), so that zeros would make a model look several times as
 fast as it is: it is timed on examples, or on random numbers.
@@ -9,18 +9,41 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
-from shrink.base.child import die_with_parent
+import numpy as np
+
+from shrink.base import files
+from shrink.base.child import die_with_parent, run_child
 from shrink.base.host import host_peak_bytes
+from shrink.base.types import Array
+from shrink.contract.result import Latency
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 PREFIX = "shrink-figure: "
 _MEMORY_INVOKES = 3
 _RANDOM_ROWS = 8
 _WARM_UP_S, _WARM_UP_INVOKES = 0.2, 10
 _LEAST_S, _MOST_S, _LEAST_INVOKES = 0.3, 2.0, 50
+
+Inputs = Literal["examples", "random", "zeros"]
+Detail: TypeAlias = "dict[str, Any]"
+"""What LiteRT tells of an input."""
+
+
+class Measured(TypedDict, total=False):
+    """What the child process prints: `peak_bytes`, or `times_ms` and what the `inputs` were."""
+
+    peak_bytes: int
+    times_ms: list[float]
+    inputs: Inputs
 
 
 def main(parent: str, figure: str, path: str, threads: str, examples: str = "") -> None:
@@ -39,19 +62,18 @@ def main(parent: str, figure: str, path: str, threads: str, examples: str = "") 
     if figure == "memory":
         for _ in range(_MEMORY_INVOKES):
             interpreter.invoke()
-        result: dict[str, Any] = {"peak_bytes": host_peak_bytes()}
+        result: Measured = {"peak_bytes": host_peak_bytes()}
     else:
         inputs, rows = _rows(interpreter, examples)
         result = {"times_ms": time_invokes(interpreter, rows), "inputs": inputs}
     sys.stdout.write(f"\n{PREFIX}{json.dumps(result)}\n")
 
 
-def prepare(path: str, threads: int) -> Any:
+def prepare(path: str, threads: int) -> Interpreter:
     """Return an interpreter whose inputs hold zeros."""
-    import numpy as np
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    def allocated(resolver: Any) -> Any:
+    def allocated(resolver: OpResolverType) -> Interpreter:
         # By path, which LiteRT maps into memory; content would be held twice.
         interpreter = Interpreter(
             model_path=path, num_threads=threads, experimental_op_resolver_type=resolver
@@ -68,7 +90,7 @@ def prepare(path: str, threads: int) -> Any:
     return interpreter
 
 
-def random_rows(details: Sequence[Any], count: int = _RANDOM_ROWS) -> list[list[Any]]:
+def random_rows(details: Sequence[Detail], count: int = _RANDOM_ROWS) -> list[list[Array]]:
     """Return seeded random inputs, as stored, one list of arrays (1, ...) each.
 
     Quantized inputs take any number of their type, real ones lie in [0, 1), and other integers,
@@ -78,26 +100,22 @@ def random_rows(details: Sequence[Any], count: int = _RANDOM_ROWS) -> list[list[
         details: of LiteRT's interpreter.
         count: how many.
     """
-    import numpy as np
-
     rng = np.random.default_rng(0)
 
-    def one(detail: Any) -> Any:
+    def one(detail: Detail) -> Array:
         shape, dtype = tuple(detail["shape"]), np.dtype(detail["dtype"])
         if dtype.kind == "f":
             return rng.random(shape).astype(dtype)
         if dtype.kind in "iu" and detail["quantization"][0]:
-            limits = np.iinfo(dtype)
+            limits = np.iinfo(detail["dtype"])
             return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
         return rng.integers(0, 2, shape).astype(dtype)
 
     return [[one(detail) for detail in details] for _ in range(count)]
 
 
-def _rows(interpreter: Any, examples: str) -> tuple[str, list[list[Any]]]:
+def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Array]]]:
     """Return what the inputs are, and the inputs of some invocations, as stored."""
-    import numpy as np
-
     details = interpreter.get_input_details()
     if examples:
         with np.load(examples) as archive:
@@ -112,7 +130,7 @@ def _rows(interpreter: Any, examples: str) -> tuple[str, list[list[Any]]]:
     return "random", rows
 
 
-def _stored(array: Any, detail: Any) -> list[Any]:
+def _stored(array: Array, detail: Detail) -> list[Array]:
     from shrink.tflite.session import TensorDetail, quantize
 
     scale, zero_point = detail["quantization"]
@@ -123,14 +141,14 @@ def _stored(array: Any, detail: Any) -> list[Any]:
     return [rows[i : i + 1].reshape(detail["shape"]) for i in range(len(rows))]
 
 
-def _set(interpreter: Any, row: Sequence[Any]) -> None:
+def _set(interpreter: Interpreter, row: Sequence[Array]) -> None:
     for detail, array in zip(interpreter.get_input_details(), row, strict=True):
         interpreter.set_tensor(detail["index"], array)
     # What one example leaves in a recurrent layer is none of the next one's business.
     interpreter.reset_all_variables()
 
 
-def time_invokes(interpreter: Any, rows: Sequence[Sequence[Any]]) -> list[float]:
+def time_invokes(interpreter: Interpreter, rows: Sequence[Sequence[Array]]) -> list[float]:
     """Return the milliseconds of each invocation: 50 or more, unless 2 seconds are over before.
 
     Args:
@@ -155,6 +173,84 @@ def time_invokes(interpreter: Any, rows: Sequence[Sequence[Any]]) -> list[float]
         elapsed = now - start
         if elapsed > _MOST_S or (elapsed > _LEAST_S and len(times) >= _LEAST_INVOKES):
             return times
+
+
+_TIMEOUT_S = 120.0
+
+
+def run_inference(
+    figure: Literal["memory", "latency"], tflite: Path, threads: int = 1, examples: str = ""
+) -> tuple[Measured | None, str]:
+    """Return what the child process measured, or None and why there is nothing.
+
+    Args:
+        figure: "memory" or "latency".
+        tflite: the artifact.
+        threads: of the interpreter.
+        examples: an .npz file with the inputs to time it with.
+    """
+    arguments = (figure, str(tflite.resolve()), str(threads), examples)
+    run = run_child("shrink.measure.inference", *arguments, timeout_s=_TIMEOUT_S)
+    if run.failure is not None:
+        return None, f"LiteRT, running the artifact, {run.failure}"
+    line = next((x for x in reversed(run.output.splitlines()) if x.startswith(PREFIX)), None)
+    if line is None:
+        return None, "LiteRT, running the artifact, ended without a figure"
+    return json.loads(line.removeprefix(PREFIX)), ""
+
+
+EXAMPLES = 8
+"""As many examples as stand for all: their time differs little, unless they are zeros."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """How long one inference takes.
+
+    Attributes:
+        latency: its figures; None where `note` says why.
+        made_up: what the inputs were where they were no examples.
+        note: why nothing could be measured; empty where it could.
+    """
+
+    latency: Latency
+    made_up: Inputs | None = None
+    note: str = ""
+
+
+def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Timed:
+    """Return the median and the 90th percentile of one invocation, in milliseconds.
+
+    LiteRT runs the artifact in a fresh process: a warm-up, then at least 50 invocations and
+    0.3 s, but no more than about 2 s, on one example after the other. Nothing is raised when that
+    process fails.
+
+    Args:
+        tflite: the artifact.
+        threads: of the interpreter.
+        inputs: examples, a float32 array (n, ...) for each input in the artifact's order; without
+            them random numbers, the same every time.
+
+    Returns:
+        The figures; `examples` is how many it was timed on, 0 for made-up ones.
+    """
+    with tempfile.TemporaryDirectory(prefix="shrink-latency-") as folder:
+        path = _save(inputs, Path(folder) / "inputs.npz") if len(inputs) else ""
+        result, reason = run_inference("latency", tflite, threads, path)
+    examples = len(inputs[0]) if len(inputs) else 0
+    if result is None:
+        unknown = Latency(threads=threads, examples=examples)
+        return Timed(unknown, note=f"latency not measured: {reason}")
+    p50, p90 = np.percentile(result["times_ms"], [50, 90])
+    found = Latency(p50_ms=float(p50), p90_ms=float(p90), threads=threads, examples=examples)
+    return Timed(found, None if path else result["inputs"])
+
+
+def _save(inputs: Sequence[Array], path: Path) -> str:
+    stored = {f"input_{i}": np.asarray(array, np.float32) for i, array in enumerate(inputs)}
+    with files.replacing(path) as temporary:
+        np.savez(temporary, **stored)  # type: ignore[arg-type]
+    return str(path)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,350 @@
+"""What a model is trained and measured on, once both the model and the data are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from shrink.base.errors import ModelError, RecipeError
+from shrink.base.figures import measured_outputs
+from shrink.base.suggest import hint_for
+from shrink.base.types import Tensors
+from shrink.data.dataset import Dataset
+from shrink.model.compiled import Compiled, CompiledLoss
+from shrink.model.endings.kinds import EndingKind, beyond_probabilities, described, kind_of_values
+from shrink.task.config import TaskConfig
+from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
+from shrink.task.task import (
+    OutputTask,
+    Source,
+    Target,
+    Task,
+    TaskWarning,
+    check_fit,
+    check_labels,
+    default_metric,
+    fits,
+    inferred_loss,
+    targets_of,
+)
+from shrink.tflite.names import LONE_OUTPUT, signature_names
+
+_EXAMPLES = 16
+Value = TypeVar("Value", str, bool, float)
+_ENTROPIES = {
+    "sparse_categorical_crossentropy": "categorical_crossentropy",
+    "categorical_crossentropy": "sparse_categorical_crossentropy",
+}
+"""The same loss, on labels that are written in the other way."""
+
+
+def resolve_task(
+    config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None = None
+) -> Task:
+    """Fill in what the recipe leaves out, and check that model and data belong together.
+
+    Args:
+        config: the recipe's `task`, which goes before everything else.
+        dataset: the examples.
+        model: what is trained or measured.
+        compiled: what the recipe's model was compiled with, as its file says.
+
+    Raises:
+        RecipeError: a loss or a weight for an output that the model does not have, or nobody
+            can know whether an output is logits.
+        DataError: labels beyond the model's outputs, or inputs of another shape.
+        ModelError: the model's output cannot be trained on such targets.
+    """
+    return _Resolver(config, dataset, model, compiled).task()
+
+
+class _Resolver:
+    """Finds a task step by step; what is likely wrong is collected on the way."""
+
+    def __init__(
+        self, config: TaskConfig, dataset: Dataset, model: Interface, compiled: Compiled | None
+    ) -> None:
+        self._config, self._dataset, self._model = config, dataset, model
+        self._compiled = compiled
+        self._stored_by: Source = "compiled" if compiled is None else compiled.by
+        self._warnings: list[TaskWarning] = []
+
+    def task(self) -> Task:
+        config, dataset, model = self._config, self._dataset, self._model
+        check_shapes(dataset, model)
+        check_outputs(dataset, model)
+        stated = _by_output(config.from_logits, model, "task.from_logits")
+        endings, by = self._endings(stated)
+        targets = targets_of(dataset, model.outputs)
+        losses, loss_by, whys = self._losses(targets, endings)
+        for loss, target in zip(losses, targets, strict=True):
+            check_fit(loss, target)
+        if losses == ["sparse_categorical_crossentropy"]:
+            check_labels(dataset, model, targets[0])
+        metrics, metrics_by = self._metrics(losses, loss_by)
+        matters = [_depends(losses, metrics, i, model.outputs[i]) for i in range(len(losses))]
+        from_logits = self._from_logits(stated, endings, by, matters)
+        outputs = tuple(
+            OutputTask(name, loss, source, why, known if needed else None, told, ending, shape)
+            for name, loss, source, why, known, needed, told, ending, shape in zip(
+                model.output_names,
+                losses,
+                loss_by,
+                whys,
+                from_logits,
+                matters,
+                by,
+                endings,
+                model.outputs,
+                strict=True,
+            )
+        )
+        return Task(
+            tuple(losses),
+            metrics,
+            config.monitor or (metrics[0] if metrics else "loss"),
+            tuple(bool(each) for each in from_logits),
+            model.input_names,
+            self._weights(loss_by),
+            outputs,
+            metrics_by,
+            tuple(dict.fromkeys(self._warnings)),
+        )
+
+    def _endings(
+        self, stated: Sequence[bool | None]
+    ) -> tuple[list[EndingKind | None], list[Source | None]]:
+        """Return what each output is, and what that was told by."""
+        endings, by = list(self._model.endings), list[Source | None]()
+        if None in endings:
+            values = self._model.ask(_some_inputs(self._dataset))
+            for place, own in enumerate(values):
+                if endings[place] is None:
+                    endings[place] = kind_of_values(own, self._model.scales[place])
+        for ending, graph, said in zip(endings, self._model.endings, stated, strict=True):
+            told: Source | None = "graph" if graph is not None else "values" if ending else None
+            by.append("recipe" if said is not None else told)
+        return endings, by
+
+    def _losses(
+        self, targets: Sequence[Target], endings: Sequence[EndingKind | None]
+    ) -> tuple[list[str], list[Source], list[str]]:
+        """Return the loss of each output, who says so, and why."""
+        given = _by_output(self._config.loss, self._model, "task.loss")
+        losses, by, whys = list[str](), list[Source](), list[str]()
+        for place, (target, ending) in enumerate(zip(targets, endings, strict=True)):
+            loss, source, why = given[place], "recipe", ""
+            if loss is None:
+                loss, source = self._compiled_loss(place, target), self._stored_by
+            if loss is None:
+                (loss, why), source = inferred_loss(target, ending), "data"
+            losses.append(loss)
+            by.append(source)  # type: ignore[arg-type]
+            whys.append(why)
+        return losses, by, whys
+
+    def _stored_losses(self) -> list[CompiledLoss | None]:
+        names = self._model.output_names
+        return [None] * len(names) if self._compiled is None else self._compiled.losses(names)
+
+    def _compiled_loss(self, place: int, target: Target) -> str | None:
+        """Return the loss that the model was compiled with, None where it cannot be had."""
+        stored = self._stored_losses()[place]
+        if stored is None:
+            return None
+        for name in (stored.name, _ENTROPIES.get(stored.name or "")):
+            if name is not None and fits(name, target):
+                if stored.other:
+                    self._warn_of_loss(
+                        f"with {', '.join(stored.other)}, which shrink does not have", name
+                    )
+                return name
+        why = (
+            "which shrink does not have" if stored.name is None else "which the targets do not fit"
+        )
+        self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
+        return None
+
+    def _warn_of_loss(self, why: str, name: str | None) -> None:
+        then = f"{name} is taken without" if name else "another is taken from model and data"
+        self._warnings.append(
+            TaskWarning(
+                "compiled-loss",
+                f"the model was compiled {why}; {then}",
+                "set task.loss to the one that is meant",
+            )
+        )
+
+    def _metrics(
+        self, losses: Sequence[str], loss_by: Sequence[Source]
+    ) -> tuple[tuple[str, ...], Source]:
+        """Return the metrics, and who says so; the loss's own is always among those inferred."""
+        if self._config.metrics is not None:
+            return self._config.metrics, "recipe"
+        pairs = zip(losses, self._model.outputs, strict=True)
+        defaults = [default_metric(loss, shape) for loss, shape in pairs]
+        if self._compiled is None or self._stored_by not in loss_by:
+            return tuple(dict.fromkeys(defaults)), "data"
+        named, others = self._compiled.metric_names()
+        if others:
+            self._warnings.append(
+                TaskWarning(
+                    "compiled-metrics",
+                    f"the model was compiled with {', '.join(others)}, which shrink does not "
+                    "have; the report is without",
+                    "set task.metrics to what matters",
+                )
+            )
+        if "binary_accuracy" in defaults:
+            # Keras' accuracy of several labels is that of the largest, which says little of them.
+            named = ["binary_accuracy" if name == "accuracy" else name for name in named]
+        elif "accuracy" in defaults:
+            named = ["accuracy" if name == "binary_accuracy" else name for name in named]
+        found = tuple(dict.fromkeys([*named, *defaults]))
+        return found, self._stored_by if named else "data"
+
+    def _from_logits(
+        self,
+        stated: Sequence[bool | None],
+        endings: Sequence[EndingKind | None],
+        by: list[Source | None],
+        matters: Sequence[bool],
+    ) -> list[bool | None]:
+        """Return whether each output is logits; fills in `by` where the model's file decides."""
+        found: list[bool | None] = []
+        for place, (said, ending) in enumerate(zip(stated, endings, strict=True)):
+            stored = self._stored_losses()[place]
+            compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
+            known = None if ending is None else ending == "logits"
+            if said is None and known is None and compiled is not None:
+                known, by[place] = compiled, self._stored_by
+            value = known if said is None else said
+            if matters[place]:
+                self._check_known(place, value)
+                self._compare(place, value, ending, said, compiled)
+            found.append(value)
+        return found
+
+    def _check_known(self, place: int, value: bool | None) -> None:
+        if value is None:
+            name = self._model.output_names[place]
+            raise RecipeError(
+                f"whether the output {name!r} of {self._model.name!r} is probabilities or logits "
+                "cannot be told from what the model computes, nor from its values, which lie "
+                "between 0 and 1",
+                subject="task.from_logits",
+                hint=f"say it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
+                "for logits",
+            )
+
+    def _compare(
+        self,
+        place: int,
+        value: bool | None,
+        ending: EndingKind | None,
+        said: bool | None,
+        compiled: bool | None,
+    ) -> None:
+        """Warn where the recipe or the model's file says other than the graph."""
+        name, computed = self._model.output_names[place], None
+        if ending is not None:
+            computed = described(ending, self._model.outputs[place])
+        if said is not None and computed is not None and said != (ending == "logits"):
+            self._warnings.append(
+                TaskWarning(
+                    "from-logits",
+                    f"task.from_logits is {str(said).lower()} for the output {name!r}, which by "
+                    f"what the model computes is {computed}; the recipe was followed",
+                    "leave out task.from_logits",
+                )
+            )
+        elif said is None and compiled is not None and compiled != value:
+            self._warnings.append(
+                TaskWarning(
+                    "compiled-from-logits",
+                    f"the model was compiled with from_logits={compiled}, but its output {name!r} "
+                    f"is {computed}, and was taken as that",
+                    "compile it with the other, or set task.from_logits where it is right",
+                )
+            )
+
+    def _weights(self, loss_by: Sequence[Source]) -> tuple[float, ...]:
+        stated = self._config.loss_weights
+        weights = _by_output(stated, self._model, "task.loss_weights")
+        if stated is None and self._compiled is not None and set(loss_by) == {self._stored_by}:
+            weights = self._compiled.weights(self._model.output_names)
+        return tuple(1.0 if weight is None else weight for weight in weights)
+
+
+def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]) -> None:
+    """Raise `ModelError` where outputs that are taken for probabilities lie beyond 0 and 1.
+
+    Args:
+        task: says what they are taken for; nothing that the recipe itself says is questioned.
+        dataset: its first training examples are run.
+        ask: runs the artifact.
+        scales: step of each output that is stored as integers, 0 for floats.
+    """
+    if not any(each.from_logits is False and each.by != "recipe" for each in task.outputs):
+        return
+    values = ask(_some_inputs(dataset))
+    for output, own, scale in zip(task.outputs, values, scales, strict=True):
+        taken = output.from_logits is False and output.by != "recipe"
+        if taken and beyond_probabilities(own, scale):
+            raise ModelError(
+                f"the output {output.name!r} should be probabilities, but on training examples "
+                f"it lies between {own.min():.4g} and {own.max():.4g}",
+                hint="set task.from_logits to what it is",
+            )
+
+
+def _some_inputs(dataset: Dataset) -> Tensors:
+    """Return the inputs of the first training examples."""
+    return dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))[0]
+
+
+def _is_entropy(loss: str | None) -> bool:
+    return loss is not None and loss.endswith("crossentropy")
+
+
+def _depends(
+    losses: Sequence[str], metrics: Sequence[str], place: int, shape: tuple[int | None, ...]
+) -> bool:
+    """Whether any figure of an output depends on whether it is logits."""
+    own = [name for name in metrics if place in measured_outputs(name, losses)]
+    if any(_is_entropy(name) for name in (losses[place], *own)):
+        return True
+    # The largest output is the same of both; a single one is compared with 0 or with 1/2.
+    return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))
+
+
+def _by_output(
+    values: Value | Mapping[str, Value] | None, model: Interface, key: str
+) -> list[Value | None]:
+    """Return the value of each output, None where there is none.
+
+    Args:
+        values: one for all outputs, or a mapping by their names, or None.
+
+    Raises:
+        RecipeError: a value for an output that the model does not have.
+    """
+    if not isinstance(values, Mapping):
+        return [values] * len(model.output_names)
+    if len(values) == 1 and tuple(model.output_names) == (LONE_OUTPUT,):
+        return list(values.values())  # the recipe has the name of the Keras model's output
+    # A .tflite file calls "my-head" my_head; the recipe has the name of the Keras model's output.
+    given = model.output_names
+    own = {name: name if name in given else signature_names([name])[0] for name in values}
+    for name in values:
+        if own[name] not in model.output_names:
+            raise RecipeError(
+                f"the {called(model, 'model')} has no output {name!r}; it has "
+                f"{', '.join(model.output_names)}",
+                subject=key,
+                hint=hint_for(name, model.output_names),
+            )
+    found = {own[name]: value for name, value in values.items()}
+    return [found.get(name) for name in model.output_names]
