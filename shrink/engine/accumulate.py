@@ -15,7 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.operation_order import in_order_of_creation, one_by_one
-from shrink.tflite.branches import traced
+from shrink.tflite.serving import traced
 
 
 class Batch(NamedTuple):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from shrink.base.errors import ResourceError
 from shrink.contract.events import OutOfMemoryEvent
-from shrink.tflite.branches import traced
+from shrink.tflite.serving import traced
 
 _OUT_OF_MEMORY = (
     "OOM when allocating tensor",

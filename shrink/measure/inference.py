@@ -131,7 +131,7 @@ def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Ar
 
 
 def _stored(array: Array, detail: Detail) -> list[Array]:
-    from shrink.tflite.session import TensorDetail, quantize
+    from shrink.tflite.interpreter import TensorDetail, quantize
 
     scale, zero_point = detail["quantization"]
     described = TensorDetail(

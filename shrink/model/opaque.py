@@ -15,8 +15,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.tflite.branches import traced
-from shrink.tflite.names import load_signature, natural_order
+from shrink.tflite.names import natural_order
+from shrink.tflite.serving import load_signature, traced
 
 
 class TracedGraph(keras.layers.Layer):

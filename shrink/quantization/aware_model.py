@@ -19,8 +19,7 @@ import tf_keras as keras
 from shrink.engine.batch_norm import is_batch_norm
 from shrink.graph.network import Call, Network, Ref, read_network
 from shrink.graph.rebuild import connect
-from shrink.quantization.calibration import Batches
-from shrink.quantization.ranges import Ranges, least_squares_of, tensor_values
+from shrink.quantization.calibration import Batches, Ranges, least_squares_of, tensor_values
 from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
 
@@ -43,8 +42,8 @@ class FakeQuantize(keras.layers.Layer):
     """Rounds its input (n, ...) to 256 levels of a fixed range, and clips it to that range.
 
     What lies in the middle of two levels goes to the even code, as in numpy, in XNNPACK and in
-    `shrink.tflite.session.quantize`; TensorFlow's own operator takes the one above or below, as its
-    float error falls. 8 / 16 in a range of 0 to 1 is such a value.
+    `shrink.tflite.interpreter.quantize`; TensorFlow's own operator takes the one above or below, as
+    its float error falls. 8 / 16 in a range of 0 to 1 is such a value.
 
     Args:
         low: least value, at most 0.

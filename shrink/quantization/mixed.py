@@ -9,7 +9,7 @@ import numpy as np
 
 from shrink.base.errors import StageError
 from shrink.quantization.calibration import Batches
-from shrink.quantization.operators import Weighted
+from shrink.quantization.edge_quantizer import Weighted
 from shrink.quantization.rounding import measure_moments, round_operator
 from shrink.tflite.edit import with_constants
 from shrink.tflite.interpreter import load

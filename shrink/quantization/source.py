@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import InternalError, ModelError
-from shrink.quantization.ranges import Ranges
+from shrink.quantization.calibration import Ranges
 from shrink.tflite.convert import Conversion, convert
 from shrink.tflite.flatbuffer import check_float
 from shrink.tflite.interpreter import load

@@ -11,8 +11,9 @@ import tf_keras as keras
 from shrink.data.dataset import Dataset
 from shrink.data.matching import Aliases, ModelNames, places_by_name
 from shrink.tflite.interpreter import load
-from shrink.tflite.names import load_signature, natural_order, signature_names
+from shrink.tflite.names import natural_order, signature_names
 from shrink.tflite.names import output_names as signature_outputs
+from shrink.tflite.serving import load_signature
 
 
 def keras_names(model: keras.Model) -> ModelNames:

@@ -18,9 +18,8 @@ from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.endings import output_ranges, traced
 from shrink.model.endings.kinds import EndingKind, kind_of
-from shrink.tflite.interpreter import load
+from shrink.tflite.interpreter import TensorDetail, load
 from shrink.tflite.names import named, signature_names
-from shrink.tflite.session import TensorDetail
 
 Ask = Callable[[Tensors], list[Array]]
 """Inputs (n, ...) as the data set stores them to one array (n, ...) for each output."""

@@ -1,15 +1,22 @@
-"""The tensor arena of TFLite Micro: measured, and estimated by a plan."""
+"""TFLite Micro: the tensor arena that a model needs, measured and planned, and its outputs."""
 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from shrink.base import files
 from shrink.base.child import ChildRun, run_child
-from shrink.base.errors import ModelError
-from shrink.tflite.arena_child import ALLOCATED, RUNS, SMALLEST
+from shrink.base.errors import ModelError, StageError
+from shrink.tflite.child import ALLOCATED, MODULE, RUNS, SMALLEST
+from shrink.tflite.interpreter import dequantize, load, quantize
+from shrink.tflite.names import Named, ordered
 from shrink.tflite.structure import Subgraph, Tensor, read_file
 
 ALIGNMENT_BYTES = 16
@@ -163,7 +170,7 @@ def _run_tflite_micro(path: Path, graph: Subgraph, planned: int, timeout_s: floa
     arena = _with_headroom(planned, path)
     limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graph.operators) else 0
     arguments = (str(path.resolve()), str(arena), str(len(graph.inputs)), str(limit))
-    return run_child("shrink.tflite.arena_child", *arguments, timeout_s=timeout_s)
+    return run_child(MODULE, "arena", *arguments, timeout_s=timeout_s)
 
 
 def roomy_arena_bytes(path: Path) -> int:
@@ -194,3 +201,45 @@ def failure_of(run: ChildRun) -> str:
     words = _MARK.sub("", run.output).partition("Traceback")[0]
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return "; ".join(lines[:2])[:_MOST_WORDS] or run.failure or "it printed no reason"
+
+
+_RUN_TIMEOUT_S = 120.0
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def predict_in_micro(
+    content: bytes, inputs: Named | np.ndarray[Any, Any], timeout_s: float = _RUN_TIMEOUT_S
+) -> Arrays:
+    """Return the float32 outputs (n, ...) of an artifact, computed by TFLite Micro's kernels.
+
+    It runs in a child process: what TFLite Micro cannot run may end it.
+
+    Args:
+        content: the .tflite file, with a batch of 1.
+        inputs: float32 arrays (n, ...) by the name of the artifact's input, or the array of the
+            only one; quantized here as LiteRT's are.
+        timeout_s: seconds that all examples may take.
+
+    Raises:
+        StageError: TFLite Micro cannot run the model, or takes too long.
+    """
+    runner = load(content)
+    details = zip(ordered(inputs, runner.input_names), runner.input_details, strict=True)
+    stored = {f"input_{i}": quantize(x, detail) for i, (x, detail) in enumerate(details)}
+    with tempfile.TemporaryDirectory(prefix="shrink-micro-") as folder:
+        path, examples, outputs = (Path(folder) / n for n in ("m.tflite", "in.npz", "out.npz"))
+        files.write_bytes(path, content)
+        with files.replacing(examples) as temporary:
+            np.savez(temporary, **stored)  # type: ignore[arg-type]
+        places = (str(path), str(roomy_arena_bytes(path)), str(examples), str(outputs))
+        run = run_child(MODULE, "micro", *places, timeout_s=timeout_s)
+        if run.failure is not None or not outputs.is_file():
+            raise StageError(
+                f"TFLite Micro cannot run the artifact: {failure_of(run)}",
+                hint="its int8 kernels are the most: scheme static_wi8_ai8, and without masks and "
+                "loops where it is that already; or target: litert, to run it in LiteRT only",
+            )
+        with np.load(outputs) as archive:
+            # TFLite Micro gives them in the file's order, which need not be the model's.
+            found = [archive[f"output_{place}"] for place in runner.output_places]
+    return [dequantize(a, d) for a, d in zip(found, runner.output_details, strict=True)]

@@ -17,8 +17,15 @@ from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
 from shrink.tflite.edit import with_mended_scales, with_ordered_borders, with_ranges
-from shrink.tflite.names import Named, Serving, ordered, serve_keras, serve_saved_model
-from shrink.tflite.rewrite import for_conversion, is_loop, names_of
+from shrink.tflite.names import Named, ordered
+from shrink.tflite.serving import (
+    Serving,
+    for_conversion,
+    is_loop,
+    names_of,
+    serve_keras,
+    serve_saved_model,
+)
 
 _HINT = "try scheme float32 first: it tells whether the model or the quantization is refused"
 _FLOAT_HINT = (

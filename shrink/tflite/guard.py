@@ -8,7 +8,7 @@ from pathlib import Path
 from shrink.base.child import run_child
 from shrink.base.errors import ModelError, ShrinkError
 
-_CHILD = "shrink.tflite.guard_child"
+_CHILD = "shrink.tflite.child"
 _TIMEOUT_S = 120.0
 _AGAIN = "convert the model again, or give the Keras model that it was made from"
 
@@ -32,7 +32,7 @@ def guard_artifact(
             ends the child: by a signal, or by taking too long. Or it was to be quantized, and is.
     """
     needs = ("float",) if to_be_quantized else ()
-    run = run_child(child, str(path.resolve()), *needs, timeout_s=timeout_s)
+    run = run_child(child, "guard", str(path.resolve()), *needs, timeout_s=timeout_s)
     if run.failure is None:
         return
     said = run.output.rstrip().rpartition("\n")[2]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import ModelError
+from shrink.tflite.child import check_artifact
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import values, weights
 from shrink.tflite.guard import guard_artifact
-from shrink.tflite.guard_child import check_artifact
 from shrink.tflite.sparse import with_sparse_constants
 from tests.attacks.test_mutants import mutate
 from tests.tflite.test_sparse import mostly_zeros, pictures
@@ -123,7 +123,7 @@ def test_guard_artifact_survives_what_a_kernel_may_do(
 ) -> None:
     """A module of its own stands for the child; in place of LiteRT it does the act."""
     (tmp_path / "acting.py").write_text(
-        "import sys\nfrom shrink.tflite import guard_child as child\n\n"
+        "import sys\nfrom shrink.tflite import child\n\n"
         f"def act(path):\n    {act}\n\n"
         "child.check_artifact = lambda path: 0\nchild._run_on_zeros = act\n"
         "sys.exit(child.main(*sys.argv[1:]))\n",

@@ -20,11 +20,11 @@ from shrink.quantization.audit import (
     narrow_weights_beyond_micro,
     with_errors,
 )
-from shrink.quantization.operators import int4_operators, weighted_operators
-from shrink.quantization.ranges import extreme_ranges
+from shrink.quantization.calibration import extreme_ranges
+from shrink.quantization.edge_quantizer import int4_operators, weighted_operators
 from shrink.quantization.source import FloatModel
+from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
-from shrink.tflite.micro import predict_in_micro
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
 from tests.stages.quantize.toys import cnn, float_cnn, pictures
 

@@ -4,9 +4,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.quantization import calibration
-from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.calibration import (
+    CalibrationExamples,
+    count_repeats,
+    extreme_ranges,
+    least_squares_range,
+    least_squares_ranges,
+    lint_calibration,
+)
+from shrink.tflite.convert import convert
+from shrink.tflite.flatbuffer import read
+from tests.stages.quantize.toys import batches, cnn, float_cnn, pictures
 
 
 class Counted:
@@ -44,3 +56,112 @@ def test_missing_labels_are_those_without_a_chosen_example() -> None:
     chosen = CalibrationExamples(examples, 2, seed=0)
     labels = set(Counted.labels[chosen.indices])
     assert set(chosen.missing_labels()) == {0, 1, 2, 3} - labels
+
+
+class Few:
+    """Examples in memory."""
+
+    def __init__(self, x: np.ndarray, labels: np.ndarray | None) -> None:
+        self.x = x
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+        return self.x[indices], None
+
+
+def linted(x: np.ndarray, labels: np.ndarray | None, count: int) -> list[str]:
+    examples: Any = Few(x, labels)
+    return lint_calibration(CalibrationExamples(examples, count, seed=0), ("cat", "dog", "owl"))
+
+
+def test_lint_calibration_has_nothing_to_say_of_a_good_sample() -> None:
+    assert linted(pictures(150), np.arange(150) % 3, 120) == []
+    assert linted(pictures(150), None, 120) == []
+
+
+def test_lint_calibration_names_what_is_wrong() -> None:
+    x = pictures(150)
+    x[:3] = 1.0
+    x[5:9] = x[4]
+    notes = linted(x, np.arange(150) % 3, 150)
+    assert notes == [
+        "calibration: 3 examples hold one value everywhere",
+        "calibration: 4 examples repeat another one",
+    ]
+
+
+def test_lint_calibration_names_missing_classes_and_small_samples() -> None:
+    labels = np.repeat([0, 1, 2], 50)
+    notes = linted(pictures(150), labels, 2)
+    assert "2 examples" in notes[0]
+    assert notes[1].startswith("calibration: no example of the classes ")
+
+
+def test_count_repeats_counts_across_batches() -> None:
+    x = pictures(4)
+    assert count_repeats([{"x": x}, {"x": x[:2]}]) == (0, 2)
+    assert count_repeats([{"x": np.zeros((3, 2, 2))}]) == (3, 0)
+
+
+def test_extreme_ranges_are_those_of_the_keras_layers() -> None:
+    x, model = pictures(30), cnn()
+    first = keras.Model(model.input, model.get_layer("first").output)(x).numpy()
+    ranges = extreme_ranges(float_cnn(), [{"x": x}])
+    graph = read(float_cnn())[0]
+    name = graph.tensors[graph.operators[0].outputs[0]].name
+    np.testing.assert_allclose(ranges[name], (first.min(), first.max()), rtol=1e-5)
+    picture = graph.tensors[graph.inputs[0]].name
+    np.testing.assert_allclose(ranges[picture], (x.min(), x.max()))
+
+
+def test_extreme_ranges_cover_a_layer_normalisation_whose_statistics_have_no_batch() -> None:
+    inputs = keras.Input((4, 6))
+    x = keras.layers.LayerNormalization()(keras.layers.Dense(5)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(3)(x))
+    content = convert(model, "float32").content
+    graph = read(content)[0]
+    written = {i for operator in graph.operators for i in operator.outputs}
+    assert any(graph.tensors[i].shape[:1] != (1,) for i in written)  # what the test is about
+    x = np.random.default_rng(0).normal(size=(5, 4, 6)).astype(np.float32)
+    ranges = extreme_ranges(content, [{"x": x}])
+    assert {graph.tensors[i].name for i in written} <= ranges.keys()
+    outputs = model(x).numpy()
+    np.testing.assert_allclose(
+        ranges[graph.tensors[graph.outputs[0]].name], (outputs.min(), outputs.max()), rtol=1e-4
+    )
+
+
+def test_extreme_ranges_refuse_values_that_are_not_finite() -> None:
+    x = pictures(8)
+    x[1, 0, 0, 0] = np.nan
+    with pytest.raises(StageError, match="not finite"):
+        extreme_ranges(float_cnn(), [{"x": x}])
+
+
+def test_least_squares_range_keeps_the_extremes_of_a_uniform_distribution() -> None:
+    low, high = least_squares_range(np.ones(2048, np.int64), (-1.0, 3.0), 256)
+    assert (low, high) == (-1.0, 3.0)
+
+
+def test_least_squares_range_is_near_the_optimum_of_a_normal_distribution() -> None:
+    # Banner et al. 2019, "Post training 4-bit quantization of convolutional networks for
+    # rapid-deployment", section 3: clipping at 2.55 standard deviations for 16 levels.
+    edges = np.linspace(-6, 6, 2049)
+    density = np.exp(-(((edges[1:] + edges[:-1]) / 2) ** 2) / 2)
+    low, high = least_squares_range((1e6 * density).astype(np.int64), (-6.0, 6.0), 16)
+    assert high == pytest.approx(2.55, abs=0.2)
+    assert low == pytest.approx(-2.55, abs=0.2)
+
+
+def test_least_squares_ranges_clip_between_the_borders_only() -> None:
+    extremes = extreme_ranges(float_cnn(), batches())
+    chosen = least_squares_ranges(float_cnn(), batches())
+    graph = read(float_cnn())[0]
+    borders = {graph.tensors[i].name for i in (*graph.inputs, *graph.outputs)}
+    assert {name: chosen[name] for name in borders} == {name: extremes[name] for name in borders}
+    inner = extremes.keys() - borders
+    assert all(0 <= chosen[name][1] <= max(extremes[name][1], 0) for name in inner)
+    assert any(chosen[name][1] < extremes[name][1] for name in inner)

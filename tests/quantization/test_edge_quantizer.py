@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shrink.quantization import edge_quantizer
-from shrink.quantization.ranges import extreme_ranges
+from shrink.quantization.calibration import extreme_ranges
 from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
 from tests.stages.quantize.toys import float_cnn, pictures

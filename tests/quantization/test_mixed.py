@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
+import tf_keras as keras
 
 from shrink.base.errors import StageError
-from shrink.quantization.mixed import Sensitivity, least_error_within_bytes, smallest_within_drop
+from shrink.quantization.edge_quantizer import weighted_operators
+from shrink.quantization.mixed import (
+    Sensitivity,
+    least_error_within_bytes,
+    measure_sensitivity,
+    smallest_within_drop,
+)
+from shrink.tflite.convert import convert
 
 RANKED = [
     Sensitivity(name, "CONV_2D", parameters, error)
@@ -64,3 +73,20 @@ def test_least_error_within_bytes_counts_what_is_added_to_the_file() -> None:
     assert {name for name, width in found.bits.items() if width == 4} == set("ab")
     with pytest.raises(StageError, match="4-bit weights wherever possible"):
         least_error_within_bytes(RANKED, build, 350, lambda content: len(content) + 1)
+
+
+L = keras.layers
+
+
+def test_measure_sensitivity_ranks_a_layer_that_matters_behind_one_that_does_not() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((16,))
+    loud = L.Dense(8, name="loud")(inputs)
+    quiet = L.Dense(8, name="quiet")(inputs)
+    model = keras.Model(inputs, L.Add()([loud, L.Rescaling(0.01)(quiet)]))
+    content = convert(model, "float32").content
+    x = np.random.default_rng(0).normal(size=(50, 16)).astype(np.float32)
+    ranked = measure_sensitivity(content, weighted_operators(content), [{"x": x}])
+    assert ["quiet" in one.name for one in ranked] == [True, False]
+    assert ranked[0].error < 0.01 * ranked[1].error
+    assert [one.saved_bytes for one in ranked] == [64, 64]

@@ -10,12 +10,13 @@ import tensorflow as tf
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.base.errors import ModelError, StageError
+from shrink.base.errors import ConversionError, ModelError, ShrinkError, StageError
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite import convert
+from shrink.tflite.convert import explain
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
@@ -258,3 +259,28 @@ def test_convert_says_how_to_fix_an_open_side_and_that_keeps_the_outputs() -> No
     interpreter.invoke()
     found = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
     np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+MLIR = (
+    '<unknown>:0: error: loc(callsite(fused["TensorListReserve:", "functional_1/lstm_1/'
+    'TensorArrayV2_1@__inference___call___584"] at callsite(fused["StatefulPartitionedCall:", '
+    '"StatefulPartitionedCall@__inference_serve_862"] at fused["StatefulPartitionedCall:", '
+    "\"StatefulPartitionedCall\"]))): 'tf.TensorListReserve' op requires element_shape to be "
+    "static during TF Lite transformation pass\n<unknown>:0: note: called from"
+)
+
+
+@pytest.mark.parametrize("precision", ["float32", "static_int8"])
+def test_explain_says_why_in_the_place_of_where(precision: str) -> None:
+    error = explain(RuntimeError(MLIR), precision)
+    assert error.message == (
+        f"the TFLite converter failed on {precision}: 'tf.TensorListReserve' op requires "
+        "element_shape to be static during TF Lite transformation pass"
+    )
+    assert error.subject == "lstm_1"
+    assert ("try scheme float32" in str(error.hint)) is (precision != "float32")
+    assert isinstance(ShrinkError.from_dict(error.to_dict()), ConversionError)
+
+
+def test_explain_takes_the_first_line_of_what_has_no_location() -> None:
+    assert explain(ValueError("so\nand so"), "float32").message.endswith("float32: so")

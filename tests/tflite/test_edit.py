@@ -1,19 +1,30 @@
 from __future__ import annotations
 
-import numpy as np
-import tf_keras as keras
+import functools
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import (
     exposing,
     metadata_of,
+    packed,
+    unpacked,
     with_constants,
+    with_mended_scales,
     with_metadata,
     without_constant_names,
 )
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
-from tests.tflite.toys import batch, small_cnn
+from tests.tflite.toys import batch, samples, small_cnn
 
 L = keras.layers
 
@@ -86,3 +97,105 @@ def test_without_constant_names_keeps_outputs_and_the_names_of_activations() -> 
     assert len(bare) < len(content)
     inputs = batch(small_cnn(), 2)[0]
     np.testing.assert_array_equal(load(bare).predict(inputs)[0], load(content).predict(inputs)[0])
+
+
+def lstm() -> keras.layers.Layer:
+    return L.LSTM(5, return_sequences=True)
+
+
+def stacked(x: tf.Tensor) -> tf.Tensor:
+    """The second one's cells stay below 0.5."""
+    return lstm()(lstm()(x))
+
+
+def added(x: tf.Tensor) -> tf.Tensor:
+    return L.Add()([lstm()(x), lstm()(x)])
+
+
+def bidirectional(x: tf.Tensor) -> tf.Tensor:
+    """Concatenates an LSTM's output and another one's, reversed."""
+    return L.Bidirectional(lstm())(x)
+
+
+def reversed_convolution(x: tf.Tensor) -> tf.Tensor:
+    y = L.Conv1D(5, 3, padding="same")(x)
+    return L.Concatenate()([tf.reverse(0.3 * L.Conv1D(5, 3, padding="same")(x), [1]), y])
+
+
+@functools.cache
+def build(layers: Callable[[tf.Tensor], tf.Tensor]) -> keras.Model:
+    keras.utils.set_random_seed(1)
+    inputs = L.Input((6, 4), name="sequence")
+    return keras.Model(inputs, L.Dense(3)(L.Flatten()(layers(inputs))))
+
+
+@functools.cache
+def int8(layers: Callable[[tf.Tensor], tf.Tensor]) -> bytes:
+    return convert(build(layers), "static_int8", samples(build(layers), 64)).content
+
+
+def lstms(content: bytes) -> list[dict[str, Any]]:
+    """Return the quantization, (scale, zero point), of each LSTM's tensors."""
+    model = unpacked(content)
+    (graph,) = model.subgraphs
+    found = []
+    for operator in graph.operators:
+        code = model.operatorCodes[operator.opcodeIndex].builtinCode
+        if code == schema.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:
+            places = {
+                "output": operator.outputs[0],
+                "state": operator.inputs[18],
+                "cell": operator.inputs[19],
+                "hidden": operator.intermediates[4],
+            }
+            tensors = {name: graph.tensors[i].quantization for name, i in places.items()}
+            found.append({n: (float(q.scale[0]), int(q.zeroPoint[0])) for n, q in tensors.items()})
+    return found
+
+
+@pytest.mark.parametrize("layers", [stacked, added, bidirectional, reversed_convolution])
+def test_int8_computes_what_the_model_computes(layers: Any) -> None:
+    (x,) = batch(build(layers), 64)
+    expected = build(layers)(x).numpy()
+    (found,) = load(int8(layers)).predict(x)
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.1 * expected.std()
+
+
+@pytest.mark.parametrize("layers", [stacked, bidirectional])
+def test_int8_gives_in_tflite_micro_what_it_gives_in_litert(layers: Any) -> None:
+    (x,) = batch(build(layers), 3)
+    (found,) = predict_in_micro(int8(layers), x)
+    (graph,) = read(int8(layers))
+    (step,) = graph.tensors[graph.operators[-1].inputs[0]].scales
+    # Their kernels round differently, by one code.
+    np.testing.assert_allclose(found, load(int8(layers)).predict(x)[0], rtol=0, atol=1.01 * step)
+    assert np.ptp(found, axis=0).max() > 10 * step
+
+
+@pytest.mark.parametrize("layers", [stacked, added, bidirectional])
+def test_an_lstms_output_state_and_hidden_values_have_one_quantization(layers: Any) -> None:
+    found = lstms(int8(layers))
+    assert len(found) == 2
+    for each in found:
+        assert each["output"] == each["state"] == each["hidden"]
+        assert 2**-15 <= each["cell"][0] <= 2**-9
+
+
+@pytest.mark.parametrize(("cell", "kept"), [(2**-17, 2**-15), (2**-12, 2**-12), (2**-8, 2**-9)])
+def test_an_lstms_cell_has_a_scale_that_the_kernels_tanh_knows(cell: float, kept: float) -> None:
+    model = unpacked(int8(stacked))
+    (graph,) = model.subgraphs
+    places = [o.inputs[19] for o in graph.operators if len(o.inputs) == 24]
+    graph.tensors[places[0]].quantization.scale = [cell]
+    assert lstms(with_mended_scales(packed(model)))[0]["cell"][0] == kept
+
+
+def test_with_mended_scales_leaves_right_files_as_they_are() -> None:
+    content = convert(small_cnn(), "float32").content
+    assert with_mended_scales(content) is content
+    mended = int8(bidirectional)
+    assert with_mended_scales(mended) == packed(unpacked(mended))
+    floats = convert(build(bidirectional), "float32").content
+    (x,) = batch(build(bidirectional), 3)
+    after = load(with_mended_scales(floats)).predict(x)[0]
+    np.testing.assert_array_equal(after, load(floats).predict(x)[0])

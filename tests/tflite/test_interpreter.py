@@ -12,8 +12,7 @@ import tf_keras as keras
 from shrink.base.errors import DataError, ModelError
 from shrink.tflite import convert
 from shrink.tflite.edit import with_ordered_borders
-from shrink.tflite.interpreter import load
-from shrink.tflite.session import TensorDetail, dequantize, quantize
+from shrink.tflite.interpreter import TensorDetail, dequantize, load, quantize
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
 
 L = keras.layers

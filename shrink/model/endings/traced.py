@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.model.endings.kinds import Loop, Node, Range, Shape
 from shrink.model.endings.ranges import range_of
-from shrink.tflite.branches import traced
+from shrink.tflite.serving import traced
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})

@@ -10,7 +10,8 @@ from typing import Any
 from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.quantization import edge_quantizer
-from shrink.quantization.calibration import Batches, CalibrationExamples
+from shrink.quantization.calibration import Batches, CalibrationExamples, Ranges, extreme_ranges
+from shrink.quantization.edge_quantizer import Mode, int4_operators, weighted_operators
 from shrink.quantization.mixed import (
     Assignment,
     Build,
@@ -19,8 +20,6 @@ from shrink.quantization.mixed import (
     measure_sensitivity,
     smallest_within_drop,
 )
-from shrink.quantization.operators import Mode, int4_operators, weighted_operators
-from shrink.quantization.ranges import Ranges, extreme_ranges
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext

@@ -20,13 +20,13 @@ from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES, static_int8
 from shrink.task.interface import describe_interface
+from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.flatbuffer import quantized_operators, weights
 from shrink.tflite.interpreter import load, random_inputs
-from shrink.tflite.micro import predict_in_micro
 from shrink.tflite.names import Named
-from shrink.tflite.rewrite import for_conversion
+from shrink.tflite.serving import for_conversion
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.structure import Subgraph, read
 

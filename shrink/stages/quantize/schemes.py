@@ -10,9 +10,13 @@ import numpy as np
 from shrink.base.errors import InternalError, ModelError, StageError
 from shrink.quantization import edge_quantizer
 from shrink.quantization.bias_correction import with_corrected_biases
-from shrink.quantization.calibration import Batches, CalibrationExamples
-from shrink.quantization.operators import INT4_OPERATORS, Mode, weighted_operators
-from shrink.quantization.ranges import extreme_ranges, least_squares_ranges
+from shrink.quantization.calibration import (
+    Batches,
+    CalibrationExamples,
+    extreme_ranges,
+    least_squares_ranges,
+)
+from shrink.quantization.edge_quantizer import INT4_OPERATORS, Mode, weighted_operators
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig

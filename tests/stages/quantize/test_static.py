@@ -8,8 +8,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.quantization.aware_model import aware_model
-from shrink.quantization.calibration import Batches, CalibrationExamples
-from shrink.quantization.ranges import Ranges, extreme_ranges
+from shrink.quantization.calibration import Batches, CalibrationExamples, Ranges, extreme_ranges
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize import schemes as static
 from shrink.stages.quantize.config import QuantizeConfig

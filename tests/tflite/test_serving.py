@@ -1,3 +1,5 @@
+"""Layers that branch on a tensor in Python, which Keras lets AutoGraph convert."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import tf_keras as keras
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
-from shrink.tflite.rewrite import for_conversion, is_loop, names_of
+from shrink.tflite.serving import for_conversion, is_loop, names_of
 
 L = keras.layers
 
@@ -175,3 +177,22 @@ def test_for_conversion_leaves_out_what_added_metrics_count() -> None:
     assert {operator.name for operator in read(content)[0].operators} == plain
     x = np.random.default_rng(0).normal(size=(3, 4, 4, 2)).astype(np.float32)
     assert np.allclose(load(content).predict(x)[0], model.predict(x, verbose=0), atol=1e-6)
+
+
+class Doubled(keras.layers.Layer):
+    """Doubles its inputs where they sum to something positive."""
+
+    def call(self, inputs: Any) -> Any:
+        if tf.reduce_sum(inputs) > 0:
+            return 2.0 * inputs
+        return inputs
+
+
+def test_convert_keeps_both_branches() -> None:
+    inputs = keras.layers.Input((3,), name="x")
+    model = keras.Model(inputs, Doubled()(inputs))
+    runner = load(convert(model, "float32").content)
+    for sign in (1, -1):
+        x = sign * np.ones((1, 3), np.float32)
+        (found,) = runner.predict({"x": x})
+        np.testing.assert_array_equal(found, np.maximum(2 * x, x))

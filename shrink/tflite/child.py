@@ -1,0 +1,268 @@
+"""Child processes that try a .tflite file, which may bring them down.
+
+`python -m shrink.tflite.child PARENT ACTION ARGUMENTS...`, by `shrink.base.child.run_child`. TFLite
+Micro prints from C++. What it says while arenas are tried that are too small is thrown away; what
+it says of the model itself goes to the parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shrink.base.child import die_with_parent
+from shrink.base.errors import ModelError
+
+MODULE = "shrink.tflite.child"
+ALLOCATED, SMALLEST, RUNS = "shrink-allocated", "shrink-smallest: ", "shrink-runs"
+STEP_BYTES = 16
+_ROOM_BYTES = 4 << 30
+"""Address space beside what the file and its tensors take: libraries and their threads."""
+
+
+def main(parent: str, action: str, *arguments: str) -> int:
+    """Run an action and return its exit code.
+
+    Args:
+        parent: its process id.
+        action: of `ACTIONS`.
+        arguments: the action's.
+    """
+    die_with_parent(int(parent))
+    return ACTIONS[action](*arguments) or 0
+
+
+def measure_arena(path: str, arena_bytes: str, inputs: str, run_limit_s: str) -> None:
+    """Print that the model was allocated, the smallest arena in which it is, and that it runs.
+
+    Args:
+        path: the .tflite file.
+        arena_bytes: an arena that is large enough.
+        inputs: how many the model has.
+        run_limit_s: whole seconds that running it may take, after which SIGALRM ends this process;
+            0 for no limit.
+    """
+    import numpy as np
+    from tflite_micro import runtime
+
+    content = Path(path).read_bytes()
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=int(arena_bytes))
+    say(ALLOCATED)
+
+    def allocate(size: int) -> None:
+        runtime.Interpreter.from_bytes(content, arena_size=size)
+
+    with silence():
+        smallest = smallest_arena(lambda size: survives(allocate, size), int(arena_bytes))
+    say(f"{SMALLEST}{smallest}")
+    for index in range(int(inputs)):
+        detail = interpreter.get_input_details(index)
+        interpreter.set_input(np.ones(detail["shape"], detail["dtype"]), index)
+    signal.alarm(int(run_limit_s))
+    interpreter.invoke()
+    signal.alarm(0)
+    say(RUNS)
+
+
+def survives(attempt: Callable[[int], object], size: int) -> bool:
+    """Whether an attempt in a fork of its own neither raises nor dies.
+
+    Where an arena is too small for the persistent buffers of some kernels, an LSTM's for one,
+    TFLite Micro reads a null pointer in place of saying so. A fork that hangs ends with this
+    process, which its own parent kills after a while.
+    """
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            die_with_parent(parent)  # what this process asked of the kernel forks do not inherit
+            attempt(size)
+            code = 0
+        os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def smallest_arena(fits: Callable[[int], bool], enough: int) -> int:
+    """Return the smallest multiple of 16 bytes that fits, by bisection.
+
+    Args:
+        fits: whether an arena of so many bytes is large enough; larger ones then are, too.
+        enough: a size that fits.
+    """
+    low, high = 0, -(-enough // STEP_BYTES)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle * STEP_BYTES):
+            high = middle
+        else:
+            low = middle
+    return high * STEP_BYTES
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Throw away what the process prints, also from C++."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def say(line: str) -> None:
+    """Print a line of its own, at once: the process may die before its end."""
+    sys.stdout.write(f"\n{line}\n")
+    sys.stdout.flush()
+
+
+def run_in_micro(path: str, arena_bytes: str, examples: str, outputs: str) -> None:
+    """Run every example.
+
+    Args:
+        path: the .tflite file.
+        arena_bytes: size of the arena.
+        examples: an .npz file of stored (quantized) values, `input_0` (n, ...) and so on.
+        outputs: the .npz file to write, `output_0` (n, ...) and so on, as stored.
+    """
+    import numpy as np
+    from tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_file(path, arena_size=int(arena_bytes))
+    with np.load(examples) as archive:
+        arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
+    found: dict[str, list[np.ndarray]] = {}
+    for row in range(len(arrays[0])):
+        interpreter.reset()  # else the states of LSTMs would last from one example to the next
+        for index, array in enumerate(arrays):
+            interpreter.set_input(array[row : row + 1], index)
+        interpreter.invoke()
+        for index in range(_output_count(interpreter)):
+            output = np.array(interpreter.get_output(index))
+            found.setdefault(f"output_{index}", []).append(output)
+    arrays_by_name = {name: np.concatenate(rows) for name, rows in found.items()}
+    np.savez(outputs, **arrays_by_name)  # type: ignore[arg-type]
+
+
+def _output_count(interpreter: object) -> int:
+    """Return the number of outputs; the runtime has no name for it."""
+    count = 0
+    while True:
+        try:
+            interpreter.get_output_details(count)  # type: ignore[attr-defined]
+        except (IndexError, ValueError, RuntimeError):
+            return count
+        count += 1
+
+
+def run_in_litert(path: str) -> None:
+    """Allocate and invoke; an operator without a kernel ends the process with LiteRT's words."""
+    import numpy as np
+
+    from shrink.tflite.interpreter import load
+
+    runner = load(path, num_threads=1)
+    details = runner.input_details
+    runner.predict({one.name: np.ones((1, *one.shape[1:]), np.float32) for one in details})
+
+
+def guard(name: str, needs: str = "") -> int:
+    """Return 0, or 3 after printing the refusal as the last line.
+
+    Args:
+        name: path of the file.
+        needs: "float" where it must not be quantized.
+
+    What LiteRT and its kernels do with a file that passes the check is not caught here: a signal
+    ends this process, and the parent says so.
+    """
+    path = Path(name)
+    try:
+        needed = check_artifact(path)
+        if needs == "float":
+            _check_float(path)
+        limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        _run_on_zeros(path)
+    except (ModelError, MemoryError) as error:
+        if isinstance(error, MemoryError):
+            error = ModelError("refused: running it once takes more memory than its tensors")
+        error.subject = error.subject or str(path)
+        sys.stdout.flush()
+        sys.stdout.write("\n" + json.dumps(error.to_dict()) + "\n")
+        return error.exit_code
+    return 0
+
+
+def check_artifact(path: Path) -> int:
+    """Return the bytes of file and arena of an artifact whose structure is sound.
+
+    Raises:
+        ModelError: it is corrupt, a constant is not as long as its shape says, or its activations
+            need more memory than the machine has.
+    """
+    from shrink.tflite.arena import planned_bytes, tensor_bytes
+    from shrink.tflite.structure import read_file
+
+    arena = 0
+    for graph in read_file(path):
+        if any(index < 0 for index in (*graph.inputs, *graph.outputs)):
+            raise ModelError("the TFLite file is corrupt (an input or output is left out)")
+        for tensor in graph.tensors:
+            stored, wanted = tensor.data.size, tensor_bytes(tensor)
+            flexible = tensor.sparse or tensor.dtype in ("STRING", "RESOURCE", "VARIANT")
+            if tensor.constant and not flexible and stored != wanted:
+                raise ModelError(
+                    f"the TFLite file is corrupt ({tensor.name[:80]} needs {wanted} bytes, "
+                    f"{stored} are there)"
+                )
+        arena += planned_bytes(graph)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if arena > memory:
+        raise ModelError(
+            f"refused: its tensors take {arena:,} bytes, and this machine has {memory:,}",
+            hint="convert the model with smaller inputs",
+        )
+    return arena + path.stat().st_size
+
+
+def _check_float(path: Path) -> None:
+    from shrink.tflite.flatbuffer import check_float
+
+    check_float(path.read_bytes(), path)
+
+
+def _run_on_zeros(path: Path) -> None:
+    import numpy as np
+
+    from shrink.tflite.interpreter import load
+
+    runner = load(path, num_threads=1)
+    details = runner.input_details
+    runner.predict({one.name: np.zeros((1, *one.shape[1:]), np.float32) for one in details})
+
+
+def _in_use_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+ACTIONS: dict[str, Callable[..., int | None]] = {
+    "arena": measure_arena,
+    "micro": run_in_micro,
+    "litert": run_in_litert,
+    "guard": guard,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
