@@ -121,7 +121,7 @@ def _arguments(operator: Operator) -> tuple[int, ...]:
 
 
 def _one_number(tensor: Tensor) -> bool:
-    return tensor.elements == 1 and tensor.dtype in _NUMBERS and not tensor.open_sides
+    return tensor.elements == 1 and tensor.dtype in _NUMBERS and not tensor.open_dimensions
 
 
 _UNCHANGED = ("RESHAPE", "CAST")
@@ -275,7 +275,7 @@ def _plain(graph: Subgraph, operator: Operator) -> int:
     if rule is None or not outputs:
         return 0
     inputs = [graph.tensors[i] if i >= 0 else None for i in operator.inputs]
-    if any(tensor.open_sides for tensor in (*inputs, *outputs) if tensor is not None):
+    if any(tensor.open_dimensions for tensor in (*inputs, *outputs) if tensor is not None):
         raise UnknownMacsError(f"{operator.name} has a side that is known only when it runs")
     count = rule(inputs, outputs[0])
     if count is None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -49,6 +49,16 @@ class Agreement:
     cosine: float
 
 
+class AuditDetails(TypedDict):
+    """An audit as a report holds it; `shrink.contract.details.Audit` says what each part is."""
+
+    operators: list[dict[str, Any]]
+    float_islands: list[str]
+    custom_operators: list[str]
+    agreement: list[dict[str, Any]]
+    compared_on: str
+
+
 def audit(
     content: bytes,
     source: FloatModel,
@@ -56,8 +66,8 @@ def audit(
     target: Literal["litert", "tflm"],
     path: Path,
     compared_on: str = "training examples",
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the audit as plain data, and its findings as sentences.
+) -> tuple[AuditDetails, list[str]]:
+    """Return the audit, and its findings as sentences.
 
     Args:
         content: the artifact.
@@ -104,7 +114,7 @@ def check_runs(content: bytes, path: Path) -> None:
 
 
 def with_errors(
-    operators: Sequence[Mapping[str, Any]], content: bytes, source: FloatModel, inputs: Named
+    operators: Sequence[Mapping[str, object]], content: bytes, source: FloatModel, inputs: Named
 ) -> list[dict[str, Any]]:
     """Return the audit's operators with how far each one's output is from the float model's.
 

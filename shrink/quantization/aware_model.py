@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import JsonObject
 from shrink.engine.batch_norm import is_batch_norm
 from shrink.graph.network import Call, Network, Ref, read_network
 from shrink.graph.rebuild import connect
@@ -50,22 +50,22 @@ class FakeQuantize(keras.layers.Layer):
         high: largest value, at least 0.
     """
 
-    def __init__(self, low: float, high: float, **keys: Any) -> None:
+    def __init__(self, low: float, high: float, **keys: object) -> None:
         super().__init__(**keys)
         self.low, self.high = low, high
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return the rounded values, in the inputs' dtype."""
         return tf.cast(self._rounded(tf.cast(inputs, tf.float32)), inputs.dtype)
 
-    def _rounded(self, inputs: Any) -> Any:
+    def _rounded(self, inputs: tf.Tensor) -> tf.Tensor:
         scale = np.float32((self.high - self.low) / (_LEVELS - 1))
         least = np.rint(np.float32(self.low) / scale)
 
         @tf.custom_gradient
-        def rounded(x: Any) -> tuple[Any, Callable[[Any], Any]]:
-            def gradient(upstream: Any) -> Any:
+        def rounded(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+            def gradient(upstream: tf.Tensor) -> tf.Tensor:
                 return tf.quantization.fake_quant_with_min_max_args_gradient(
                     upstream, x, self.low, self.high
                 )
@@ -75,7 +75,7 @@ class FakeQuantize(keras.layers.Layer):
 
         return rounded(inputs)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Return the arguments."""
         return {**super().get_config(), "low": self.low, "high": self.high}
 
@@ -93,7 +93,7 @@ def with_quantized_kernel(kind: type) -> type:
     return _quantizing(kind)
 
 
-def rounded_kernel(kernel: Any, axes: tuple[int, ...]) -> Any:
+def rounded_kernel(kernel: tf.Tensor, axes: tuple[int, ...]) -> tf.Tensor:
     """Return a kernel on the symmetric 8-bit grid of each output channel.
 
     Args:
@@ -109,7 +109,7 @@ def rounded_kernel(kernel: Any, axes: tuple[int, ...]) -> Any:
 def _quantizing(kind: type) -> type:
     name, axes = _KERNELS[kind]
 
-    def call(self: Any, inputs: Any) -> Any:
+    def call(self: keras.layers.Layer, inputs: tf.Tensor) -> tf.Tensor:
         variable = getattr(self, name)
         # Past Keras' own assignment, which would forget the variable.
         self.__dict__[name] = rounded_kernel(tf.convert_to_tensor(variable), axes)
@@ -311,13 +311,13 @@ def _flat(network: Network) -> keras.Model:
     return model
 
 
-def _same(tensor: Any) -> Any:
+def _same(tensor: tf.Tensor) -> tf.Tensor:
     return tensor
 
 
 def _parts(
-    layer: keras.layers.Layer, config: dict[str, Any]
-) -> tuple[type, dict[str, Any], dict[str, Any]] | None:
+    layer: keras.layers.Layer, config: JsonObject
+) -> tuple[type, JsonObject, JsonObject] | None:
     """Return what changes in a layer of two operators, and the kind and settings of the second."""
     if isinstance(layer, L.Rescaling) and np.any(layer.offset):
         moved = {"offset": config["offset"], "dtype": config["dtype"], "scale": 1.0}
@@ -335,7 +335,7 @@ def _is_fused_function(layer: keras.layers.Layer) -> bool:
 def _copy(
     network: Network,
     kind: Callable[[keras.layers.Layer], type],
-    then: Callable[[Ref, Any], Any] = lambda ref, tensor: tensor,
+    then: Callable[[Ref, tf.Tensor], tf.Tensor] = lambda ref, tensor: tensor,
 ) -> tuple[keras.Model, Mapping[int, keras.layers.Layer]]:
     built = {
         id(layer): kind(layer).from_config(  # type: ignore[attr-defined]
@@ -371,7 +371,7 @@ def _ranges(network: Network, batches: Batches) -> Ranges:
     return found | {a: found[b] for a, b in scaled_as.items() if a in found and b in found}
 
 
-def _function(layer: keras.layers.Layer) -> Any:
+def _function(layer: keras.layers.Layer) -> Callable[[tf.Tensor], tf.Tensor] | None:
     if isinstance(layer, L.Softmax):
         return keras.activations.softmax
     return layer.activation if isinstance(layer, L.Activation) else None
@@ -381,9 +381,9 @@ def _activations(
     network: Network, weights: keras.Model, batches: Batches
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield the float activations of every batch that the artifact stores, by index as text."""
-    tensors: dict[int, Any] = {}
+    tensors: dict[int, tf.Tensor] = {}
 
-    def keep(ref: Ref, tensor: Any) -> Any:
+    def keep(ref: Ref, tensor: tf.Tensor) -> tf.Tensor:
         tensors[ref.index] = tensor
         return tensor
 
@@ -413,8 +413,8 @@ def _same_values(array: np.ndarray, known: Mapping[str, np.ndarray]) -> str | No
     return nearest
 
 
-def _quantize(ranges: Ranges) -> Callable[[Ref, Any], Any]:
-    def then(ref: Ref, tensor: Any) -> Any:
+def _quantize(ranges: Ranges) -> Callable[[Ref, tf.Tensor], tf.Tensor]:
+    def then(ref: Ref, tensor: tf.Tensor) -> tf.Tensor:
         found = ranges.get(str(ref.index))
         if found is None:
             return tensor

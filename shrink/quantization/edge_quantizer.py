@@ -125,7 +125,7 @@ def weighted_operators(content: bytes) -> list[Weighted]:
     return found
 
 
-def _weighted(graph: Subgraph, index: int, tensor: Tensor, stored: Any) -> Weighted:
+def _weighted(graph: Subgraph, index: int, tensor: Tensor, stored: schema.Operator) -> Weighted:
     operator = graph.operators[index]
     geometry: dict[str, Any] = {}
     if operator.name == "CONV_2D":
@@ -213,7 +213,12 @@ def to_float16(content: bytes) -> bytes:
 
 
 def _add(
-    recipe: Any, scope: str, operation: Any, mode: Mode, width: int, activation_bits: int
+    recipe: recipe_manager.RecipeManager,
+    scope: str,
+    operation: qtyping.TFLOperationName,
+    mode: Mode,
+    width: int,
+    activation_bits: int,
 ) -> None:
     if mode == "static":
         recipe.add_static_config(scope, operation, activation_bits, width)
@@ -223,7 +228,7 @@ def _add(
         recipe.add_weight_only_config(scope, operation, width)
 
 
-def _run(content: bytes, recipe: Any, ranges: Ranges | None) -> bytes:
+def _run(content: bytes, recipe: recipe_manager.RecipeManager, ranges: Ranges | None) -> bytes:
     statistics = None
     if ranges is not None:
         dimensions = {t.name: len(t.shape) for t in read(content)[0].tensors}

@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from shrink.base import files
 from shrink.base.child import ChildRun, run_child
 from shrink.base.errors import ModelError, StageError
+from shrink.base.types import Array
 from shrink.tflite.child import ALLOCATED, MODULE, RUNS, SMALLEST
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.names import Named, ordered
@@ -204,11 +204,11 @@ def failure_of(run: ChildRun) -> str:
 
 
 _RUN_TIMEOUT_S = 120.0
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[Array]
 
 
 def predict_in_micro(
-    content: bytes, inputs: Named | np.ndarray[Any, Any], timeout_s: float = _RUN_TIMEOUT_S
+    content: bytes, inputs: Named | Array, timeout_s: float = _RUN_TIMEOUT_S
 ) -> Arrays:
     """Return the float32 outputs (n, ...) of an artifact, computed by TFLite Micro's kernels.
 

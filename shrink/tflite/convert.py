@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
+from shrink.base.types import Array
 from shrink.tflite.edit import with_mended_scales, with_ordered_borders, with_ranges
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.serving import (
@@ -92,7 +94,9 @@ def forgetting_states() -> Iterator[None]:
     """
     feed = Calibrator._feed_tensors
 
-    def feed_singly(self: Any, examples: Callable[[], Any], resize_input: bool) -> None:
+    def feed_singly(
+        self: Calibrator, examples: Callable[[], Iterable[object]], resize_input: bool
+    ) -> None:
         for example in examples():
             feed(self, lambda example=example: [example], resize_input)
 
@@ -108,7 +112,7 @@ def _calibrated_to(ranges: Mapping[str, tuple[float, float]]) -> Iterator[None]:
     """Let the TFLite converter take these ranges for tensors by name, in place of what it finds."""
     calibrate = Calibrator.calibrate
 
-    def calibrate_some(self: Any, examples: Callable[[], Any]) -> bytes:
+    def calibrate_some(self: Calibrator, examples: Callable[[], Iterable[object]]) -> bytes:
         return with_ranges(bytes(calibrate(self, examples)), ranges)
 
     Calibrator.calibrate = calibrate_some
@@ -143,37 +147,37 @@ class Conversion:
     notes: tuple[str, ...]
 
 
-def to_float32(model: Any) -> bytes:
+def to_float32(model: keras.Model) -> bytes:
     """Convert without quantization; `convert` tells the arguments and errors."""
     return convert(model, "float32").content
 
 
-def to_float16(model: Any) -> bytes:
+def to_float16(model: keras.Model) -> bytes:
     """Convert with weights stored as float16; `convert` tells the arguments and errors."""
     return convert(model, "float16").content
 
 
-def to_dynamic_int8(model: Any) -> bytes:
+def to_dynamic_int8(model: keras.Model) -> bytes:
     """Convert with int8 weights and activations quantized while running; see `convert`."""
     return convert(model, "dynamic_int8").content
 
 
 def to_static_int8(
-    model: Any, calibration: Iterable[Named], input_type: str, output_type: str
+    model: keras.Model, calibration: Iterable[Named], input_type: str, output_type: str
 ) -> bytes:
     """Convert with int8 weights (per channel) and activations (per tensor); see `convert`."""
     return convert(model, "static_int8", calibration, input_type, output_type).content
 
 
 def to_static_int16(
-    model: Any, calibration: Iterable[Named], input_type: str, output_type: str
+    model: keras.Model, calibration: Iterable[Named], input_type: str, output_type: str
 ) -> bytes:
     """Convert with int8 weights (per channel) and int16 activations; see `convert`."""
     return convert(model, "static_int16", calibration, input_type, output_type).content
 
 
 def convert(
-    model: Any,
+    model: keras.Model | str | Path,
     precision: Precision,
     calibration: Iterable[Named] = (),
     input_type: str = "float32",
@@ -199,7 +203,7 @@ def convert(
             of those that calibration finds.
 
     Raises:
-        ModelError: the SavedModel cannot be loaded, or an input has sides of unknown length.
+        ModelError: the SavedModel cannot be loaded, or an input has dimensions of unknown size.
         StageError: the converter refused the model, or the calibration examples do not match it.
     """
     notes: tuple[str, ...] = ()
@@ -211,7 +215,7 @@ def convert(
         if precision in _OPERATOR_SETS:
             _refuse_loops(model)
         serving = serve_keras(model)
-    _refuse_unknown_sides(serving)
+    _refuse_unknown_dimensions(serving)
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
         _save(serving, folder)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
@@ -243,7 +247,9 @@ def _save(serving: Serving, folder: str) -> None:
         ) from error
 
 
-def _configure(converter: Any, precision: str, input_type: str, output_type: str) -> None:
+def _configure(
+    converter: tf.lite.TFLiteConverter, precision: str, input_type: str, output_type: str
+) -> None:
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
@@ -254,7 +260,7 @@ def _configure(converter: Any, precision: str, input_type: str, output_type: str
         converter.inference_output_type = _io_type(precision, output_type)
 
 
-def _io_type(precision: str, name: str) -> Any:
+def _io_type(precision: str, name: str) -> tf.DType:
     legal = _IO_TYPES[precision]
     if name not in legal:
         raise StageError(
@@ -264,7 +270,7 @@ def _io_type(precision: str, name: str) -> Any:
     return legal[name]
 
 
-def _feeds(serving: Serving, calibration: Iterable[Named]) -> Iterator[dict[str, Any]]:
+def _feeds(serving: Serving, calibration: Iterable[Named]) -> Iterator[dict[str, Array]]:
     count = 0
     for count, sample in enumerate(calibration, 1):
         yield _feed(serving, sample, count)
@@ -275,7 +281,7 @@ def _feeds(serving: Serving, calibration: Iterable[Named]) -> Iterator[dict[str,
         )
 
 
-def _feed(serving: Serving, sample: Named, number: int) -> dict[str, Any]:
+def _feed(serving: Serving, sample: Named, number: int) -> dict[str, Array]:
     try:
         arrays = ordered(sample, [spec.name for spec in serving.inputs])
     except DataError as error:
@@ -293,7 +299,7 @@ def _feed(serving: Serving, sample: Named, number: int) -> dict[str, Any]:
     return feed
 
 
-def _refuse_loops(model: Any) -> None:
+def _refuse_loops(model: keras.Model) -> None:
     if names := names_of(model, is_loop):
         raise StageError(
             "the converter's calibration crashes on a loop over steps, and these cannot be written "
@@ -303,7 +309,7 @@ def _refuse_loops(model: Any) -> None:
         )
 
 
-def _refuse_unknown_sides(serving: Serving) -> None:
+def _refuse_unknown_dimensions(serving: Serving) -> None:
     for spec in serving.inputs:
         if not spec.shape.is_fully_defined():
             raise ModelError(
@@ -314,7 +320,7 @@ def _refuse_unknown_sides(serving: Serving) -> None:
             )
 
 
-def _run(converter: Any, precision: str) -> bytes:
+def _run(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
     with warnings.catch_warnings():
         # The converter's calibration uses an interpreter that TensorFlow itself has deprecated.
         warnings.filterwarnings("ignore", message=r"(?s).*tf\.lite\.Interpreter is deprecated")

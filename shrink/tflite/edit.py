@@ -18,19 +18,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.base.types import Array
+
 _IDENTIFIER = b"TFL3"
 _STORED = {schema.TensorType.FLOAT32: "<f4", schema.TensorType.INT32: "<i4"}
 
 
-def with_constants(
-    content: bytes, constants: Mapping[tuple[int, int], np.ndarray[Any, Any]]
-) -> bytes:
+def with_constants(content: bytes, constants: Mapping[tuple[int, int], Array]) -> bytes:
     """Return the model with other values for some constants of its first subgraph.
 
     A constant that several operators share changes for the named operator alone.
@@ -106,19 +105,19 @@ def with_ordered_borders(content: bytes, inputs: Sequence[str], outputs: Sequenc
     return content
 
 
-def _only_signature(model: Any) -> list[Any]:
+def _only_signature(model: schema.ModelT) -> list[schema.SignatureDefT]:
     """Return the signature of the first subgraph where it is the only one, else none."""
     found = model.signatureDefs or []
     return list(found) if len(found) == 1 and not found[0].subgraphIndex else []
 
 
-def _named_tensor(name: str, index: int) -> Any:
+def _named_tensor(name: str, index: int) -> schema.TensorMapT:
     named = schema.TensorMapT()
     named.name, named.tensorIndex = name, index
     return named
 
 
-def _decoded(name: Any) -> str:
+def _decoded(name: bytes | str) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
@@ -169,7 +168,7 @@ def metadata_of(content: bytes, name: str) -> bytes | None:
     return None
 
 
-def _shared(model: Any, graph: Any, index: int) -> bool:
+def _shared(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> bool:
     """Whether a constant has a second reader, or its values a second tensor."""
     readers = sum(list(operator.inputs).count(index) for operator in graph.operators)
     buffer = graph.tensors[index].buffer
@@ -177,7 +176,7 @@ def _shared(model: Any, graph: Any, index: int) -> bool:
     return readers > 1 or holders > 1
 
 
-def _add_copy(model: Any, graph: Any, index: int) -> int:
+def _add_copy(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> int:
     """Add a constant with a buffer of its own, which has no values yet; return its index."""
     added = add_tensor_like(graph, index, f";{len(graph.tensors)}")
     model.buffers.append(schema.BufferT())
@@ -185,7 +184,7 @@ def _add_copy(model: Any, graph: Any, index: int) -> int:
     return added
 
 
-def add_tensor_like(graph: Any, index: int, suffix: str) -> int:
+def add_tensor_like(graph: schema.SubGraphT, index: int, suffix: str) -> int:
     """Add a copy of a tensor to a subgraph of an unpacked model.
 
     Args:
@@ -202,7 +201,7 @@ def add_tensor_like(graph: Any, index: int, suffix: str) -> int:
     return len(graph.tensors) - 1
 
 
-def operator_code(model: Any, builtin: int, version: int) -> int:
+def operator_code(model: schema.ModelT, builtin: int, version: int) -> int:
     """Return the index of an operator's code in an unpacked model, added where it has none.
 
     Args:
@@ -221,7 +220,7 @@ def operator_code(model: Any, builtin: int, version: int) -> int:
     return len(model.operatorCodes) - 1
 
 
-def unpacked(content: bytes) -> Any:
+def unpacked(content: bytes) -> schema.ModelT:
     """Return the file as the schema's objects, whose attributes can be changed."""
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     for buffer in model.buffers:
@@ -234,12 +233,12 @@ def unpacked(content: bytes) -> Any:
 class _AlignedBuilder(flatbuffers.Builder):
     """Aligns bytes as the schema asks (`force_align: 16`), which the generated code leaves out."""
 
-    def StartVector(self, elemSize: int, numElems: int, alignment: int) -> Any:
+    def StartVector(self, elemSize: int, numElems: int, alignment: int) -> int:
         """Begin a vector; a vector of bytes is a buffer of values."""
         return super().StartVector(elemSize, numElems, 16 if elemSize == 1 else alignment)
 
 
-def packed(model: Any) -> bytes:
+def packed(model: schema.ModelT) -> bytes:
     """Return the file of the schema's objects."""
     builder = _AlignedBuilder(1024)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
@@ -287,7 +286,7 @@ def with_mended_scales(content: bytes) -> bytes:
     return packed(model)
 
 
-def _mend_lstm(graph: Any, operator: Any) -> None:
+def _mend_lstm(graph: schema.SubGraphT, operator: schema.OperatorT) -> None:
     state, cell = (graph.tensors[operator.inputs[place]] for place in (_STATE, _CELL))
     if cell.type != schema.TensorType.INT16:
         return
@@ -299,7 +298,9 @@ def _mend_lstm(graph: Any, operator: Any) -> None:
         graph.tensors[operator.intermediates[_HIDDEN]].quantization = output.quantization
 
 
-def _mend_reverse(model: Any, graph: Any, operator: Any) -> None:
+def _mend_reverse(
+    model: schema.ModelT, graph: schema.SubGraphT, operator: schema.OperatorT
+) -> None:
     """Requantize what is reversed where input and output have different scales."""
     source = graph.tensors[operator.inputs[0]]
     output = graph.tensors[operator.outputs[0]]
@@ -315,7 +316,7 @@ def _mend_reverse(model: Any, graph: Any, operator: Any) -> None:
     graph.operators.insert(graph.operators.index(operator), quantize)
 
 
-def _scale(tensor: Any) -> tuple[list[float], list[int]] | None:
+def _scale(tensor: schema.TensorT) -> tuple[list[float], list[int]] | None:
     found = tensor.quantization
     if found is None or found.scale is None:
         return None

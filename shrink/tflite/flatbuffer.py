@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from shrink.base.errors import ModelError
+from shrink.base.types import Array
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_file
 
 __all__ = [
@@ -204,7 +204,7 @@ def float_operators(content: bytes) -> list[str]:
     ]
 
 
-def values(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+def values(tensor: Tensor) -> Array | None:
     """Return a constant's values, flat, those that are not stored as 0.
 
     Returns:
@@ -217,14 +217,14 @@ def values(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     too_large = tensor.elements * stored.itemsize > _MOST_DENSE_BYTES
     if sparsity is None or too_large or len(stored) != len(sparsity.places):
         return None
-    traversed = [tensor.shape[side] for side in sparsity.order]
+    traversed = [tensor.shape[axis] for axis in sparsity.order]
     dense = np.zeros((len(sparsity.starts) - 1, traversed[-1]), stored.dtype)
     rows = np.repeat(np.arange(len(dense)), np.diff(sparsity.starts))
     dense[rows, sparsity.places] = stored
     return dense.reshape(traversed).transpose(np.argsort(sparsity.order)).reshape(-1)
 
 
-def _stored(tensor: Tensor) -> np.ndarray[Any, Any] | None:
+def _stored(tensor: Tensor) -> Array | None:
     if tensor.dtype == "INT4":
         low, high = tensor.data & 0x0F, tensor.data >> 4
         nibbles = np.stack([low, high], axis=1).reshape(-1)[: tensor.elements].astype(np.int8)

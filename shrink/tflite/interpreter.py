@@ -7,15 +7,16 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from shrink.base.errors import DataError, ModelError
+from shrink.base.types import Array
 from shrink.tflite.names import Named, ordered
 
-Arrays = list[np.ndarray[Any, Any]]
+Arrays = list[Array]
 
 _WITH_DELEGATES = OpResolverType.AUTO
 _WITHOUT_DELEGATES = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -40,6 +41,16 @@ class TensorDetail:
     scale: float
     zero_point: int
     index: int = -1
+
+
+class _Stored(TypedDict):
+    """What LiteRT tells of an input or output, as far as it is read."""
+
+    name: str
+    shape: Array
+    dtype: type
+    quantization: tuple[float, int]
+    index: int
 
 
 class Session:
@@ -106,7 +117,7 @@ class Session:
         return [dequantize(o[:count], d) for o, d in zip(raw, self.outputs, strict=True)]
 
 
-def quantize(array: np.ndarray[Any, Any], detail: TensorDetail) -> np.ndarray[Any, Any]:
+def quantize(array: Array, detail: TensorDetail) -> Array:
     """Return real numbers as a tensor stores them: rounded half to even, clipped to its dtype."""
     if not detail.scale:
         return array.astype(detail.dtype)
@@ -115,14 +126,14 @@ def quantize(array: np.ndarray[Any, Any], detail: TensorDetail) -> np.ndarray[An
     return np.clip(stored, limits.min, limits.max).astype(detail.dtype)
 
 
-def dequantize(array: np.ndarray[Any, Any], detail: TensorDetail) -> np.ndarray[Any, Any]:
+def dequantize(array: Array, detail: TensorDetail) -> Array:
     """Return the float32 numbers that a tensor's stored values stand for."""
     if not detail.scale:
         return array.astype(np.float32)
     return (array.astype(np.float32) - detail.zero_point) * np.float32(detail.scale)
 
 
-def _allocated(content: bytes, batch: int | None, resolver: Any) -> Interpreter:
+def _allocated(content: bytes, batch: int | None, resolver: OpResolverType) -> Interpreter:
     try:
         interpreter = Interpreter(
             model_content=content,
@@ -139,7 +150,7 @@ def _allocated(content: bytes, batch: int | None, resolver: Any) -> Interpreter:
     return interpreter
 
 
-def _details(details: list[Any], signature: dict[str, int]) -> tuple[TensorDetail, ...]:
+def _details(details: list[_Stored], signature: dict[str, int]) -> tuple[TensorDetail, ...]:
     """Return what inputs or outputs are; arrays go by their names, so that these are unique."""
     by_index = {index: name for name, index in signature.items()}
     names = [by_index.get(detail["index"], _plain(detail["name"])) for detail in details]
@@ -153,11 +164,11 @@ def _plain(tensor: str) -> str:
     return re.sub(r":\d+$", "", tensor.removeprefix("serving_default_"))
 
 
-def _detail(detail: dict[str, Any], name: str) -> TensorDetail:
+def _detail(detail: _Stored, name: str) -> TensorDetail:
     scale, zero_point = detail["quantization"]
     return TensorDetail(
         name=name,
-        shape=tuple(int(side) for side in detail["shape"]),
+        shape=tuple(int(size) for size in detail["shape"]),
         dtype=np.dtype(detail["dtype"]),
         scale=float(scale),
         zero_point=int(zero_point),
@@ -165,7 +176,7 @@ def _detail(detail: dict[str, Any], name: str) -> TensorDetail:
     )
 
 
-def _in_model_order(details: list[Any], names: dict[str, int]) -> list[int]:
+def _in_model_order(details: list[_Stored], names: dict[str, int]) -> list[int]:
     """Return the places of outputs by the number in their names output_0, output_1, ..."""
     numbers = {
         index: int(found.group(1))
@@ -178,7 +189,7 @@ def _in_model_order(details: list[Any], names: dict[str, int]) -> list[int]:
     return sorted(places, key=lambda place: numbers[details[place]["index"]])
 
 
-def _padded(array: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
+def _padded(array: Array, batch: int) -> Array:
     missing = batch - len(array)
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
 
@@ -217,9 +228,7 @@ class Runner:
         """Names of the inputs, in the artifact's order."""
         return tuple(detail.name for detail in self.input_details)
 
-    def predict(
-        self, inputs: Named | np.ndarray[Any, Any], batch_size: int = 250
-    ) -> list[np.ndarray[Any, Any]]:
+    def predict(self, inputs: Named | Array, batch_size: int = 250) -> list[Array]:
         """Return the outputs for n examples, a float32 array (n, ...) for each model output.
 
         Args:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from shrink.base.errors import DataError
+from shrink.base.types import Array
 
-Named = Mapping[str, np.ndarray[Any, Any]]
+Named = Mapping[str, Array]
 """Arrays (n, ...) by the name of the model's input, as `signature_names` has it."""
 
 LONE = "x"
@@ -47,7 +47,7 @@ def _numeric(part: str) -> tuple[int, int, str]:
     return (0, int(part), "") if part.isdigit() else (1, 0, part)
 
 
-def named(arrays: Sequence[np.ndarray[Any, Any]], names: Sequence[str]) -> dict[str, Any]:
+def named(arrays: Sequence[Array], names: Sequence[str]) -> dict[str, Array]:
     """Return arrays by name.
 
     Args:
@@ -68,9 +68,7 @@ def named(arrays: Sequence[np.ndarray[Any, Any]], names: Sequence[str]) -> dict[
     return dict(zip(names, arrays, strict=True))
 
 
-def ordered(
-    arrays: Named | np.ndarray[Any, Any], names: Sequence[str]
-) -> list[np.ndarray[Any, Any]]:
+def ordered(arrays: Named | Array, names: Sequence[str]) -> list[Array]:
     """Return arrays in the order of these inputs.
 
     Args:

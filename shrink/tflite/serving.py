@@ -7,12 +7,12 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.types import Json, JsonObject, Tensors
 from shrink.tflite.names import natural_order, output_names, signature_names
 
 SIGNATURE = "serving_default"
@@ -29,9 +29,9 @@ class Serving:
         outputs: names of what the function gives, in the model's order.
     """
 
-    module: Any
-    function: Any
-    inputs: tuple[Any, ...]
+    module: tf.Module
+    function: tf.types.experimental.PolymorphicFunction
+    inputs: tuple[tf.TensorSpec, ...]
     outputs: tuple[str, ...]
 
 
@@ -57,7 +57,7 @@ def serve_keras(model: keras.Model) -> Serving:
 
     given = output_names(model.output_names)
 
-    def serve(feed: dict[str, Any]) -> dict[str, Any]:
+    def serve(feed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         arrays = [feed[name] for name in names]
         structure = tf.nest.pack_sequence_as(model.input, arrays)
         outputs = tf.nest.flatten(model(structure, training=False))
@@ -80,14 +80,14 @@ def serve_saved_model(folder: Path) -> Serving:
     outputs = natural_order(signature.structured_outputs)
     given = output_names(outputs)
 
-    def serve(feed: dict[str, Any]) -> dict[str, Any]:
+    def serve(feed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         results = signature(**feed)
         return {name: results[own] for name, own in zip(given, outputs, strict=True)}
 
     return Serving(module, _function(serve, specs), specs, tuple(given))
 
 
-def load_signature(folder: Path) -> tuple[Any, Any]:
+def load_signature(folder: Path) -> tuple[tf.Module, tf.types.experimental.ConcreteFunction]:
     """Return a scanned SavedModel, which owns the variables, and its serving function.
 
     Raises:
@@ -110,17 +110,21 @@ def load_signature(folder: Path) -> tuple[Any, Any]:
     return module, module.signatures[SIGNATURE]
 
 
-def _function(serve: Any, specs: tuple[Any, ...]) -> Any:
+def _function(
+    serve: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]], specs: tuple[tf.TensorSpec, ...]
+) -> tf.types.experimental.PolymorphicFunction:
     return traced(serve, input_signature=[{spec.name: spec for spec in specs}])
 
 
-def _spec(shape: Any, dtype: Any, name: str) -> Any:
+def _spec(shape: tf.TensorShape, dtype: tf.DType, name: str) -> tf.TensorSpec:
     if shape.rank is None:
         raise ModelError("the input has no known shape", subject=name)
     return tf.TensorSpec([1, *shape[1:]], dtype, name=name)
 
 
-def traced(function: Callable[..., Any], **options: Any) -> Any:
+def traced(
+    function: Callable[..., Tensors], **options: object
+) -> tf.types.experimental.PolymorphicFunction:
     """Return a `tf.function` in which Keras converts the `call` of layers that are not its own.
 
     AutoGraph turns an `if` of a tensor into a branch of the graph, where TensorFlow's status says
@@ -134,18 +138,18 @@ def traced(function: Callable[..., Any], **options: Any) -> Any:
     """
 
     @functools.wraps(function)
-    def inside(*args: Any, **named: Any) -> Any:
+    def inside(*args: Tensors, **named: Tensors) -> Tensors:
         with _converting():
             return function(*args, **named)
 
     return tf.function(inside, autograph=False, **options)
 
 
-def _converting() -> contextlib.AbstractContextManager[Any]:
+def _converting() -> contextlib.AbstractContextManager[object]:
     with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.autograph.core import ag_ctx
 
-        found: contextlib.AbstractContextManager[Any] = ag_ctx.ControlStatusCtx(
+        found: contextlib.AbstractContextManager[object] = ag_ctx.ControlStatusCtx(
             ag_ctx.Status.ENABLED
         )
         return found
@@ -155,12 +159,12 @@ def _converting() -> contextlib.AbstractContextManager[Any]:
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 
 
-def has_graph(layer: Any) -> bool:
+def has_graph(layer: keras.layers.Layer) -> bool:
     """Tell functional and sequential models from subclassed ones, which cannot be cloned."""
     return isinstance(layer, keras.Model) and bool(layer._is_graph_network)
 
 
-def names_of(model: keras.Model, chosen: Callable[[Any], bool]) -> list[str]:
+def names_of(model: keras.Model, chosen: Callable[[keras.layers.Layer], bool]) -> list[str]:
     """Return the names of a model's layers that are chosen, those of models in it with a path."""
     if not has_graph(model):
         return []
@@ -173,7 +177,7 @@ def names_of(model: keras.Model, chosen: Callable[[Any], bool]) -> list[str]:
     return names
 
 
-def is_loop(layer: Any) -> bool:
+def is_loop(layer: keras.layers.Layer) -> bool:
     """Whether a layer converts to a loop over steps. An LSTM is one operator of TFLite."""
     inner = _without_wrapper(layer)
     if not isinstance(inner, keras.layers.RNN) or inner.unroll:
@@ -183,22 +187,22 @@ def is_loop(layer: Any) -> bool:
     return masked or begun or not _is_one_operator(inner)
 
 
-def can_be_unrolled(layer: Any) -> bool:
+def can_be_unrolled(layer: keras.layers.Layer) -> bool:
     """Whether a layer's loop can be written as its steps one after the other."""
     known = is_loop(layer) and all(tensor.shape[1] for tensor in _given(layer))
     return known and not isinstance(_without_wrapper(layer), _CONVOLUTIONAL)
 
 
-def _without_wrapper(layer: Any) -> Any:
+def _without_wrapper(layer: keras.layers.Layer) -> keras.layers.Layer:
     return layer.layer if isinstance(layer, keras.layers.Bidirectional) else layer
 
 
-def _given(layer: Any) -> list[Any]:
+def _given(layer: keras.layers.Layer) -> list[tf.Tensor]:
     """Return the sequence that each call of a layer is given."""
     return [tf.nest.flatten(node.input_tensors)[0] for node in layer.inbound_nodes]
 
 
-def _is_one_operator(layer: Any) -> bool:
+def _is_one_operator(layer: keras.layers.Layer) -> bool:
     """Whether TFLite has one operator for all steps of a recurrent layer."""
     kinds = (keras.activations.tanh, keras.activations.sigmoid)
     return (
@@ -210,7 +214,7 @@ def _is_one_operator(layer: Any) -> bool:
     )
 
 
-def unrolled(config: dict[str, Any]) -> dict[str, Any]:
+def unrolled(config: JsonObject) -> JsonObject:
     """Return the configuration of a recurrent layer, wrapped or not, with `unroll` set."""
     wrapped = [key for key in ("layer", "backward_layer") if key in config]
     if not wrapped:
@@ -269,7 +273,7 @@ def _without_metrics(model: keras.Model) -> keras.Model:
     return keras.Model(model.input, model.output, name=model.name)
 
 
-def _covers_its_whole_input(layer: Any) -> bool:
+def _covers_its_whole_input(layer: keras.layers.Layer) -> bool:
     if not isinstance(layer, keras.layers.AveragePooling2D):
         return False
     return all(_covers(layer, node.input_shapes) for node in layer.inbound_nodes)
@@ -283,7 +287,7 @@ def _covers(layer: keras.layers.AveragePooling2D, shape: tuple[int | None, ...])
     return all(side is not None and pool >= side and out == 1 for pool, side, out in sides)
 
 
-def _clone(layer: Any, *, to_integers: bool) -> Any:
+def _clone(layer: keras.layers.Layer, *, to_integers: bool) -> keras.layers.Layer:
     if has_graph(layer):
         clone = functools.partial(_clone, to_integers=to_integers)
         return keras.models.clone_model(layer, clone_function=clone)
@@ -302,7 +306,7 @@ def _has_mixed_precision(model: keras.Model) -> bool:
     return has_graph(model) and any(part.compute_dtype != part.variable_dtype for part in parts)
 
 
-def _in_float32(config: Any) -> Any:
+def _in_float32(config: Json) -> Json:
     """Return a layer's configuration with every mixed policy, nested layers' too, as float32."""
     if isinstance(config, list | tuple):  # also TensorFlow's wrappers, which copy badly
         items = [_in_float32(item) for item in config]
@@ -315,7 +319,7 @@ def _in_float32(config: Any) -> Any:
     }
 
 
-def _is_mixed(dtype: Any) -> bool:
+def _is_mixed(dtype: Json) -> bool:
     """Tell a mixed policy, which a configuration holds by name or as a serialized object."""
     name = dtype.get("config", {}).get("name") if isinstance(dtype, dict) else dtype
     return isinstance(name, str) and name.startswith("mixed_")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.base.types import Array
 from shrink.tflite.edit import add_tensor_like, operator_code, packed, unpacked
 from shrink.tflite.structure import Sparsity
 
@@ -28,7 +29,7 @@ _LAYERS = {
 _DENSE_LAYER = schema.BuiltinOperator.FULLY_CONNECTED
 _WIDENS = schema.BuiltinOperator.DEQUANTIZE
 _WEIGHTS = 1
-# An operator, a tensor with its name, and the metadata of each side; a scale and a zero point.
+# An operator, a tensor with its name, and the metadata of each dimension; a scale and a zero point.
 _OVERHEAD_BYTES, _SCALE_BYTES = 400, 12
 
 
@@ -36,8 +37,8 @@ def with_sparse_constants(content: bytes) -> bytes:
     """Return the model with each constant stored sparsely that takes fewer bytes so.
 
     Looked at are the float32, float16 and symmetric int8 weights of convolutions and dense layers.
-    The values other than 0 are kept, with their places in the last side traversed, where the order
-    of sides is the one that takes the fewest bytes (one compressed level of the format of Kjolstad
+    The values other than 0 are kept, with their places in the last dimension traversed, in the
+    order of dimensions that takes the fewest bytes (one compressed level of the format of Kjolstad
     et al. 2017, "The Tensor Algebra Compiler"). The runtime makes them dense again when it loads
     the model, so that outputs are the same to the bit.
 
@@ -60,7 +61,7 @@ def with_sparse_constants(content: bytes) -> bytes:
 class _Encoding:
     """A tensor's values other than 0, (n,), and where they belong."""
 
-    values: np.ndarray[Any, Any]
+    values: Array
     sparsity: Sparsity
 
     @property
@@ -69,19 +70,19 @@ class _Encoding:
         return self.values.nbytes + self.sparsity.places.nbytes + self.sparsity.starts.nbytes
 
 
-def _encodings(dense: np.ndarray[Any, Any]) -> list[_Encoding]:
-    sides = range(dense.ndim)
-    return [_encode(dense, (*(s for s in sides if s != last), last)) for last in sides]
+def _encodings(dense: Array) -> list[_Encoding]:
+    axes = range(dense.ndim)
+    return [_encode(dense, (*(a for a in axes if a != last), last)) for last in axes]
 
 
-def _encode(dense: np.ndarray[Any, Any], order: tuple[int, ...]) -> _Encoding:
+def _encode(dense: Array, order: tuple[int, ...]) -> _Encoding:
     rows = np.ascontiguousarray(dense.transpose(order)).reshape(-1, dense.shape[order[-1]])
     row, place = np.nonzero(rows)
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
     return _Encoding(rows[row, place], Sparsity(order, _narrow(starts), _narrow(place)))
 
 
-def _narrow(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _narrow(numbers: Array) -> Array:
     largest = int(numbers.max(initial=0))
     for dtype in (np.uint8, np.uint16):
         if largest <= np.iinfo(dtype).max:
@@ -89,7 +90,7 @@ def _narrow(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return numbers.astype(np.int32)
 
 
-def _constant(model: Any, graph: Any, index: int) -> np.ndarray[Any, Any] | None:
+def _constant(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> Array | None:
     """Return a tensor's values where it can be stored sparsely."""
     tensor = graph.tensors[index]
     data = model.buffers[tensor.buffer].data
@@ -106,12 +107,14 @@ def _constant(model: Any, graph: Any, index: int) -> np.ndarray[Any, Any] | None
     return dense if dense.any() else None  # a tensor of no stored value would be no constant
 
 
-def _overhead_bytes(tensor: Any) -> int:
+def _overhead_bytes(tensor: schema.TensorT) -> int:
     scales = None if tensor.quantization is None else tensor.quantization.scale
     return _OVERHEAD_BYTES + _SCALE_BYTES * (0 if scales is None else len(scales))
 
 
-def _reads_sparse(model: Any, graph: Any, operator: Any, index: int) -> bool:
+def _reads_sparse(
+    model: schema.ModelT, graph: schema.SubGraphT, operator: schema.OperatorT, index: int
+) -> bool:
     """Whether the runtime runs the operator when DENSIFY writes this input of it."""
     code = model.operatorCodes[operator.opcodeIndex].builtinCode
     if code == _WIDENS:
@@ -126,14 +129,16 @@ def _reads_sparse(model: Any, graph: Any, operator: Any, index: int) -> bool:
     return code != _DENSE_LAYER and activations == schema.TensorType.INT8
 
 
-def _has_weights(model: Any, operator: Any, index: int) -> bool:
+def _has_weights(model: schema.ModelT, operator: schema.OperatorT, index: int) -> bool:
     """Whether a tensor is the weights of a convolution or a dense layer, and nothing else."""
     code = model.operatorCodes[operator.opcodeIndex].builtinCode
     places = [place for place, i in enumerate(operator.inputs) if i == index]
     return code in _LAYERS and places == [_WEIGHTS]
 
 
-def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
+def _make_sparse(
+    model: schema.ModelT, graph: schema.SubGraphT, index: int, sparse: _Encoding
+) -> None:
     """Store a tensor sparsely, and give its readers what DENSIFY makes of it."""
     tensor = graph.tensors[index]
     dense = add_tensor_like(graph, index, ";dense")
@@ -150,13 +155,13 @@ def _make_sparse(model: Any, graph: Any, index: int, sparse: _Encoding) -> None:
     tensor.sparsity = _parameters(sparse.sparsity, tensor.shape)
 
 
-def _parameters(sparse: Sparsity, shape: Sequence[int]) -> Any:
+def _parameters(sparse: Sparsity, shape: Sequence[int]) -> schema.SparsityParametersT:
     parameters = schema.SparsityParametersT()
     parameters.traversalOrder = list(sparse.order)
     parameters.dimMetadata = []
-    for side in sparse.order[:-1]:
+    for axis in sparse.order[:-1]:
         level = schema.DimensionMetadataT()
-        level.format, level.denseSize = schema.DimensionType.DENSE, shape[side]
+        level.format, level.denseSize = schema.DimensionType.DENSE, shape[axis]
         parameters.dimMetadata.append(level)
     level = schema.DimensionMetadataT()
     level.format = schema.DimensionType.SPARSE_CSR
@@ -166,7 +171,9 @@ def _parameters(sparse: Sparsity, shape: Sequence[int]) -> Any:
     return parameters
 
 
-def _vector(numbers: np.ndarray[Any, Any]) -> tuple[int, Any]:
+def _vector(
+    numbers: Array,
+) -> tuple[int, schema.Uint8VectorT | schema.Uint16VectorT | schema.Int32VectorT]:
     kind, made = {
         "uint8": (schema.SparseIndexVector.Uint8Vector, schema.Uint8VectorT),
         "uint16": (schema.SparseIndexVector.Uint16Vector, schema.Uint16VectorT),

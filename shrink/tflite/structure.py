@@ -7,14 +7,17 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+import flatbuffers.table
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.base.refusal import other_format
+from shrink.base.types import Array
 
+Read = TypeVar("Read")
 _IDENTIFIER = b"TFL3"
 _AGAIN = "copy the file again, or convert the model again"
 _MALFORMED = (
@@ -28,7 +31,7 @@ _MALFORMED = (
 )
 
 
-def _names(enumeration: Any) -> dict[int, str]:
+def _names(enumeration: type) -> dict[int, str]:
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
 
 
@@ -41,7 +44,7 @@ _CALLS = {
     schema.BuiltinOptions.WhileOptions: schema.WhileOptions,
     schema.BuiltinOptions.IfOptions: schema.IfOptions,
 }
-_MOST_SIDES = 8
+_MOST_DIMENSIONS = 8
 _OPERATOR_NAMES = _names(schema.BuiltinOperator)
 _DTYPE_NAMES = _names(schema.TensorType)
 _OPTION_NAMES = _names(schema.BuiltinOptions)
@@ -50,17 +53,17 @@ _ACTIVATION_NAMES = _names(schema.ActivationFunctionType)
 
 @dataclass(frozen=True)
 class Sparsity:
-    """Where the stored values of a sparse tensor belong, row by row of its last side traversed.
+    """Where the stored values of a sparse tensor belong, by rows of its last dimension traversed.
 
     Attributes:
-        order: of the sides; all but the last are dense.
+        order: of the dimensions; all but the last are dense.
         starts: of each row among the values, and the end of the last, (rows + 1,).
         places: of each value in its row, (values,).
     """
 
     order: tuple[int, ...]
-    starts: np.ndarray[Any, Any]
-    places: np.ndarray[Any, Any]
+    starts: Array
+    places: Array
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Tensor:
 
     Attributes:
         name: as stored.
-        shape: as stored; an unknown side is 1 here.
+        shape: as stored; an unknown dimension is 1 here.
         dtype: the schema's name: FLOAT32, FLOAT16, INT8, INT4, ...
         scales: one per tensor or per channel; empty where the tensor is not quantized.
         zero_points: as many as scales.
@@ -78,8 +81,8 @@ class Tensor:
         sparse: the values are stored compressed, and `shape` is the dense one.
         sparsity: where they belong; None for other forms, such as blocks.
         variable: keeps its value between invocations.
-        open_sides: whether a side other than the first is known only when the model runs; `shape`
-            has a 1 there.
+        open_dimensions: whether a dimension other than the first is known only when the model
+            runs; `shape` has a 1 there.
     """
 
     name: str
@@ -88,11 +91,11 @@ class Tensor:
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     buffer: int
-    data: np.ndarray[Any, Any]
+    data: Array
     sparse: bool
     variable: bool
     sparsity: Sparsity | None = None
-    open_sides: bool = False
+    open_dimensions: bool = False
 
     @property
     def constant(self) -> bool:
@@ -103,8 +106,8 @@ class Tensor:
     def elements(self) -> int:
         """The number of values of the dense tensor."""
         count = 1
-        for side in self.shape:
-            count *= side
+        for size in self.shape:
+            count *= size
         return count
 
 
@@ -177,12 +180,13 @@ class _Reader:
         self._buffers = self._each(self._model.BuffersLength(), self._model.Buffers)
 
     def subgraphs(self) -> tuple[Subgraph, ...]:
+        """Return every subgraph of the file, the model's entry first."""
         graphs = self._each(self._model.SubgraphsLength(), self._model.Subgraphs)
         if not graphs:
             raise ValueError("it holds no subgraph")
         return tuple(self._subgraph(graph) for graph in graphs)
 
-    def _subgraph(self, graph: Any) -> Subgraph:
+    def _subgraph(self, graph: schema.SubGraph) -> Subgraph:
         tensors = self._each(graph.TensorsLength(), graph.Tensors)
         operators = self._each(graph.OperatorsLength(), graph.Operators)
         count = len(tensors)
@@ -193,7 +197,7 @@ class _Reader:
             outputs=self._indices(graph.OutputsLength(), graph.OutputsAsNumpy, count),
         )
 
-    def _operator(self, operator: Any, tensors: int) -> Operator:
+    def _operator(self, operator: schema.Operator, tensors: int) -> Operator:
         code = self._codes[operator.OpcodeIndex()]
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         custom = builtin == schema.BuiltinOperator.CUSTOM
@@ -207,7 +211,7 @@ class _Reader:
             fused_activation=_fused_activation(operator),
         )
 
-    def _called(self, operator: Any) -> tuple[int, ...]:
+    def _called(self, operator: schema.Operator) -> tuple[int, ...]:
         if operator.BuiltinOptionsType() not in _CALLS:
             return ()
         options = _CALLS[operator.BuiltinOptionsType()]()
@@ -221,9 +225,9 @@ class _Reader:
             raise ValueError("an operator runs a subgraph that does not exist")
         return called
 
-    def _tensor(self, tensor: Any) -> Tensor:
+    def _tensor(self, tensor: schema.Tensor) -> Tensor:
         shape = self._numbers(tensor.ShapeLength(), tensor.ShapeAsNumpy)
-        if any(side < 0 for side in shape):
+        if any(size < 0 for size in shape):
             raise ValueError("a tensor has a negative side")
         quantization = tensor.Quantization()
         scales: tuple[float, ...] = ()
@@ -243,13 +247,15 @@ class _Reader:
             sparse=tensor.Sparsity() is not None,
             variable=bool(tensor.IsVariable()),
             sparsity=self._sparsity(tensor.Sparsity(), shape),
-            open_sides=any(side < 0 for side in self._signature(tensor)[1:]),
+            open_dimensions=any(size < 0 for size in self._signature(tensor)[1:]),
         )
 
-    def _signature(self, tensor: Any) -> tuple[int, ...]:
+    def _signature(self, tensor: schema.Tensor) -> tuple[int, ...]:
         return self._numbers(tensor.ShapeSignatureLength(), tensor.ShapeSignatureAsNumpy)
 
-    def _sparsity(self, stored: Any, shape: tuple[int, ...]) -> Sparsity | None:
+    def _sparsity(
+        self, stored: schema.SparsityParameters | None, shape: tuple[int, ...]
+    ) -> Sparsity | None:
         if stored is None:
             return None
         order = self._numbers(stored.TraversalOrderLength(), stored.TraversalOrderAsNumpy)
@@ -258,13 +264,13 @@ class _Reader:
         dense, compressed = schema.DimensionType.DENSE, schema.DimensionType.SPARSE_CSR
         if formats != [dense] * (len(shape) - 1) + [compressed]:
             return None
-        if len(shape) > _MOST_SIDES:
+        if len(shape) > _MOST_DIMENSIONS:
             raise ValueError(f"a sparse tensor has {len(shape)} sides")
         starts = self._union(levels[-1].ArraySegmentsType(), levels[-1].ArraySegments())
         places = self._union(levels[-1].ArrayIndicesType(), levels[-1].ArrayIndices())
         if sorted(order) != list(range(len(shape))):
             raise ValueError("a sparse tensor does not name each of its sides once")
-        rows = math.prod(shape[side] for side in order[:-1])
+        rows = math.prod(shape[axis] for axis in order[:-1])
         steps = np.diff(starts)
         if len(starts) != rows + 1 or starts[0] or np.any(steps < 0) or starts[-1] != len(places):
             raise ValueError("the rows of a sparse tensor do not follow each other")
@@ -272,13 +278,13 @@ class _Reader:
             raise ValueError("a sparse tensor has values beyond its sides")
         return Sparsity(order, starts, places)
 
-    def _union(self, kind: int, table: Any) -> np.ndarray[Any, Any]:
+    def _union(self, kind: int, table: flatbuffers.table.Table) -> Array:
         vector = _INDEX_VECTORS[kind]()
         vector.Init(table.Bytes, table.Pos)
         numbers = self._numbers(vector.ValuesLength(), vector.ValuesAsNumpy)
         return np.array(numbers, np.int64)
 
-    def _data(self, buffer: Any) -> np.ndarray[Any, Any]:
+    def _data(self, buffer: schema.Buffer) -> Array:
         if buffer.Offset() > 1:  # a file of more than 2 GB keeps its weights behind the flatbuffer
             start, size = buffer.Offset(), buffer.Size()
             if start + size > len(self._content):
@@ -288,15 +294,15 @@ class _Reader:
             return np.zeros(0, np.uint8)
         return np.asarray(buffer.DataAsNumpy(), np.uint8)
 
-    def _each(self, length: int, get: Callable[[int], Any]) -> list[Any]:
+    def _each(self, length: int, get: Callable[[int], Read]) -> list[Read]:
         self._spend(length)
         return [get(index) for index in range(length)]
 
-    def _numbers(self, length: int, get: Callable[[], Any]) -> tuple[int, ...]:
+    def _numbers(self, length: int, get: Callable[[], Array]) -> tuple[int, ...]:
         self._spend(length)
         return tuple(get().tolist()) if length else ()
 
-    def _indices(self, length: int, get: Callable[[], Any], tensors: int) -> tuple[int, ...]:
+    def _indices(self, length: int, get: Callable[[], Array], tensors: int) -> tuple[int, ...]:
         indices = self._numbers(length, get)
         if any(not -1 <= index < tensors for index in indices):
             raise ValueError("an operator names a tensor that does not exist")
@@ -308,7 +314,7 @@ class _Reader:
             raise ValueError("its vectors are longer than the file")
 
 
-def _fused_activation(operator: Any) -> str:
+def _fused_activation(operator: schema.Operator) -> str:
     table = operator.BuiltinOptions()
     options = getattr(schema, _OPTION_NAMES.get(operator.BuiltinOptionsType(), ""), None)
     if table is None or options is None or not hasattr(options, "FusedActivationFunction"):
