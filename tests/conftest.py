@@ -30,7 +30,7 @@ LONGEST_FIRST = (
     "cli/test_flags.py",
     "stages/prune/test_channels.py",
     "tflite/test_convert.py",
-    "model/test_keras3.py",
+    "model/test_keras3_convert.py",
     "model/test_keras3_compressed.py",
     "oracle/test_metamorphic.py",
     "graph/test_random_models.py",

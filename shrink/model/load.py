@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Mapping
+import os
+import resource
+import signal
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ShrinkError
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.scale import scaled
-from shrink.model.keras3.convert import import_keras3
-from shrink.model.limits import bounded_loading
+from shrink.model.keras3.convert import compare_import, import_keras3
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file
+from shrink.model.scan_files import check_archive, read_attribute
 from shrink.model.user_modules import custom_objects, function_of
+from shrink.tflite.interpreter import load as load_tflite
 
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
@@ -103,8 +110,6 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
     keras_file = source.kind in ("keras", "h5")
     if not (keras_file and check_model_file(path, source.trust).from_keras3):
         return ""
-    from shrink.model.keras3.weights import compare_import
-
     with bounded_loading(path):
         return compare_import(model, path)
 
@@ -166,3 +171,106 @@ def _checked(model: Any, path: Path) -> keras.Model:
 def _first_line(error: Exception) -> str:
     text = str(error).strip()
     return text.splitlines()[0][:300] if text else type(error).__name__
+
+
+_ROOM_BYTES = 2 << 30
+_PER_CORE_BYTES = 80 << 20
+"""Address space that a thread reserves: its stack, and an arena of the C library."""
+_COPIES = 8
+_TIME_S = 300.0
+_BYTES_PER_S = 10e6
+
+
+@contextlib.contextmanager
+def bounded_loading(path: Path) -> Iterator[None]:
+    """Let what stands in the block take a few times the file's size in memory, and minutes.
+
+    A small file can ask for any amount of either: by the sizes of its layers. Memory beyond the
+    bound is refused to TensorFlow, which raises; after the time the process ends by SIGALRM.
+    With GPUs memory is not bounded: their driver reserves address space without end.
+
+    Args:
+        path: a model's file or folder.
+    """
+    size = _size_bytes(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    limit = _in_use_bytes() + room_bytes(size)
+    if not on_gpu and soft == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    signal.setitimer(signal.ITIMER_REAL, _TIME_S + size / _BYTES_PER_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def room_bytes(file_bytes: int) -> int:
+    """Return the address space that loading a file of this size may take."""
+    return _ROOM_BYTES + _PER_CORE_BYTES * (os.cpu_count() or 1) + _COPIES * file_bytes
+
+
+def _size_bytes(path: Path) -> int:
+    """Return the bytes of a file or folder, of an archive those that it unpacks to."""
+    if path.is_file() and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return sum(member.file_size for member in archive.infolist())
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _in_use_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    return int(pages) * resource.getpagesize()
+
+
+Shape = tuple[int, int, int]
+"""Height, width and channels."""
+
+
+def image_input(source: ModelSource) -> Shape | None:
+    """Return the shape of the one image that a model takes; None without, or with several.
+
+    Args:
+        source: the model.
+
+    Raises:
+        ModelError: the model cannot be read.
+    """
+    found = [shape for dims in _inputs(source) if (shape := _image(dims)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _inputs(source: ModelSource) -> list[Sequence[Any]]:
+    """Return the shape of each input, with the batch."""
+    path = source.path
+    if source.kind == "tflite":
+        return [detail.shape for detail in load_tflite(path).input_details]
+    config = None
+    if source.kind == "keras":
+        config = check_archive(path)[1]
+    elif source.kind == "h5":
+        config = read_attribute(path, "model_config")
+    if isinstance(config, Mapping) and (declared := list(_declared(config))):
+        return declared
+    return [tuple(tensor.shape) for tensor in load_source(source, as_graph=True).inputs]
+
+
+def _declared(config: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    """Yield the shapes of a model's own input layers, as tf-keras and Keras 3 write them."""
+    own = config.get("config")
+    layers = own.get("layers") if isinstance(own, Mapping) else own
+    for layer in layers if isinstance(layers, list) else ():
+        if isinstance(layer, Mapping) and layer.get("class_name") == "InputLayer":
+            settings = layer.get("config") or {}
+            shape = settings.get("batch_input_shape") or settings.get("batch_shape")
+            if isinstance(shape, list):
+                yield shape
+
+
+def _image(dims: Sequence[Any]) -> Shape | None:
+    if len(dims) != 4 or not all(isinstance(side, int) for side in dims[1:]):
+        return None
+    height, width, channels = (int(side) for side in dims[1:])
+    return (height, width, channels) if channels in (1, 3) else None

@@ -13,8 +13,8 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.graph.network import Call, Network, Ref, read_network, with_losses
-from shrink.model.endings.kinds import kind_of
-from shrink.model.endings.traced import output_ranges
+from shrink.model.endings import kind_of
+from shrink.model.endings.computations import ranges_of_model
 
 L = keras.layers
 
@@ -178,7 +178,7 @@ class _Ends:
     def ranges(self) -> list[Any]:
         """The bounds of each output, before anything is switched off."""
         if self._ranges is None:
-            self._ranges = output_ranges(self.model)
+            self._ranges = ranges_of_model(self.model)
         return self._ranges
 
     def last_layer(self, place: int) -> str:

@@ -10,16 +10,20 @@ a lookup layer reads files. Only what Keras itself provides, listed in `allowlis
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shrink.base.errors import ModelError
+from shrink.base.errors import ModelError, ShrinkError
 from shrink.base.protobuf import fields, messages, text
 from shrink.base.refusal import OR_TRUST, refused, unreadable
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.model_source import NO_TRUST, Trust
-from shrink.model.allowed_operators import OPERATORS, SAVER_OPERATORS
+from shrink.model.allowlist import OPERATORS, SAVER_OPERATORS
 from shrink.model.reference import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import DeclaredSize, check_config
 from shrink.model.scan_files import check_archive, check_hdf5, open_weights, read_attribute
@@ -219,3 +223,49 @@ def _check_sizes(sizes: Iterable[DeclaredSize], dimensions: set[int], path: Path
     for size in sizes:
         if not any(dimension and dimension % size.value == 0 for dimension in dimensions):
             raise refused(f"{size.key} of {size.value} that no weight has", size.where, path)
+
+
+_TIMEOUT_S = 60
+_MEMORY_CAP_BYTES = 4 << 30
+
+
+def guard_model_file(path: Path, trust: Trust = NO_TRUST) -> None:
+    """Scan a model file in a child with limited time and memory, which loads no TensorFlow.
+
+    Args:
+        path: of the model.
+        trust: what may pass that is not Keras' own.
+
+    Raises:
+        ModelError: the file is damaged, refused, or brought the child down.
+    """
+    job = json.dumps({"path": str(path), "trust": to_plain(trust)})
+    command = [sys.executable, "-P", "-m", "shrink.model.scan", job]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _died(path, f"looking at it takes more than {_TIMEOUT_S} s") from error
+    if done.returncode == ModelError.exit_code:
+        raise ShrinkError.from_dict(json.loads(done.stdout))
+    if done.returncode:
+        raise _died(path, f"looking at it ends the process with code {done.returncode}")
+
+
+def _died(path: Path, what: str) -> ModelError:
+    return ModelError(f"refused: {what}", subject=path, hint="save the model again with model.save")
+
+
+def _main(job: dict[str, Any]) -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_CAP_BYTES, _MEMORY_CAP_BYTES))
+    try:
+        check_model_file(Path(job["path"]), from_plain(Trust, job["trust"]))
+    except ModelError as error:
+        sys.stdout.write(json.dumps(error.to_dict()))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(json.loads(sys.argv[1])))

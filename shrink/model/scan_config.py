@@ -31,7 +31,7 @@ from shrink.model.allowlist import (
     TENSOR_FUNCTIONS,
     VALUES,
 )
-from shrink.model.trust import trusted_names
+from shrink.model.user_modules import trusted_names
 
 _REFERENCE_LENGTHS = (3, 4)
 Reference = tuple[str, Any]

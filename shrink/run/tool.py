@@ -9,8 +9,7 @@ from shrink.base.errors import ShrinkError
 from shrink.base.paths import cache_root
 from shrink.contract.job import Job, ModelJob
 from shrink.contract.model_source import ModelSource
-from shrink.model.guard import guard_model_file
-from shrink.model.scan import SCANNED
+from shrink.model.scan import SCANNED, guard_model_file
 from shrink.run.process import run_worker, show
 from shrink.run.store import Store
 from shrink.tflite.guard import guard_artifact

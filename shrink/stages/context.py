@@ -31,8 +31,7 @@ from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
 from shrink.model.compiled import Compiled, read_compiled
-from shrink.model.image_input import image_input
-from shrink.model.load import import_note, load_source
+from shrink.model.load import image_input, import_note, load_source
 from shrink.model.reference import ModelReference
 from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest

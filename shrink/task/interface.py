@@ -16,8 +16,8 @@ from shrink.base.types import Array, Tensors
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
-from shrink.model.endings import output_ranges, traced
-from shrink.model.endings.kinds import EndingKind, kind_of
+from shrink.model.endings import EndingKind, kind_of
+from shrink.model.endings.computations import ranges_of_file, ranges_of_model
 from shrink.tflite.interpreter import TensorDetail, load
 from shrink.tflite.names import named, signature_names
 
@@ -61,7 +61,7 @@ def keras_interface(model: keras.Model) -> Interface:
         model.name,
         tuple(tuple(t.shape[1:]) for t in model.inputs),
         tuple(tuple(t.shape[1:]) for t in model.outputs),
-        tuple(kind_of(found) for found in traced.output_ranges(model)),
+        tuple(kind_of(found) for found in ranges_of_model(model)),
         (0.0,) * len(model.outputs),
         tuple(signature_names(model.input_names)),
         tuple(model.output_names),
@@ -77,7 +77,7 @@ def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interfa
         input_names: of the examples' inputs, in their order; by default in the artifact's own.
     """
     runner = load(tflite)
-    ranges = output_ranges.output_ranges(tflite.read_bytes())
+    ranges = ranges_of_file(tflite.read_bytes())
     own = runner.input_names
     fed = tuple(input_names) if sorted(own) == sorted(input_names) else own
 

@@ -13,7 +13,7 @@ from shrink.base.suggest import hint_for
 from shrink.base.types import Tensors
 from shrink.data.dataset import Dataset
 from shrink.model.compiled import Compiled, CompiledLoss
-from shrink.model.endings.kinds import EndingKind, beyond_probabilities, described, kind_of_values
+from shrink.model.endings import EndingKind, beyond_probabilities, described, kind_of_values
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
 from shrink.task.task import (

@@ -15,7 +15,7 @@ from shrink.base.figures import measured_outputs
 from shrink.base.types import Array
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
-from shrink.model.endings.kinds import EndingKind, described
+from shrink.model.endings import EndingKind, described
 from shrink.task.interface import Interface, called
 
 Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]

@@ -19,8 +19,7 @@ from shrink.data.matching import ModelNames, in_model_order, needs_names
 from shrink.data.opening import open_dataset_for
 from shrink.graph.groups import find_groups
 from shrink.model.compiled import read_compiled
-from shrink.model.image_input import image_input
-from shrink.model.load import load_source
+from shrink.model.load import image_input, load_source
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.model_names import artifact_names, keras_names

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.model.guard import guard_model_file
-from shrink.model.scan import check_model_file
+from shrink.model.scan import check_model_file, guard_model_file
 from tests.attacks.hostile import field as pb_field
 from tests.attacks.hostile import node as graph_node
 from tests.attacks.hostile import saved_model

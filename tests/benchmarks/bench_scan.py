@@ -24,8 +24,7 @@ import h5py
 import numpy as np
 
 from shrink.base.errors import ModelError
-from shrink.model.guard import guard_model_file
-from shrink.model.scan import check_model_file
+from shrink.model.scan import check_model_file, guard_model_file
 from tests.attacks.parts import archive, dense, h5, sequential
 from tests.attacks.test_mutants import mutate
 

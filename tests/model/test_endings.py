@@ -10,9 +10,8 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.model.endings import output_ranges as in_file
-from shrink.model.endings.kinds import kind_of, kind_of_values
-from shrink.model.endings.traced import output_ranges
+from shrink.model.endings import kind_of, kind_of_values
+from shrink.model.endings.computations import ranges_of_file, ranges_of_model
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import signature_names
@@ -114,7 +113,7 @@ def every_ending() -> keras.Model:
 
 
 def test_kind_of_tells_probabilities_from_logits(every_ending: keras.Model) -> None:
-    found = dict(zip(ENDINGS, output_ranges(every_ending), strict=True))
+    found = dict(zip(ENDINGS, ranges_of_model(every_ending), strict=True))
     assert {name: kind_of(each) for name, each in found.items()} == {
         name: expected for name, (expected, _) in ENDINGS.items()
     }
@@ -131,14 +130,14 @@ def test_kind_of_tells_probabilities_from_logits(every_ending: keras.Model) -> N
 def test_kind_of_is_the_same_in_a_file() -> None:
     chosen = {name: ENDINGS[name] for name in IN_FILES}
     content = convert(model_of(*(make for _, make in chosen.values())), "float32").content
-    ranges = in_file.output_ranges(content)
+    ranges = ranges_of_file(content)
     found = [kind_of(ranges[detail.index]) for detail in load(content).output_details]
     assert found == [expected for expected, _ in chosen.values()]
 
 
 def test_kind_of_follows_a_loop() -> None:
     model = model_of(*IN_LOOPS)
-    for found, values in zip(output_ranges(model), model(EXAMPLES), strict=True):
+    for found, values in zip(ranges_of_model(model), model(EXAMPLES), strict=True):
         assert kind_of(found) == "sigmoid"
         assert found.low <= values.numpy().min() <= values.numpy().max() <= found.high
 
@@ -150,7 +149,7 @@ def test_kind_of_sees_int8_probabilities_of_many_classes() -> None:
     rows = np.random.default_rng(0).normal(size=(9, 1, 8)).astype(np.float32)
     examples = [{signature_names(model.input_names)[0]: row} for row in rows]
     content = convert(model, "static_int8", examples, "int8", "int8").content
-    (found,) = in_file.output_ranges(content).values()
+    (found,) = ranges_of_file(content).values()
     assert kind_of(found) == "softmax"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.model.keras3.weights import compare_import, snake_case
+from shrink.model.keras3.convert import compare_import, snake_case
 from shrink.model.load import load_model
 from shrink.tflite.convert import convert
 from tests.model.conftest import write_with_keras3

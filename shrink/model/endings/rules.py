@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.model.endings.kinds import ANY, EMPTY, Computation, Node, Range, Shape
+from shrink.model.endings import ANY, EMPTY, Computation, Node, Range, Shape
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,29 @@
-"""Models saved by Keras 3, rebuilt from tf-keras' layers.
+"""Models saved by Keras 3, rebuilt from tf-keras' layers, and checked.
 
 A file of Keras 3 is never loaded by Keras itself: its configuration is read as data, every layer is
 built anew from the layer of tf-keras that computes the same, and the weights are assigned to it.
+
+Keras 3 names groups by the snake-case class, counted within the model (`layers/dense_1/vars/0`),
+and parts of a layer by its attributes (`layers/lstm/cell/vars/0`).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import h5py
+import keras as keras3
+import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.model.keras3.graph import ConvertedModel, build_model
-from shrink.model.keras3.layers import UnsupportedLayerError
-from shrink.model.keras3.weights import assign_flat_weights, assign_weights
+from shrink.model.keras3.layers import ConvertedLayer, UnsupportedLayerError
 from shrink.model.scan_files import open_weights
 
 _HINT = (
@@ -77,4 +83,204 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text.splitlines()[0][:300] if text else ''}"
 
 
-__all__ = ["ConvertedModel", "import_keras3"]
+_STATELESS = frozenset({"seed_generator", "random_generator", "_dropout_layer", "_softmax"})
+_OPTIMIZER = "optimizer"
+
+
+def assign_weights(carried: ConvertedModel, file: Any) -> None:
+    """Assign the `model.weights.h5` of a `.keras` file.
+
+    Args:
+        carried: the rebuilt model.
+        file: the open HDF5 file.
+
+    Raises:
+        UnsupportedLayerError: a weight is missing, left over, or of another shape.
+    """
+    used: set[str] = set()
+    _assign_model(carried, file, used)
+    for name in _data_sets(file):
+        parts = name.split("/")
+        if name not in used and parts[0] != _OPTIMIZER and not _STATELESS & set(parts):
+            raise UnsupportedLayerError(name, "no layer takes this weight")
+
+
+def assign_flat_weights(carried: ConvertedModel, file: Any) -> None:
+    """Assign the weights of an `.h5` file: a flat list for each layer, by the layer's name.
+
+    Raises:
+        UnsupportedLayerError: a list that does not fit its layer.
+    """
+    root = file.get("model_weights", file)
+    for layer in carried.model.layers:
+        if not layer.weights:
+            continue
+        if layer.name not in root:
+            raise UnsupportedLayerError(layer.name, "the file has no weights for it")
+        group = root[layer.name]
+        values = [np.asarray(group[_text(name)]) for name in group.attrs["weight_names"]]
+        values = [v for v in values if v.dtype != np.uint32]  # the states of random generators
+        weights = [*layer.trainable_weights, *layer.non_trainable_weights]
+        _assign(weights, values, layer.name)
+        _finish(layer)
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _assign_model(carried: ConvertedModel, group: Any, used: set[str]) -> None:
+    names = _group_names(kind for kind, _ in carried.layers)
+    for name, (_, item) in zip(names, carried.layers, strict=True):
+        inner = group.get(f"layers/{name}")
+        if isinstance(item, ConvertedModel):
+            if inner is not None:
+                _assign_model(item, inner, used)
+        elif item.layer is not None and (item.layer.weights or inner is not None):
+            _assign_part(item.layer, inner, item.label, used, item)
+            _finish(item.layer)
+
+
+def _group_names(kinds: Iterable[str]) -> list[str]:
+    counts: dict[str, int] = {}
+    names = []
+    for kind in kinds:
+        name = snake_case(kind)
+        counts[name] = counts.get(name, -1) + 1
+        names.append(f"{name}_{counts[name]}" if counts[name] else name)
+    return names
+
+
+def snake_case(name: str) -> str:
+    """Return a class name as Keras 3 writes it in weights files: `Conv2D` is `conv2d`."""
+    name = re.sub(r"\W+", "", name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _assign_part(
+    layer: Any, group: Any, label: str, used: set[str], carried: ConvertedLayer | None = None
+) -> None:
+    """Assign a layer's own variables, then those of the layers inside."""
+    own = [*layer._trainable_weights, *layer._non_trainable_weights]
+    stored = {} if group is None or "vars" not in group else group["vars"]
+    values = [_array(stored[key]) for key in sorted(stored, key=int)]
+    if carried is not None and carried.reshape:
+        values = [v.reshape(w.shape) for v, w in zip(values, own, strict=True)]
+    _assign(own, values, label)
+    used.update(stored[key].name.lstrip("/") for key in stored)
+    for name in group or ():
+        if name == "vars" or name in _STATELESS:
+            continue
+        if name == "cells":
+            _assign_cells(layer.cells, group[name], label, used)
+            continue
+        inner = getattr(layer, name, None) or getattr(layer, f"_{name}", None)
+        if isinstance(inner, keras.layers.Layer):
+            _assign_part(inner, group[name], f"{label} ({name})", used)
+
+
+def _assign_cells(cells: list[Any], group: Any, label: str, used: set[str]) -> None:
+    names = _group_names(type(cell).__name__ for cell in cells)
+    for name, cell in zip(names, cells, strict=True):
+        _assign_part(cell, group[name], f"{label} ({name})", used)
+
+
+def _assign(weights: list[Any], values: list[Any], label: str) -> None:
+    if len(weights) != len(values):
+        raise UnsupportedLayerError(label, f"it has {len(weights)} weights, the file {len(values)}")
+    for weight, value in zip(weights, values, strict=True):
+        if tuple(weight.shape) != value.shape:
+            raise UnsupportedLayerError(
+                label, f"its {weight.name} is {tuple(weight.shape)}, in the file {value.shape}"
+            )
+        weight.assign(value.astype(weight.dtype.as_numpy_dtype))
+
+
+def _array(data: Any) -> Any:
+    value = np.asarray(data)
+    if data.attrs.get("dtype") == "bfloat16":
+        # The upper half of a float32, stored as its bits.
+        return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return value
+
+
+def _finish(layer: Any) -> None:
+    if isinstance(layer, keras.layers.Normalization):
+        layer.finalize_state()
+
+
+def _data_sets(file: Any) -> list[str]:
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+    return names
+
+
+CLOSE = 1e-5
+_TOO_FAR = 1e-3
+"""Rounding can grow to this in a deep network; a layer that is not what it was is farther off."""
+_OPEN_SIDE = 8
+
+
+def compare_import(model: keras.Model, path: Path) -> str:
+    """Return a sentence that says how near an import comes to Keras 3, on random inputs.
+
+    Args:
+        model: imported.
+        path: the scanned file that Keras 3 saved; Keras 3 loads it here, in its safe mode.
+
+    Raises:
+        ModelError: an output differs by more than a thousandth of its largest value.
+    """
+    arrays = random_inputs(model)
+    try:
+        original = keras3.saving.load_model(path, compile=False)
+        theirs = keras3.tree.flatten(original(_fed(original, arrays), training=False))
+    except Exception as error:  # whatever its layers raise
+        why = str(error).strip().splitlines()[:1]
+        return f"imported from Keras 3, which cannot run the file here: {''.join(why)[:200]}"
+    ours = tf.nest.flatten(model(tf.nest.pack_sequence_as(model.input, arrays), training=False))
+    difference = largest_difference(ours, theirs)
+    if difference > _TOO_FAR:
+        raise ModelError(
+            f"Keras 3 gives outputs that differ by {difference:.1e} of the largest one",
+            subject=path,
+            hint="report it with the model; nothing was computed with it",
+        )
+    exact = "" if difference <= CLOSE else ", more than the 1e-5 that rounding mostly takes"
+    return f"imported from Keras 3: outputs agree to {difference:.1e} of the largest one{exact}"
+
+
+def random_inputs(model: keras.Model) -> list[Any]:
+    """Return two random examples for each input; open sides are 8 long.
+
+    Integers are indices, of which 0 and 1 are always there.
+    """
+    random = np.random.default_rng(0)
+    arrays = []
+    for tensor in model.inputs:
+        shape = [2, *(side or _OPEN_SIDE for side in tensor.shape[1:])]
+        dtype = tensor.dtype.as_numpy_dtype
+        integer = np.issubdtype(dtype, np.integer)
+        values = random.choice([0, 1], shape) if integer else random.normal(size=shape)
+        arrays.append(values.astype(dtype))
+    return arrays
+
+
+def largest_difference(ours: list[Any], theirs: list[Any]) -> float:
+    """Return the largest difference of two lists of outputs, each relative to its own largest."""
+    worst = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        first, second = np.asarray(tf.cast(a, tf.float32)), np.asarray(tf.cast(b, tf.float32))
+        if first.shape != second.shape:
+            return float("inf")
+        scale = max(float(np.abs(second).max(initial=0)), 1e-12)
+        worst = max(worst, float(np.abs(first - second).max(initial=0)) / scale)
+    return worst
+
+
+def _fed(model: keras.Model, arrays: list[Any]) -> Any:
+    structure = getattr(model, "_inputs_struct", None)
+    if structure is None or len(arrays) == 1:
+        return arrays[0] if len(arrays) == 1 else arrays
+    return keras3.tree.pack_sequence_as(structure, arrays)

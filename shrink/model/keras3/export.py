@@ -12,7 +12,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.graph.network import Call, Network, Ref, map_tensors, read_network
-from shrink.model.keras3.weights import CLOSE, largest_difference, random_inputs
+from shrink.model.keras3.convert import CLOSE, largest_difference, random_inputs
 
 _RENAMED = {("LeakyReLU", "alpha"): "negative_slope"}
 _DROPPED = frozenset(

@@ -1,4 +1,4 @@
-"""Custom objects from a file that the user names, and models that the user vouches for."""
+"""Custom objects and code of the user's own: what passes, what is refused, and the hints."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.base.errors import ModelError
+from shrink.base.errors import DataError, ModelError
 from shrink.contract.model_source import ModelSource, Trust
-from shrink.model.guard import guard_model_file
+from shrink.data.config import DataConfig
+from shrink.data.sources.python import open_source
 from shrink.model.load import load_model, load_source
-from shrink.model.scan import check_model_file
-from shrink.model.trust import declared_objects
-from shrink.model.user_modules import custom_objects, imported
+from shrink.model.scan import check_model_file, guard_model_file
+from shrink.model.user_modules import custom_objects, declared_objects, imported
 from tests.attacks.hostile import ATTACKS, operator
 from tests.attacks.parts import archive, dense, function, h5, lambda_layer, layer, sequential
 
@@ -187,3 +187,19 @@ def test_check_model_file_refuses_an_added_loss_of_another_module(tmp_path: Path
     path = archive(tmp_path, sequential(dense(), added))
     with pytest.raises(ModelError, match="AddLoss comes from the module 'os'"):
         check_model_file(path)
+
+
+@pytest.mark.parametrize(("name", "hinted"), [("helper_beside", True), ("helper_nowhere", False)])
+def test_a_module_beside_a_file_is_hinted_at_where_it_is_not_found(
+    tmp_path: Path, name: str, hinted: bool
+) -> None:
+    (tmp_path / "helper_beside.py").write_text("WIDTH = 8\n", encoding="utf-8")
+    path = tmp_path / f"of_{name}.py"
+    path.write_text(f"import {name}\n", encoding="utf-8")
+    with pytest.raises(ModelError, match=f"No module named '{name}'") as caught:
+        imported(path)
+    assert (caught.value.hint is not None) == hinted
+    assert not hinted or f"PYTHONPATH={tmp_path} " in str(caught.value.hint)
+    with pytest.raises(DataError, match=f"No module named '{name}'") as caught_too:
+        open_source(DataConfig(source="python", path=f"{path}:examples"), seed=0)
+    assert ("PYTHONPATH" in str(caught_too.value.hint)) == hinted
