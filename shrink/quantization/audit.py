@@ -13,7 +13,7 @@ import numpy as np
 from shrink.base import files
 from shrink.base.child import run_child
 from shrink.base.errors import StageError
-from shrink.measure.size import layer_paths, operator_table
+from shrink.measure.size import OperatorRow, layer_paths, operator_table
 from shrink.quantization.bias_correction import layer_errors
 from shrink.quantization.edge_quantizer import MICRO_INT4_OPERATORS
 from shrink.quantization.source import FloatModel
@@ -52,7 +52,7 @@ class Agreement:
 class AuditDetails(TypedDict):
     """An audit as a report holds it; `shrink.contract.details.Audit` says what each part is."""
 
-    operators: list[dict[str, Any]]
+    operators: list[OperatorRow]
     float_islands: list[str]
     custom_operators: list[str]
     agreement: list[dict[str, Any]]
