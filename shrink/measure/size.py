@@ -13,7 +13,6 @@ import tf_keras as keras
 
 from shrink.base.files import size_bytes
 from shrink.graph.macs import MacsCounter, macs_figure
-from shrink.tflite.arena import tensor_bytes
 from shrink.tflite.flatbuffer import (
     Operator,
     Subgraph,
@@ -26,6 +25,7 @@ from shrink.tflite.flatbuffer import (
     read,
     weights,
 )
+from shrink.tflite.planner import tensor_bytes
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
 _MANY_ZEROS = 0.3

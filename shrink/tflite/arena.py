@@ -1,10 +1,9 @@
-"""TFLite Micro: the tensor arena that a model needs, measured and planned, and its outputs."""
+"""TFLite Micro: the tensor arena that a model needs, measured, and its outputs."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,100 +16,8 @@ from shrink.base.types import Array
 from shrink.tflite.child import ALLOCATED, MODULE, RUNS, SMALLEST
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.names import Named, ordered
-from shrink.tflite.structure import Subgraph, Tensor, read_file
-
-ALIGNMENT_BYTES = 16
-
-_BITS = {
-    "INT2": 2,
-    "INT4": 4,
-    "UINT4": 4,
-    "INT8": 8,
-    "UINT8": 8,
-    "BOOL": 8,
-    "FLOAT8_E4M3FN": 8,
-    "FLOAT8_E5M2": 8,
-    "INT16": 16,
-    "UINT16": 16,
-    "FLOAT16": 16,
-    "BFLOAT16": 16,
-    "INT64": 64,
-    "UINT64": 64,
-    "FLOAT64": 64,
-    "COMPLEX64": 64,
-    "COMPLEX128": 128,
-}
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """A block of memory that is needed from operator `first` to operator `last`, both included."""
-
-    size_bytes: int
-    first: int
-    last: int
-
-
-def tensor_bytes(tensor: Tensor) -> int:
-    """Return the bytes that a tensor's values take, without alignment."""
-    return (tensor.elements * _BITS.get(tensor.dtype, 32) + 7) // 8
-
-
-def lifetimes(graph: Subgraph) -> list[Lifetime]:
-    """Return the lifetimes of a subgraph's non-constant tensors.
-
-    Inputs live from the first operator on, outputs to the last one, variables throughout.
-    """
-    end = max(len(graph.operators) - 1, 0)
-    first: dict[int, int] = dict.fromkeys(graph.inputs, 0)
-    last: dict[int, int] = dict.fromkeys(graph.inputs, 0)
-    for step, operator in enumerate(graph.operators):
-        for index in (*operator.inputs, *operator.outputs):
-            first.setdefault(index, step)
-            last[index] = step
-    last.update(dict.fromkeys(graph.outputs, end))
-    for index, tensor in enumerate(graph.tensors):
-        if tensor.variable:
-            first[index], last[index] = 0, end
-    return [
-        Lifetime(tensor_bytes(graph.tensors[index]), first.get(index, 0), last[index])
-        for index in sorted(last)
-        if index >= 0 and not graph.tensors[index].constant
-    ]
-
-
-def plan(blocks: Sequence[Lifetime]) -> list[int]:
-    """Return an offset for each block, so that no two that live at once overlap.
-
-    Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-    Inference", 2020, algorithm 3): the largest first, each into the lowest gap that holds it.
-    """
-    offsets = [0] * len(blocks)
-    placed: list[int] = []
-    for index in sorted(range(len(blocks)), key=lambda i: -blocks[i].size_bytes):
-        block = blocks[index]
-        offset = 0
-        for other in sorted(placed, key=lambda i: offsets[i]):
-            if blocks[other].last < block.first or block.last < blocks[other].first:
-                continue
-            if offset + block.size_bytes <= offsets[other]:
-                break
-            offset = max(offset, _aligned(offsets[other] + blocks[other].size_bytes))
-        offsets[index] = offset
-        placed.append(index)
-    return offsets
-
-
-def planned_bytes(graph: Subgraph) -> int:
-    """Return the size in bytes of the arena that holds a subgraph's activations."""
-    blocks = lifetimes(graph)
-    ends = (o + b.size_bytes for o, b in zip(plan(blocks), blocks, strict=True))
-    return _aligned(max(ends, default=0))
-
-
-def _aligned(size_bytes: int) -> int:
-    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
+from shrink.tflite.planner import planned_bytes
+from shrink.tflite.structure import Subgraph, read_file
 
 _TIMEOUT_S = 20.0
 _LOOP_LIMIT_S = 3

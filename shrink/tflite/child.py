@@ -210,7 +210,7 @@ def check_artifact(path: Path) -> int:
         ModelError: it is corrupt, a constant is not as long as its shape says, or its activations
             need more memory than the machine has.
     """
-    from shrink.tflite.arena import planned_bytes, tensor_bytes
+    from shrink.tflite.planner import planned_bytes, tensor_bytes
     from shrink.tflite.structure import read_file
 
     arena = 0
