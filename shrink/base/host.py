@@ -50,6 +50,23 @@ def host_free_bytes() -> int:
     return int(found.group(1)) * 1024 if found else 0
 
 
+def available_memory_bytes() -> int | None:
+    """Return how much memory can still be had, by the kernel and the control group, or None."""
+    found = []
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        if limit != "max":
+            used = int((group / "memory.current").read_text(encoding="ascii"))
+            found.append(int(limit) - used)
+    except (OSError, ValueError):
+        pass  # no such files here: whatever was found has to do
+    return min(found, default=None)
+
+
 def machine() -> str:
     """Return what the figures were measured on: architecture, processor, memory."""
     memory_gb = int(Path("/proc/meminfo").read_text("ascii").split()[1]) * 1024 / 1e9

@@ -19,8 +19,7 @@ from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.decoding import PictureDecoder
 from shrink.data.fingerprint import fingerprint
-from shrink.data.folders import shown
-from shrink.data.listing import Names
+from shrink.data.folders import Names, shown
 
 _CHUNK = 64
 _CHUNK_OF_LARGE = 4

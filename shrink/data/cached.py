@@ -21,12 +21,12 @@ import tensorflow as tf
 from shrink.base import files
 from shrink.base.cache import entry_path
 from shrink.base.errors import DataError, ResourceError
+from shrink.base.host import available_memory_bytes
 from shrink.base.versions import versions
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.examples import Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
-from shrink.data.npz_members import available_memory_bytes
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 
 ALL = "all"

@@ -1,7 +1,9 @@
-"""The `data` section of a recipe: which examples, and how they are split."""
+"""The `data` section of a recipe: its sources, which examples, how they are split and varied."""
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,6 +15,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
+from shrink.base.errors import DataError, ShrinkError
+from shrink.base.extensions import Extension, find_extension
 from shrink.base.fields import (
     Config,
     Count,
@@ -22,9 +26,133 @@ from shrink.base.fields import (
     Positive,
     parse_quotient,
 )
-from shrink.data.augment.config import AugmentConfig
-from shrink.data.features import FeatureConfig
-from shrink.data.registry import NO_DATA, SOURCES, added_source
+
+NO_DATA = "none"
+"""The source of a recipe without data: its stages need no examples, its report has no metrics."""
+SOURCES: dict[str, str] = {
+    "digits": "shrink.data.sources.digits",
+    "images": "shrink.data.sources.images",
+    "npz": "shrink.data.sources.npz",
+    "hdf5": "shrink.data.sources.hdf5",
+    "tfrecord": "shrink.data.sources.tfrecord",
+    "lmdb": "shrink.data.sources.lmdb",
+    "tiles": "shrink.data.sources.tiles",
+    "tfds": "shrink.data.sources.tfds",
+    "csv": "shrink.data.sources.table",
+    "python": "shrink.data.sources.python",
+    NO_DATA: "shrink.data.sources.none",
+}
+"""Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
+
+
+def added_source(name: str) -> ModuleType | None:
+    """Return the module of a source that an installed package adds; None for any other name.
+
+    A package adds it by an entry point `name = "package.module"` of `shrink.sources`. Beside
+    `open_source` the module may have `fingerprint(config) -> str`.
+
+    Raises:
+        RecipeError: the package cannot be imported, or adds something else.
+    """
+    added = _added(name)
+    if added is None:
+        return None
+    module: ModuleType = added.load()
+    if not callable(getattr(module, "open_source", None)):
+        raise added.error(f"{added.point.value} has no function open_source")
+    return module
+
+
+def source_code(name: str) -> dict[str, str]:
+    """Return package, version and hash of the sources of a source that another package adds.
+
+    Of shrink's own sources nothing: shrink's version and sources tell.
+    """
+    added = _added(name)
+    return {} if added is None else added.code()
+
+
+def ask_source(name: str, function: str, expected: type, *arguments: Any) -> Any:
+    """Return what a function of a source's module returns.
+
+    Args:
+        name: of the source.
+        function: of its module.
+        expected: the type of what it returns.
+        arguments: of the function.
+
+    Raises:
+        RecipeError: see `added_source`.
+        DataError: what the source says; or another package's raised something else, or returned no
+            `expected`.
+    """
+    added = _added(name)
+    if added is None:
+        return getattr(importlib.import_module(SOURCES[name]), function)(*arguments)
+    try:
+        found = getattr(added_source(name), function)(*arguments)
+    except (ShrinkError, MemoryError):
+        raise
+    except Exception as error:  # whatever foreign code raises
+        told = f"its {function} raised {type(error).__name__}: {error}"
+        raise DataError(added.error(told).message) from error
+    if not isinstance(found, expected):
+        told = f"its {function} returned no {expected.__name__}: {found!r:.40}"
+        raise DataError(added.error(told).message)
+    return found
+
+
+def _added(name: str) -> Extension | None:
+    return None if name in SOURCES else find_extension("source", name)
+
+
+StoredDtype = Literal[
+    "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64"
+]
+
+
+class FeatureConfig(Config):
+    """One feature of a `tf.train.Example`."""
+
+    type: Literal["int64", "float32", "raw", "picture"]
+    """int64 and float32 lists; raw: the bytes of an array; picture: a JPEG, PNG, BMP or GIF."""
+    shape: Annotated[tuple[NonNegative, ...], Field(strict=False)] = ()
+    """Shape of one example's array; of pictures height, width, channels."""
+    dtype: StoredDtype | None = None
+    """Of raw bytes, little-endian."""
+
+    @model_validator(mode="after")
+    def _check(self) -> FeatureConfig:
+        if (self.type == "raw") != (self.dtype is not None):
+            raise ValueError("dtype belongs to features of type raw, and only to them")
+        if self.type == "picture" and len(self.shape) != 3:
+            raise ValueError("a picture needs shape: [height, width, channels]")
+        return self
+
+
+class AugmentConfig(Config):
+    """Random changes to training pictures, decided by seed, epoch and example alone."""
+
+    flip: Literal["horizontal", "vertical", "both"] | None = None
+    """Mirror every second picture, by chance; both: each way on its own."""
+    crop: Count | None = None
+    """Shift by up to this many pixels each way, as padding with zeros and cropping does."""
+    rotate: Annotated[float, Field(gt=0, le=180)] | None = None
+    """Turn by up to this many degrees either way; bilinear, zeros beyond the edges."""
+    brightness: Fraction | None = None
+    """Add up to this fraction of the range of values (255 for integers, 1 for floats)."""
+    contrast: Fraction | None = None
+    """Scale the distance from the picture's mean by 1 plus or minus up to this."""
+    saturation: Fraction | None = None
+    """Scale the distance from gray by 1 plus or minus up to this; colour pictures only."""
+    hue: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    """Turn the hue by up to this fraction of a full turn; colour pictures only."""
+    cutout: Count | None = None
+    """Set a square of this side to zero, centred anywhere (DeVries & Taylor 2017)."""
+    mixup: Positive | None = None
+    """Mix each example with another of its batch, in proportions from Beta(a, a) of this a;
+    labels become probabilities (Zhang et al. 2018)."""
+
 
 WHY_NO_METRICS = "no data was named"
 """Why nothing is measured with the source `none`."""

@@ -1,15 +1,165 @@
-"""What is wrong with data by its names and sizes alone, told before TensorFlow starts; light."""
+"""What is wrong with data by its names and sizes alone, told before TensorFlow starts; light.
+
+The worker checks every header strictly (`shrink.data.sources.npz`); here a header that is
+not understood has no shape.
+"""
 
 from __future__ import annotations
 
+import ast
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.data.array_names import layout, wanted_targets
+from shrink.base.suggest import did_you_mean
 from shrink.data.config import DataConfig
-from shrink.data.npz_headers import array_names, row_counts
 from shrink.data.shards import described
 from shrink.data.table import feature_columns, read_header, read_table
+
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+_LENGTH = {b"\x93NUMPY\x01\x00": struct.Struct("<H"), b"\x93NUMPY\x02\x00": struct.Struct("<I")}
+_MOST_HEADER_BYTES = 10_000
+"""As numpy itself takes at most."""
+
+
+def array_names(path: Path) -> list[str]:
+    """Return the names of the arrays in an .npz file.
+
+    Raises:
+        DataError: no such file, or it is no .npz file.
+    """
+    with open_archive(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def row_counts(path: Path, names: Iterable[str]) -> dict[str, int]:
+    """Return how many rows the headers of some arrays declare, as far as they can be read.
+
+    Raises:
+        DataError: no such file, or it is no .npz file.
+    """
+    found: dict[str, int] = {}
+    with open_archive(path) as archive:
+        for name in names:
+            try:
+                with archive.open(f"{name}.npy") as stream:
+                    length = _LENGTH[stream.read(8)]
+                    (size,) = length.unpack(stream.read(length.size))
+                    text = stream.read(min(size, _MOST_HEADER_BYTES)).decode("latin1")
+                found[name] = int(ast.literal_eval(text)["shape"][0])
+            except (*UNREADABLE, LookupError, RuntimeError, MemoryError):
+                continue
+    return found
+
+
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """Open an .npz file.
+
+    Raises:
+        DataError: no such file, or it is no .npz file.
+    """
+    if not path.exists():
+        raise DataError(
+            "no such file", subject=path, hint="data.path is relative to the recipe, or absolute"
+        )
+    if not path.is_file():
+        raise DataError("this is not a file", subject=path, hint="source: images takes folders")
+    try:
+        return zipfile.ZipFile(path)
+    except PermissionError as error:
+        raise DataError("permission denied", subject=path, hint=f"chmod u+r {path}") from error
+    except UNREADABLE as error:
+        raise DataError(
+            f"not an .npz file: {error}", subject=path, hint="numpy.savez writes such files"
+        ) from error
+
+
+_PARTS = ("train", "validation", "test")
+_MOST_LISTED = 12
+
+
+def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[str, str]:
+    """Return the suffix of the arrays of each part that the file gives.
+
+    Args:
+        path: of the file, for messages.
+        names: of all its arrays.
+        inputs: names of the inputs, without a suffix.
+
+    Raises:
+        DataError: there is no training part, or two that could be meant.
+    """
+    first = inputs[0]
+    given = {part: f"_{part}" for part in _PARTS if f"{first}_{part}" in names}
+    expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
+    if first in names and given:
+        raise DataError(
+            f"both {first} and {first}{next(iter(given.values()))} are there; which one is meant?",
+            subject=path,
+            hint=f"keep {expected}",
+        )
+    if first in names:
+        return {"train": ""}
+    if "train" in given:
+        return given
+    near = did_you_mean(f"{first}_train", names)
+    found = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
+    rename = f"rename {near} to {first}_train, or set data.inputs: [{near}]"
+    raise DataError(
+        f"no array {first}_train or {first} in this file; its arrays: {found}",
+        subject=path,
+        hint=rename if near else f"name the arrays {expected}, or name yours in data.inputs",
+    )
+
+
+def wanted_targets(
+    path: Path,
+    names: Collection[str],
+    suffixes: Mapping[str, str],
+    inputs: tuple[str, ...],
+    targets: tuple[str, ...],
+    targets_needed: bool,
+) -> tuple[str, ...]:
+    """Return the targets to read: none where an autoencoder's file has not all of them.
+
+    Args:
+        path: of the file, for messages.
+        names: of all its arrays.
+        suffixes: of each part, from `layout`.
+        inputs: names of the inputs, without a suffix.
+        targets: names of the targets, likewise.
+        targets_needed: whether the file must have them.
+
+    Raises:
+        DataError: an array is missing.
+    """
+    lacking = [f"{n}{s}" for s in suffixes.values() for n in inputs if f"{n}{s}" not in names]
+    missing = [f"{n}{s}" for s in suffixes.values() for n in targets if f"{n}{s}" not in names]
+    if lacking or (missing and targets_needed):
+        raise DataError(
+            f"no array {', '.join(sorted(lacking or missing))} in this file",
+            subject=path,
+            hint="add it, or correct data.inputs"
+            if lacking
+            else "add the targets, name yours in data.targets, or set data.target: input for an "
+            "autoencoder",
+        )
+    return () if missing else targets
+
 
 _MOST_BYTES_OF_A_TABLE = 4_000_000
 """A table up to this size is read as a whole, which takes a fraction of a second."""

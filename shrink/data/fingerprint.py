@@ -21,12 +21,11 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import entry_path
 from shrink.base.errors import DataError, ResourceError
-from shrink.data.config import DataConfig
-from shrink.data.folders import find_pictures, shown
-from shrink.data.listing import Names, read_listing
+from shrink.data.config import NO_DATA, SOURCES, DataConfig, added_source, ask_source, source_code
+from shrink.data.folders import Names, find_pictures, shown
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
-from shrink.data.registry import NO_DATA, SOURCES, added_source, ask_source, source_code
 from shrink.data.shards import MANIFEST, find_shards, prepared_folder
+from shrink.data.table import read_listing
 
 _FORMAT = b"shrink fingerprints 2\n"
 _KEY, _STAMP, DIGEST_BYTES = 8, 16, 32

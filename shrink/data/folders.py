@@ -1,23 +1,121 @@
-"""Finding the pictures of a data set: folders by class, maybe within folders by part."""
+"""The names of a data set's files and classes: folders by class, maybe within folders by part.
+
+A list of 500,000 names takes 50 MB as Python's strings, and half of that in one piece.
+"""
 
 from __future__ import annotations
 
 import os
+from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import overload
 
 from shrink.base.errors import DataError
-from shrink.data.listing import Names
+from shrink.base.suggest import did_you_mean
+
+
+def shown(path: str | Path) -> str:
+    """Return a path as text that can be printed, whatever bytes it is made of."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+class Names(Sequence[str]):
+    """File names, kept as bytes one after the other: 8 bytes each beside the name itself.
+
+    Args:
+        names: to begin with.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._bytes = bytearray()
+        self._ends = array("q", [0])
+        self._rows: array[int] | None = None
+        self._folder = b""
+        for name in names:
+            self.append(name)
+
+    def append(self, name: str) -> None:
+        """Add a name at the end.
+
+        Raises:
+            TypeError: these names were taken from others, and share their memory.
+        """
+        if self._rows is not None or self._folder:
+            raise TypeError("names that were taken from others cannot grow")
+        self._bytes += os.fsencode(name)
+        self._ends.append(len(self._bytes))
+
+    def encoded(self, index: int) -> bytes:
+        """Return the bytes of one name; `index` counts from 0."""
+        row = self._row(index)
+        name = bytes(self._bytes[self._ends[row] : self._ends[row + 1]])
+        return name if name.startswith(b"/") else self._folder + name
+
+    def take(self, indices: Iterable[int]) -> Names:
+        """Return some of the names, in the order asked for; they share this one's memory."""
+        taken = self._sharing(self._folder)
+        taken._rows = array("q", (self._row(int(index)) for index in indices))
+        return taken
+
+    def under(self, folder: str) -> Names:
+        """Return the names as paths in a folder, but for those that are absolute."""
+        found = self._sharing(os.fsencode(folder) + b"/")
+        found._rows = self._rows
+        return found
+
+    def _sharing(self, folder: bytes) -> Names:
+        names = Names()
+        names._bytes, names._ends, names._folder = self._bytes, self._ends, folder
+        return names
+
+    def unique(self) -> Names:
+        """Return each name once, in the order they appear in first."""
+        seen: set[int] = set()  # 64 bits of each name, for the names themselves take thrice as much
+        first = array("q")
+        for index, name in enumerate(self):
+            if (key := hash(name)) not in seen:
+                seen.add(key)
+                first.append(index)
+        return self.take(first)
+
+    def _row(self, index: int) -> int:
+        return index if self._rows is None else self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1 if self._rows is None else len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        for index in range(len(self)):
+            yield os.fsdecode(self.encoded(index))
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Names: ...
+
+    def __getitem__(self, index: int | slice) -> str | Names:
+        if isinstance(index, slice):
+            return self.take(range(*index.indices(len(self))))
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return os.fsdecode(self.encoded(index % len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it can grow
+
+    def __repr__(self) -> str:
+        return f"Names({list(self)})"
+
 
 PICTURE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
-_PART_OF_FOLDER = {
-    "train": "train",
-    "validation": "validation",
-    "val": "validation",
-    "test": "test",
-}
+SPLIT_OF_NAME = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+"""What a folder, a file or a cell calls a split, and the split's own name."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +182,8 @@ def find_pictures(root: Path) -> PictureFolders:
     return PictureFolders(root, parts, dict(ignored), names)
 
 
-def shown(path: str | Path) -> str:
-    """Return a path as text that can be printed, whatever bytes it is made of."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 def _is_part(name: str) -> bool:
-    return name in _PART_OF_FOLDER
+    return name in SPLIT_OF_NAME
 
 
 def _parts(
@@ -102,7 +195,7 @@ def _parts(
         if not _is_part(name):
             ignored["folders beside train, validation and test"] += 1
             continue
-        part = _PART_OF_FOLDER[name]
+        part = SPLIT_OF_NAME[name]
         if part in parts:
             raise DataError(
                 "both val and validation are there", subject=shown(root), hint="keep one of them"
@@ -171,3 +264,71 @@ def _is_loop(entry: os.DirEntry[str], folder: str) -> bool:
         return False
     around, target = os.path.realpath(folder), os.path.realpath(entry.path)
     return os.path.commonpath([around, target]) == target
+
+
+def class_order(
+    found: Collection[str], wanted: Sequence[str] | None, path: Path
+) -> tuple[str, ...]:
+    """Return the class names by label.
+
+    Args:
+        found: the names that the data has.
+        wanted: `data.classes`; it may name classes that the data has no example of.
+        path: of the data, for messages.
+
+    Raises:
+        DataError: a class of the data is not in `wanted`, or one is there twice.
+    """
+    if wanted is None:
+        return tuple(sorted(found))
+    if len(set(wanted)) < len(wanted):
+        raise DataError("data.classes names a class twice", subject=path)
+    for name in sorted(set(found) - set(wanted)):
+        near = did_you_mean(name, list(wanted))
+        raise DataError(
+            f"the class {name!r} is not in data.classes",
+            subject=path,
+            hint=f"is {near} of data.classes meant? The data has {', '.join(sorted(found))}"
+            if near
+            else f"the data has {', '.join(sorted(found))}",
+        )
+    return tuple(wanted)
+
+
+def named_classes(
+    names: tuple[str, ...], count: int | None, wanted: Sequence[str] | None, path: str | None
+) -> tuple[str, ...]:
+    """Return the names of classes that the data itself only counts: `data.classes`, else `names`.
+
+    Args:
+        names: by label, as the source has them: numbers, where it only counts.
+        count: how many there are; None where targets are real.
+        wanted: `data.classes`.
+        path: of the data, for messages.
+
+    Raises:
+        DataError: there are more classes than `data.classes` names, or the data has names of its
+            own for the labels that it stores, in another order.
+    """
+    if wanted is None or count is None or names == tuple(wanted):
+        return names
+    if len(wanted) < count:
+        raise DataError(
+            f"data.classes has {len(wanted)} names, and the labels go up to {count - 1}",
+            subject=path,
+        )
+    _check_order(names, wanted, path)
+    return tuple(wanted)
+
+
+def _check_order(names: Sequence[str], wanted: Sequence[str], path: str | None) -> None:
+    """Raise `DataError` where labels that the data stores have names in another order."""
+    moved = any(name in wanted and list(wanted).index(name) != i for i, name in enumerate(names))
+    numbers = list(names) == [str(label) for label in range(len(names))]
+    if moved and (not numbers or set(names) == set(wanted)):  # 1, 2, 3 may be what 0, 1, 2 mean
+        raise DataError(
+            f"data.classes has another order than the labels, which are {', '.join(names)}",
+            subject=path,
+            hint="leave data.classes out, and give the model's outputs the order of the labels: "
+            "only words and folders are numbered by data.classes",
+        )

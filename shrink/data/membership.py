@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -24,7 +24,8 @@ from shrink.base.errors import DataError, ResourceError
 from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
-from shrink.data.fingerprint import fingerprint
+from shrink.data.fingerprint import DIGEST_BYTES, fingerprint
+from shrink.data.folders import shown
 
 _VERSION = 1
 _BYTES = 8
@@ -148,3 +149,64 @@ def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
 
 def _hash(content: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=_BYTES).digest(), "little")
+
+
+_PAIRS = (("train", "test"), ("train", "validation"), ("validation", "test"))
+
+
+def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
+    """Return groups of files with the same content, each sorted, the largest groups first.
+
+    Args:
+        hashes: of each file's content.
+    """
+    groups: dict[str, list[str]] = {}
+    for file, digest in hashes.items():
+        groups.setdefault(digest, []).append(file)
+    found = [sorted(group) for group in groups.values() if len(group) > 1]
+    return sorted(found, key=lambda group: (-len(group), group))
+
+
+def leak_notes(
+    parts: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray]
+) -> tuple[str, ...]:
+    """Return a sentence for each two parts that have pictures in common.
+
+    Args:
+        parts: files of train, validation and test.
+        contents: what stands for the content of each of them, from `contents_of`.
+    """
+    notes = []
+    for one, other in _PAIRS:
+        shared = np.isin(contents[other], contents[one])
+        if shared.any():
+            row = int(np.argmax(np.isin(contents[one], contents[other])))
+            twin = int(np.argmax(contents[other] == contents[one][row]))
+            notes.append(
+                f"{int(shared.sum())} pictures of the {other} split are in the {one} split too, "
+                f"such as {shown(parts[other][twin])} = {shown(parts[one][row])}: its figures "
+                "flatter"
+            )
+    return tuple(notes)
+
+
+def contents_of(
+    parts: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
+) -> dict[str, np.ndarray]:
+    """Return what stands for the content of each file of a part, uint64 (n,).
+
+    Args:
+        parts: files by part.
+        paths: of files whose content is known, all of `parts` among them.
+        digests: SHA-256 of each file's content, 32 bytes each, of which 8 are taken.
+
+    Files are matched by 64 bits of their path: a mapping by path would take more than the paths.
+    """
+    known = np.frombuffer(digests, np.uint64)[:: DIGEST_BYTES // 8]
+    keys = np.fromiter(map(hash, paths), np.int64, len(known))
+    order = np.argsort(keys)
+    found = {}
+    for part, paths_of_part in parts.items():
+        wanted = np.fromiter(map(hash, paths_of_part), np.int64, len(paths_of_part))
+        found[part] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
+    return found

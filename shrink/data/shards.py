@@ -11,13 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
-from shrink.data.features import FeatureConfig
-from shrink.data.folders import shown
+from shrink.data.config import DataConfig, FeatureConfig
+from shrink.data.folders import SPLIT_OF_NAME, shown
 
 MANIFEST = "shrink-data.json"
 ALL = "all"
-_PREFIXES = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 _HINT = "name a folder, a file, or a pattern such as data/train-*.tfrecord"
 
 
@@ -75,7 +73,7 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
 
 def _part(relative: Path) -> str:
     for piece in relative.parts:
-        for prefix, part in _PREFIXES.items():
+        for prefix, part in SPLIT_OF_NAME.items():
             if piece == prefix or piece.startswith((f"{prefix}-", f"{prefix}.", f"{prefix}_")):
                 return part
     return ALL

@@ -11,10 +11,9 @@ from pydantic import BaseModel, ValidationError
 from shrink.base.errors import DataError, RecipeError, together
 from shrink.base.suggest import did_you_mean, hint_for, near_file
 from shrink.base.yaml import reader as yaml
-from shrink.data.config import DataConfig
-from shrink.data.listing import lists_pictures
-from shrink.data.registry import NO_DATA, SOURCES
+from shrink.data.config import NO_DATA, SOURCES, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared
+from shrink.data.table import lists_pictures
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.validation import errors_of
 from shrink.task.config import TaskConfig

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from shrink.base.errors import RecipeError
-from shrink.data.config import WHY_NO_METRICS
-from shrink.data.registry import NO_DATA
+from shrink.data.config import NO_DATA, WHY_NO_METRICS
 from shrink.recipe.load import LoadedRecipe
 from shrink.report.targets import TARGETS
 from shrink.stages import STAGES

@@ -12,7 +12,7 @@ from typing import Any
 from shrink.base.errors import RecipeError
 from shrink.base.yaml import reader as yaml
 from shrink.base.yaml.reader import parse_scalar
-from shrink.data.registry import NO_DATA
+from shrink.data.config import NO_DATA
 from shrink.model.reference import looks_like_model, near_path, parse_model_reference, report_of
 from shrink.recipe.data_reference import NamedData, parse_named_data
 from shrink.recipe.examples import data_of_none

@@ -14,8 +14,7 @@ from shrink.base.versions import versions
 from shrink.contract.codec import to_plain
 from shrink.contract.job import Section
 from shrink.contract.training import Training
-from shrink.data.config import DataConfig
-from shrink.data.registry import source_code
+from shrink.data.config import DataConfig, source_code
 from shrink.model.compiled import said_by_run
 from shrink.model.user_modules import code_digest
 from shrink.recipe.plan import Plan, Source, Step

@@ -46,11 +46,12 @@ def stage_code(kind: str) -> dict[str, str]:
 def run_module(kind: str) -> str:
     """Return the module with the `run` of a stage or of the baseline.
 
-    It is `run` beside the module of the configuration.
+    It is `run` beside the module of the configuration; the baseline, which has none, is a module.
     """
-    own = f"{__name__}.{kind}"
-    config = None if kind in STAGES else find_stage(kind)
-    return f"{own if config is None else config.__module__.rpartition('.')[0]}.run"
+    config = find_stage(kind)
+    if config is None:
+        return f"{__name__}.{kind}"
+    return f"{config.__module__.rpartition('.')[0]}.run"
 
 
 def _added(kind: str) -> Extension | None:

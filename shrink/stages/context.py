@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,26 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.activity import Phase
+from shrink.base.errors import DataError
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
-from shrink.contract.job import MicroBatchPlan, StepJob
+from shrink.contract.job import Demand, MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.training import Training
-from shrink.data.config import DataConfig
+from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
-from shrink.data.matching import ModelNames, in_model_order, needs_names
+from shrink.data.matching import (
+    ModelNames,
+    artifact_names,
+    in_model_order,
+    keras_names,
+    needs_names,
+    saved_model_names,
+)
 from shrink.data.opening import open_dataset_for
-from shrink.data.registry import NO_DATA
 from shrink.data.sources.none import no_examples
+from shrink.engine.class_weights import class_weights_of
 from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import Objective
@@ -37,12 +45,35 @@ from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
-from shrink.stages.demands import check_demands
-from shrink.stages.model_names import artifact_names, keras_names, saved_model_names
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, keras_interface
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
+
+
+def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> None:
+    """Raise what a step would be refused for once it begins, after the training of others.
+
+    Args:
+        demands: of this step and the later ones, from `shrink.run.demands`.
+        dataset: the examples of all of them.
+        task: on these.
+
+    Raises:
+        DataError: there are no classes to measure an accuracy of, or to weigh.
+        RecipeError: there is no class of a name that is to be weighted.
+    """
+    for demand in demands:
+        if demand.classes and not task.has_accuracy:
+            several = " of several labels at once" if "binary_crossentropy" in task.losses else ""
+            raise DataError(
+                f"accuracy_drop needs classes, and the loss is "
+                f"{' and '.join(dict.fromkeys(task.losses))}{several}",
+                subject=demand.stage,
+                hint="give file_bytes instead",
+            )
+        if demand.class_weights is not None:
+            class_weights_of(demand.class_weights, dataset)
 
 
 class ParentWatcher:

@@ -23,7 +23,7 @@ from shrink.data.decoding import read_header
 from shrink.data.examples import PARTS, Examples, reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
-from shrink.data.leaks import duplicates
+from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
 from shrink.data.sources.images import open_pictures
 from shrink.task.task import targets_of

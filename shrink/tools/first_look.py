@@ -15,14 +15,19 @@ from shrink.contract.job import FirstLookJob
 from shrink.contract.model_source import ModelSource
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.matching import ModelNames, in_model_order, needs_names
+from shrink.data.matching import (
+    ModelNames,
+    artifact_names,
+    in_model_order,
+    keras_names,
+    needs_names,
+)
 from shrink.data.opening import open_dataset_for
 from shrink.graph.groups import find_groups
 from shrink.model.compiled import read_compiled
 from shrink.model.load import image_input, load_source
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
-from shrink.stages.model_names import artifact_names, keras_names
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig

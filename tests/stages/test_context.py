@@ -15,7 +15,7 @@ from shrink.stages.context import StageContext
 from shrink.stages.distill import teaching
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.teacher_cache import cache_key
-from shrink.stages.prune import sensitivity
+from shrink.stages.prune import choice as sensitivity
 from shrink.stages.prune.config import PruneConfig
 from tests.jobs import context_of, source
 

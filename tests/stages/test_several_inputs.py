@@ -13,10 +13,10 @@ import tf_keras as keras
 from shrink.base.errors import DataError, RecipeError, StageError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.matching import fed_like
 from shrink.data.opening import open_dataset
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.stages.context import StageContext
-from shrink.stages.model_names import fed_like
 from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
 from shrink.task.interface import keras_interface

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.data.array_names import layout, wanted_targets
 from shrink.data.arrays import (
     ArrayExamples,
     Rows,
@@ -29,6 +28,7 @@ from shrink.data.arrays import (
 )
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.early import layout, wanted_targets
 from shrink.data.examples import PARTS
 from shrink.data.splits import derived_parts
 

@@ -18,11 +18,17 @@ from shrink.data.dataset import Dataset
 from shrink.data.decoding import PictureDecoder, read_first_picture
 from shrink.data.examples import PARTS, first_problem
 from shrink.data.fingerprint import hash_files
-from shrink.data.folders import PICTURE_ENDINGS, PictureFolders, find_pictures, shown
-from shrink.data.leaks import contents_of, leak_notes
-from shrink.data.listing import Listing, Names, class_order, read_listing
-from shrink.data.membership import Membership
+from shrink.data.folders import (
+    PICTURE_ENDINGS,
+    Names,
+    PictureFolders,
+    class_order,
+    find_pictures,
+    shown,
+)
+from shrink.data.membership import Membership, contents_of, leak_notes
 from shrink.data.splits import derived_parts
+from shrink.data.table import Listing, read_listing
 
 ALL = "all"
 """The part of pictures that are not divided."""

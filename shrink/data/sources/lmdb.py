@@ -12,12 +12,10 @@ from shrink.base.errors import DataError, ResourceError
 from shrink.base.versions import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.folders import SPLIT_OF_NAME
 from shrink.data.shards import ALL, described
-from shrink.data.sources.examples_proto import ExampleParser, Parser
-from shrink.data.sources.label_scan import labels_by_number, scanned_labels
-from shrink.data.sources.tfrecord import divided
-
-_PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+from shrink.data.sources.records import Parser, divided, labels_by_number, scanned_labels
+from shrink.data.sources.tfrecord import ExampleParser
 
 
 class LmdbRecords:
@@ -99,7 +97,7 @@ def _keys_by_part(path: Path, environment: Any) -> dict[str, np.ndarray]:
         for key in transaction.cursor().iternext(keys=True, values=False):
             if not key.startswith(b"__"):
                 prefix = key.partition(b"/")[0].decode("utf-8", "replace")
-                found.setdefault(_PARTS.get(prefix, ALL), []).append(bytes(key))
+                found.setdefault(SPLIT_OF_NAME.get(prefix, ALL), []).append(bytes(key))
     if not found or (ALL in found and len(found) > 1) or not {ALL, "train"} & found.keys():
         raise DataError(
             "no keys" if not found else f"its keys are of the parts {', '.join(sorted(found))}",

@@ -11,9 +11,9 @@ import numpy as np
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.listing import class_order, part_names
+from shrink.data.folders import class_order
 from shrink.data.sources.columns import open_columns
-from shrink.data.table import SPLIT, Table, feature_columns, read_table
+from shrink.data.table import SPLIT, Table, feature_columns, part_names, read_table
 
 _MOST_INTEGERS = 1_000_000
 

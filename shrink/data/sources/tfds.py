@@ -20,9 +20,14 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
 from shrink.data.shards import Manifest, prepared_folder
-from shrink.data.sources.examples_proto import NamedFeatures, Parser
-from shrink.data.sources.label_scan import labels_by_number, scanned_labels
-from shrink.data.sources.tfrecord import TFRecords, divided
+from shrink.data.sources.records import (
+    NamedFeatures,
+    Parser,
+    divided,
+    labels_by_number,
+    scanned_labels,
+)
+from shrink.data.sources.tfrecord import TFRecords
 
 _PARALLEL_DECODES = 8
 

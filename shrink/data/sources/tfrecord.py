@@ -1,43 +1,200 @@
-"""Sharded TFRecord files of `tf.train.Example`s, read by number; compressed ones unpacked once."""
+"""Sharded TFRecord files of `tf.train.Example`s, read by number; compressed ones unpacked once.
+
+A record is its length (uint64, little-endian), a checksum of that, the bytes, a checksum of those
+(https://www.tensorflow.org/tutorials/load_data/tfrecord).
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import gzip
+import os
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from shrink.base import files
+from shrink.base.cache import entry_path
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
+from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
-from shrink.data.decoding import reason
-from shrink.data.examples import PARTS, first_problem
+from shrink.data.decoding import decodable, reason
+from shrink.data.examples import reading_batch
 from shrink.data.fingerprint import shard_hashes
-from shrink.data.records import index_records, uncompressed
-from shrink.data.shards import ALL, Manifest, described, find_shards
-from shrink.data.sources.examples_proto import ExampleParser, Parser
-from shrink.data.sources.label_scan import labels_of_file, scanned_labels
-from shrink.data.splits import derived_parts
+from shrink.data.folders import shown
+from shrink.data.shards import Manifest, described, find_shards
+from shrink.data.sources.records import (
+    FEATURES_HINT,
+    NamedFeatures,
+    Parser,
+    divided,
+    scanned_labels,
+)
+
+_HEADER_BYTES, _FOOTER_BYTES = 12, 4
+_BLOCK_BYTES = 1 << 20
+_HINT = "the file is cut short or damaged, or no TFRecord file; write it again"
 
 
-class Records(Protocol):
-    """Serialized examples by number."""
+@dataclass(frozen=True)
+class RecordIndex:
+    """Where the records of some files lie.
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Of the files that they are in."""
+    Attributes:
+        paths: of the files, uncompressed.
+        file: int32 (n,), which file holds each record.
+        offset: int64 (n,), where its bytes begin.
+        length: int64 (n,), how many there are.
+    """
 
-    @property
-    def file(self) -> np.ndarray:
-        """Which file holds each of them, int32 (n,), ascending."""
+    paths: tuple[str, ...]
+    file: np.ndarray
+    offset: np.ndarray
+    length: np.ndarray
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.offset)
 
     def read(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the bytes of some, an object array (n,)."""
+        """Return the bytes of records, an object array (n,).
+
+        Raises:
+            DataError: a file cannot be read, or has become shorter.
+        """
+        contents = np.empty(len(numbers), object)
+        order = np.argsort(self.file[numbers], kind="stable")
+        descriptor, opened = -1, -1
+        try:
+            for place in order:
+                number = numbers[place]
+                if (file := int(self.file[number])) != opened:
+                    if descriptor >= 0:
+                        os.close(descriptor)
+                    descriptor, opened = os.open(self.paths[file], os.O_RDONLY), file
+                length = int(self.length[number])
+                content = os.pread(descriptor, length, int(self.offset[number]))
+                if len(content) < length:
+                    raise DataError("a record is cut short", subject=self.paths[file], hint=_HINT)
+                contents[place] = content
+        except OSError as error:
+            raise DataError(
+                f"cannot be read: {error.strerror}", subject=self.paths[int(self.file[number])]
+            ) from error
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        return contents
+
+
+def index_records(paths: Sequence[str]) -> RecordIndex:
+    """Return where the records of TFRecord files lie, from their headers alone.
+
+    Raises:
+        DataError: a file cannot be read, or its records do not fill it exactly.
+    """
+    found = [_walk(path) for path in paths]
+    counts = [len(offsets) for offsets, _ in found]
+    return RecordIndex(
+        tuple(paths),
+        np.repeat(np.arange(len(paths), dtype=np.int32), counts),
+        np.concatenate([offsets for offsets, _ in found] or [np.zeros(0, np.int64)]),
+        np.concatenate([lengths for _, lengths in found] or [np.zeros(0, np.int64)]),
+    )
+
+
+def uncompressed(path: Path, digests: Callable[[], Mapping[str, str]]) -> str:
+    """Return the path of a file's content without compression: its own, or one in the cache.
+
+    Compressed files can only be read from the front, so they are unpacked once.
+
+    Args:
+        path: a TFRecord file, maybe compressed by gzip, or by zlib with the ending `.zlib`.
+        digests: returns the hash of its content by path; called only where it is compressed.
+
+    Raises:
+        DataError: damaged.
+        ResourceError: the disk is full.
+    """
+    with path.open("rb") as stream:
+        is_gzip = stream.read(3) == b"\x1f\x8b\x08"
+    if not is_gzip and path.suffix != ".zlib":
+        return str(path)
+    target = entry_path("records", digests()[str(path)], ".tfrecord")
+    if not target.is_file():
+        with files.replacing(target) as temporary, temporary.open("wb") as out:
+            try:
+                for block in _gunzipped(path) if is_gzip else _inflated(path):
+                    out.write(block)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise DataError(f"damaged: {error}", subject=shown(path), hint=_HINT) from error
+    return str(target)
+
+
+def _gunzipped(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            yield block
+
+
+def _inflated(path: Path) -> Iterator[bytes]:
+    inflate = zlib.decompressobj()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            while block:  # a bomb comes out in blocks too
+                yield inflate.decompress(block, _BLOCK_BYTES)
+                block = inflate.unconsumed_tail
+    yield inflate.flush()
+
+
+def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:
+    offsets, lengths = array("q"), array("q")
+    try:
+        with Path(path).open("rb") as stream:
+            end = os.fstat(stream.fileno()).st_size
+            place = 0
+            while place < end:
+                length = int.from_bytes(stream.read(_HEADER_BYTES)[:8], "little")
+                following = place + _HEADER_BYTES + length + _FOOTER_BYTES
+                if following > end:
+                    raise DataError(
+                        f"record {len(offsets)} claims {length:,} bytes, and {end - place:,} are "
+                        "left",
+                        subject=shown(path),
+                        hint=_HINT,
+                    )
+                offsets.append(place + _HEADER_BYTES)
+                lengths.append(length)
+                stream.seek(length + _FOOTER_BYTES, os.SEEK_CUR)
+                place = following
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", subject=shown(path)) from error
+    return np.frombuffer(offsets, np.int64), np.frombuffer(lengths, np.int64)
+
+
+_BUFFER_BYTES = 1 << 20
+
+
+def labels_of_file(path: str, parser: Parser) -> Iterator[np.ndarray]:
+    """Yield the labels of a TFRecord file in order, int64, in batches.
+
+    Raises:
+        DataError: a checksum is wrong, or a record has no such label.
+    """
+    batch = reading_batch(parser.input_spec, parser.target_spec)
+    with tf.device("CPU:0"):
+        records = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(batch)
+        try:
+            yield from records.map(parser.parse_labels).as_numpy_iterator()
+        except tf.errors.OpError as error:
+            raise DataError(
+                f"cannot be read: {reason(error)}", subject=path, hint=FEATURES_HINT
+            ) from error
 
 
 class TFRecords:
@@ -62,101 +219,94 @@ class TFRecords:
             yield from labels_of_file(path, parser)
 
 
-class RecordExamples:
-    """Records as examples; each is read and parsed when it is asked for.
+_PARALLEL_DECODES = 8
+
+
+class ExampleParser(NamedFeatures):
+    """Parses the features of a batch of records.
 
     Args:
-        index: where they lie.
-        numbers: int64 (n,), which records these examples are.
-        parser: from records to arrays.
-        labels: int64 (n,), or None for real targets.
+        manifest: features, and which of them are inputs and targets.
+        with_targets: whether there are any; else the target is empty.
     """
 
-    def __init__(
-        self,
-        index: Records,
-        numbers: np.ndarray,
-        parser: Parser,
-        labels: np.ndarray | None,
-    ) -> None:
-        self._index = index
-        self._numbers = numbers
-        self._parser = parser
-        self.labels = labels
-
-    def __len__(self) -> int:
-        return len(self._numbers)
+    def __init__(self, manifest: Manifest, with_targets: bool) -> None:
+        targets = manifest.targets if with_targets else ()
+        names = (*manifest.inputs, *targets)
+        self._features = {name: manifest.features[name] for name in names}
+        stored = {
+            name: tf.TensorSpec(found.shape, _stored_dtype(found))
+            for name, found in self._features.items()
+        }
+        super().__init__(manifest.inputs, targets, stored)
+        self._spec = {name: _parsed_as(found) for name, found in self._features.items()}
 
     @property
-    def input_spec(self) -> Any:
-        """One example's input."""
-        return self._parser.input_spec
+    def label_feature(self) -> str:
+        """How the label is stored, as text."""
+        return repr(self._features.get(str(self.label)))
 
-    @property
-    def target_spec(self) -> Any:
-        """One example's target."""
-        return self._parser.target_spec
-
-    @property
-    def told_by(self) -> str:
-        """What `contents` tells an example by."""
-        return "record"
-
-    def contents(self, indices: np.ndarray) -> list[bytes]:
-        """Return the bytes of each record."""
-        return list(self._read(indices))
-
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
-        """Return a batch as tensors: records are read by position, parsed together."""
-        records = tf.numpy_function(self._read, [indices], tf.string)
-        return self._parser.parse(tf.ensure_shape(records, (indices.shape[0],)))
-
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
-        """Return a batch as arrays.
+    def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
+        """Return `(x, y)` of serialized examples (n,); can be traced.
 
         Raises:
-            DataError: a record is damaged, or has other features.
+            tf.errors.OpError: a record is no example, or has other features.
         """
-        try:
-            batch = self._load_compiled(tf.constant(np.asarray(indices, np.int64)))
-        except tf.errors.OpError as error:
-            found = self._explain_each(np.asarray(indices))
-            if found is None:
-                raise
-            raise found from error
-        x, y = tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
-        return x, y
+        parsed = tf.io.parse_example(records, self._spec)
+        x, y = (
+            {name: self._value(name, parsed[name], spec) for name, spec in side.items()}
+            for side in (self.inputs, self.targets)
+        )
+        return self.batch(x, y, tf.shape(records)[0])
 
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these records that cannot be used, or None."""
-        return first_problem(self, indices)
+    def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
+        """Return the labels of serialized examples (n,), int64, and parse nothing else."""
+        name = str(self.label)
+        parsed = tf.io.parse_example(records, {name: self._spec[name]})
+        return self._value(name, parsed[name], self.targets[name])
 
-    def _read(self, indices: np.ndarray) -> np.ndarray:
-        return self._index.read(self._numbers[indices])
+    def _value(self, name: str, value: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+        feature = self._features[name]
+        if feature.type == "raw":
+            value = tf.io.decode_raw(value, _stored_dtype(feature))
+            # A reshape alone would take half a picture for another batch.
+            value = tf.ensure_shape(value, (None, int(np.prod(feature.shape))))
+        elif feature.type == "picture":
+            value = _decoded(value, feature)
+        return tf.cast(tf.reshape(value, (-1, *spec.shape)), spec.dtype)
 
-    def _explain_each(self, indices: np.ndarray) -> DataError | None:
-        for index in indices:
-            number = self._numbers[index]
-            path = self._index.paths[int(self._index.file[number])]
-            first = int(np.argmax(self._index.file == self._index.file[number]))
-            try:
-                with tf.device("CPU:0"):
-                    self._parser.parse(tf.constant(self._read(np.array([index]))))
-            except tf.errors.OpError as error:
-                return DataError(
-                    f"record {number - first} cannot be read: {reason(error)}",
-                    subject=path,
-                    hint="correct data.features, or write the file again",
-                )
-        return None
 
-    @functools.cached_property
-    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
-        def load(indices: tf.Tensor) -> tuple[Any, Any]:
-            with tf.device("CPU:0"):
-                return self.load(indices)
+def _parsed_as(feature: FeatureConfig) -> tf.io.FixedLenFeature:
+    if feature.type in ("raw", "picture"):
+        return tf.io.FixedLenFeature((), tf.string)
+    return tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.type))
 
-        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])
+
+def _stored_dtype(feature: FeatureConfig) -> tf.DType:
+    if feature.type == "picture":
+        return tf.uint8
+    return tf.as_dtype(feature.dtype if feature.type == "raw" else feature.type)
+
+
+def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
+    channels = feature.shape[2]
+
+    def prepare(batch: np.ndarray) -> np.ndarray:
+        prepared = np.empty(len(batch), object)
+        for place, content in enumerate(batch):
+            prepared[place] = decodable(content, channels)
+        return prepared
+
+    def decode(content: tf.Tensor) -> tf.Tensor:
+        picture = tf.io.decode_image(content, channels=channels, expand_animations=False)
+        return tf.ensure_shape(picture, feature.shape)
+
+    return tf.map_fn(
+        decode,
+        tf.numpy_function(prepare, [contents], tf.string),
+        fn_output_signature=tf.TensorSpec(feature.shape, tf.uint8),
+        parallel_iterations=_PARALLEL_DECODES,
+    )
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -184,57 +334,3 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         for part, index in parts.items()
     }
     return divided(path, parts, labels, parser, manifest, config, seed)
-
-
-def divided(
-    path: Path,
-    parts: Mapping[str, Records],
-    labels: Mapping[str, np.ndarray | None],
-    parser: Parser,
-    manifest: Manifest,
-    config: DataConfig,
-    seed: int,
-) -> Dataset:
-    """Return parts of records as a data set; those not given come from the training one.
-
-    Args:
-        path: for messages.
-        parts: records by part, or of the part `all`.
-        labels: int64 (n,) by part, or None for real targets.
-        parser: from records to arrays.
-        manifest: names of classes.
-        config: the `data` section.
-        seed: decides splits that are not given.
-
-    Raises:
-        DataError: too few examples.
-    """
-    main = ALL if ALL in parts else "train"
-    derived = derived_parts(labels[main], len(parts[main]), seed, config, parts, path)
-
-    def examples(part: str) -> RecordExamples:
-        given = part in parts and part != "train"
-        source = part if given else main
-        numbers = np.arange(len(parts[part])) if given else derived[part]
-        known = labels[source]
-        return RecordExamples(
-            parts[source], numbers, parser, None if known is None else known[numbers]
-        )
-
-    train, validation, test = (examples(part) for part in PARTS)
-    classes = manifest.num_classes
-    found = [known for known in labels.values() if known is not None]
-    if classes is None and found:
-        classes = 1 + max(int(known.max()) for known in found)
-    names = manifest.class_names or tuple(map(str, range(classes or 0)))
-    own = frozenset(parts) - {ALL, "train"}
-    return Dataset(
-        train,
-        validation,
-        test,
-        names,
-        classes,
-        input_names=manifest.inputs,
-        target_names=manifest.targets,
-        given=own,
-    )

@@ -26,10 +26,10 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
 from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import shown
-from shrink.data.listing import read_listing
 from shrink.data.membership import Membership
 from shrink.data.sources.images import ALL, listed_targets, numbers_of
 from shrink.data.splits import derived_parts
+from shrink.data.table import read_listing
 
 _MOST_SEGMENT_BYTES = 64 * 1000**2
 _OPEN_FILES = 64

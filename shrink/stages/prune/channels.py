@@ -27,10 +27,9 @@ from shrink.pruning.importance import Curve
 from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.choice import choose, sample, scorer
+from shrink.stages.prune.choice import allocator, choose, measure_sensitivity, sample, scorer
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
-from shrink.stages.prune.sensitivity import allocator, measure_sensitivity
 from shrink.stages.prune.targets import Target, find_target, saved
 
 _CHECKED = 8

@@ -1,21 +1,37 @@
-"""Which channels to keep, by the importance that the recipe names."""
+"""Which channels go, and how many of each group.
+
+Each group is pruned by itself, by the recipe's importance and without fine-tuning, as in Li et
+al. 2017 ("Pruning Filters for Efficient ConvNets", fig. 2). Every group then loses as many
+channels as are worth the loss they cost, at one price for all, which the budget decides.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras as keras
 
+from shrink.base.versions import versions
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import Weights, rebuild, weights_of
-from shrink.pruning.allocation import Counts
-from shrink.pruning.importance import IMPORTANCES, Evidence, activity, least_important
+from shrink.pruning.allocation import Allocate, Cost, Counts, removed_count, uniform
+from shrink.pruning.importance import (
+    IMPORTANCES,
+    Curve,
+    Evidence,
+    activity,
+    cached_curves,
+    least_important,
+)
 from shrink.pruning.reconstruct import least_squares
 from shrink.stages.context import StageContext
+from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.config import PruneConfig
 
 _BATCH = 25
@@ -105,3 +121,158 @@ def sample(context: StageContext, count: int) -> list[np.ndarray]:
         examples.labels, len(examples), min(count, len(examples)), context.training.seed
     )
     return [np.asarray(part) for part in tf.nest.flatten(examples.arrays(chosen)[0])]
+
+
+_RATIOS = (0.25, 0.5, 0.75, 1.0)
+_EXAMPLES, _BATCH = 1000, 100
+_VERSION = 1
+"""Raised when the same settings give other curves."""
+_LEAST, _MOST_COUNTS = 0.01, 129
+
+
+def measure_sensitivity(
+    graph: ChannelGraph, config: PruneConfig, context: StageContext
+) -> tuple[list[Curve], bool]:
+    """Return the curve of each group, and whether they were known from before.
+
+    There are none where the allocation does not ask for them.
+    """
+    if config.allocation != "sensitivity":
+        return [], False
+    full = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
+
+    def measure() -> list[Curve]:
+        context.phase("measuring sensitivity")
+        unpruned = _loss(full, context)
+        return [
+            _curve(number, group, unpruned, graph, config, context)
+            for number, group in enumerate(graph.groups)
+        ]
+
+    return cached_curves(context.sensitivities, _identity(full, config, context), measure)
+
+
+def _identity(model: keras.Model, config: PruneConfig, context: StageContext) -> dict[str, Any]:
+    """Return everything that decides the curves, as plain data."""
+    return {
+        "version": _VERSION,
+        "model": model_digest(model),
+        "code": context.code_of("model"),
+        "prune": {key: getattr(config, key) for key in ("importance", "samples", "exclude")},
+        "tried": [*_RATIOS, _EXAMPLES],
+        "seed": context.training.seed,
+        **context.task_identity(),
+        **context.data_identity(),
+        "versions": versions(),
+    }
+
+
+def allocator(graph: ChannelGraph, curves: Sequence[Curve], cost: Cost, round_to: int) -> Allocate:
+    """Return how pruning is shared among the groups: by their curves, or alike without any.
+
+    For a price of what is saved, each group loses as many channels as make its loss less the
+    price of its saving least. Where every group may lose at one price, no other sharing saves as
+    much at less loss, as far as the groups' losses add up (Everett 1963, "Generalized Lagrange
+    Multiplier Method"). An extent t stands for the price `t / (1 - t)`, in units of the median
+    price at which half of a group's channels go.
+
+    Args:
+        cost: what is to be saved.
+        round_to: of which the channels that stay are a multiple.
+    """
+    if not curves:
+        return uniform(graph.groups, round_to)
+    tables = [_Table.of(graph, n, curve, cost, round_to) for n, curve in enumerate(curves)]
+    unit = max(float(np.median([table.price_of_half for table in tables])), 1e-12)
+    return lambda extent: [table.count_at(unit, extent) for table in tables]
+
+
+def _convex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the greatest convex function below `y` (n,) at rising `x` (n,).
+
+    Where a loss rises fast and then no more, no price lies between nothing and everything: a
+    budget would be overshot by a whole group. Below the chord every amount has its price.
+    """
+    hull: list[int] = []
+    for n in range(len(x)):
+        while len(hull) > 1 and _slope(x, y, hull[-2], hull[-1]) >= _slope(x, y, hull[-1], n):
+            hull.pop()
+        hull.append(n)
+    return np.interp(x, x[hull], y[hull])
+
+
+def _slope(x: np.ndarray, y: np.ndarray, a: int, b: int) -> float:
+    return float((y[b] - y[a]) / max(x[b] - x[a], 1e-300))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Loss and saving of a group by the channels it loses, (n,) each."""
+
+    counts: np.ndarray
+    losses: np.ndarray
+    savings: np.ndarray
+
+    @classmethod
+    def of(
+        cls, graph: ChannelGraph, number: int, curve: Curve, cost: Cost, round_to: int
+    ) -> _Table:
+        channels = len(graph.groups[number])
+        tried = np.linspace(0, 1, min(channels, _MOST_COUNTS))
+        counts = np.unique([removed_count(channels, ratio, round_to) for ratio in tried])
+        everything = cost(graph.keep(np.array([])))
+        removed = [graph.groups[number].channels[:count] for count in counts]
+        savings = [everything - cost(graph.keep(labels)) for labels in removed]
+        saved = np.array(savings, float)
+        return cls(counts, _convex(saved, curve.losses_at(counts)), saved)
+
+    @property
+    def price_of_half(self) -> float:
+        """What half of the saving costs in loss, for each unit of it."""
+        half = self.savings[-1] / 2
+        rise = float(np.interp(half, self.savings, self.losses)) - self.losses[0]
+        return float(rise / half) if half else 0.0
+
+    def count_at(self, unit: float, extent: float) -> int:
+        """Return how many channels go at the price that an extent stands for."""
+        if extent == 1:
+            return int(self.counts[-1])
+        # Removing is never for nothing, so that free channels go one by one as the price rises.
+        charged = self.losses + _LEAST * unit * self.savings**2 / max(self.savings[-1], 1e-12)
+        price = unit * extent / (1 - extent)
+        return int(self.counts[np.argmin(charged - price * self.savings)])
+
+
+def _curve(
+    number: int,
+    group: Group,
+    unpruned: float,
+    graph: ChannelGraph,
+    config: PruneConfig,
+    context: StageContext,
+) -> Curve:
+    ratios, losses = [0.0], [unpruned]
+    for wanted in _RATIOS:
+        counts = [0] * len(graph.groups)
+        counts[number] = removed_count(len(group), wanted)
+        ratio = counts[number] / len(group)
+        if ratio > ratios[-1]:
+            chosen = choose(graph, counts, config, context)
+            pruned = rebuild(graph, graph.keep(chosen.removed), chosen.weights)
+            ratios.append(ratio)
+            losses.append(_loss(pruned, context))
+    return Curve("+".join(group.layers), len(group), tuple(ratios), tuple(losses))
+
+
+def _loss(model: keras.Model, context: StageContext) -> float:
+    """Return the mean loss on validation examples, stratified."""
+    examples, objective = context.dataset.validation, context.task(model).objective()
+    count = min(_EXAMPLES, len(examples))
+    chosen = stratified_sample(examples.labels, len(examples), count, context.training.seed)
+    total = 0.0
+    for start in range(0, count, _BATCH):
+        x, y = examples.arrays(chosen[start : start + _BATCH])
+        x = tf.nest.map_structure(lambda part: tf.cast(part, model.compute_dtype), x)
+        y = tf.nest.map_structure(tf.constant, y)
+        total += float(tf.reduce_sum(objective.loss(y, model(x, training=False), None)))
+    return total / count

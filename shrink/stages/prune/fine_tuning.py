@@ -25,8 +25,14 @@ from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.pruning.allocation import Allocate, Counts, any_channels, by_budget
 from shrink.stages.context import StageContext
-from shrink.stages.distill.objective import DistillationLoss, DistillationObjective
-from shrink.stages.distill.teachers import hard_loss, open_outputs, soft_loss, teacher_outputs_of
+from shrink.stages.distill.objective import (
+    DistillationLoss,
+    DistillationObjective,
+    hard_loss,
+    open_outputs,
+    soft_loss,
+    teacher_outputs_of,
+)
 from shrink.stages.prune.config import PruneConfig
 
 

@@ -1,11 +1,131 @@
-"""The `prune` stage."""
+"""The `prune` stage; pruning by magnitude."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from shrink.base.errors import StageError
+from shrink.pruning.masks import (
+    GROUP,
+    PATTERNS,
+    Masks,
+    PrunableKernel,
+    constant,
+    count_zeros,
+    polynomial,
+    prunable_kernels,
+    pruned_count,
+    ramp_updates,
+)
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.channels import prune_channels
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.magnitude import prune_magnitude
+
+_UNIT = {"unstructured": "weights", "block": "blocks of 4", "2:4": "groups of 4"}
+_LISTED = 8
+
+
+def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
+    """Zero the smallest weights of each kernel, fine-tuning the others.
+
+    Raises:
+        StageError: there is nothing to prune, or a kernel is less sparse than was asked for.
+    """
+    model = context.load()
+    grouped = config.pattern != "unstructured"
+    kernels, skipped = prunable_kernels(model, config.exclude, GROUP if grouped else 1)
+    if not kernels and config.sparsity > 0:
+        raise StageError(
+            "there is no kernel to prune: no dense or convolutional layer is left",
+            subject=context.name,
+            hint="loosen prune.exclude, or take another pattern"
+            if grouped
+            else "loosen prune.exclude",
+        )
+    updates = config.epochs * math.ceil(
+        len(context.dataset.train) / context.training.global_batch_size
+    )
+    ramps = config.schedule == "polynomial" and config.epochs > 0 and config.pattern != "2:4"
+    last = ramp_updates(config.ramp, updates) if ramps else 0
+    with context.devices.scope():
+        masks = Masks(
+            [k.kernel for k in kernels],
+            polynomial(config.sparsity, last) if ramps else constant(config.sparsity),
+            last,
+            config.frequency,
+            PATTERNS[config.pattern],
+        )
+        if not ramps:
+            masks.prune_now(config.sparsity)
+    record = None
+    if config.epochs:
+        task = context.task(model)
+        objective = task.objective()
+        record = context.train(model, objective, config.epochs, after_update=(masks,))
+    notes = _finish(masks, kernels, config, context)
+    reached = count_zeros(model).fraction
+    note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"
+    if grouped:
+        note += f", in the pattern {config.pattern}"
+    return StageResult(model=model, training=record, skipped=skipped, notes=[note, *notes])
+
+
+def _finish(
+    masks: Masks, kernels: Sequence[PrunableKernel], config: PruneConfig, context: StageContext
+) -> list[str]:
+    """Hold every kernel to the sparsity that was asked for; return sentences for the report.
+
+    Raises:
+        StageError: a kernel is less sparse, or nothing became zero at all.
+    """
+    notes = []
+    if any(_missing(one, config) for one in kernels):
+        # In float16 the optimizer skips updates whose gradients overflow, and the ramp with them.
+        with context.devices.scope():
+            masks.prune_now(config.sparsity)
+        notes.append("the masks were completed after training, which made fewer updates than asked")
+    for one in kernels:
+        if missing := _missing(one, config):
+            raise StageError(
+                f"{one.layer}: {missing} fewer zeros than a sparsity of {config.sparsity:g} is",
+                subject=context.name,
+                hint="please report this",
+            )
+    if config.sparsity > 0 and not any(_units(one, config)[0] for one in kernels):
+        largest = max((_units(one, config)[1] for one in kernels), default=0)
+        raise StageError(
+            f"a sparsity of {config.sparsity:g} leaves no weight at zero: the largest of "
+            f"{len(kernels)} kernels has {largest} {_UNIT[config.pattern]}",
+            subject=context.name,
+            hint="raise prune.sparsity",
+        )
+    return [*notes, *_more_zeros(kernels, config)]
+
+
+def _more_zeros(kernels: Sequence[PrunableKernel], config: PruneConfig) -> list[str]:
+    """Say which kernels have more zeros than was asked for, as some had before."""
+    more = [
+        f"{one.layer} ({found / of:.1%})"
+        for one in kernels
+        for found, of in [_units(one, config)]
+        if found > round(config.sparsity * of)
+    ]
+    if not more or config.pattern == "2:4":
+        return []
+    rest = f" and {len(more) - _LISTED} more" if len(more) > _LISTED else ""
+    return [f"more zeros than asked for, there before: {', '.join(more[:_LISTED])}{rest}"]
+
+
+def _missing(one: PrunableKernel, config: PruneConfig) -> int:
+    """Return how many units of the pattern a kernel lacks at zero."""
+    found, of = _units(one, config)
+    wanted = of if config.pattern == "2:4" else round(config.sparsity * of)
+    return max(0, wanted - found)
+
+
+def _units(one: PrunableKernel, config: PruneConfig) -> tuple[int, int]:
+    return pruned_count(one.kernel.numpy(), config.pattern)
 
 
 def run(config: PruneConfig, context: StageContext) -> StageResult:

@@ -16,9 +16,14 @@ from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
 from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.schemes import CALIBRATED_SCHEMES, INTEGER_SCHEMES, SCHEMES, static_int8
+from shrink.stages.quantize.schemes import (
+    CALIBRATED_SCHEMES,
+    INTEGER_SCHEMES,
+    SCHEMES,
+    mixed_artifact,
+    static_int8,
+)
 from shrink.task.interface import describe_interface
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.data import npz_members
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
+from shrink.data.sources import npz as npz_members
 
 
 def _open(path: Path, **settings: Any) -> Dataset:

@@ -12,7 +12,7 @@ from PIL import Image
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.listing import named_classes
+from shrink.data.folders import named_classes
 from shrink.data.opening import open_dataset, open_dataset_for
 from shrink.engine.class_weights import class_weights_of
 from shrink.recipe.data_reference import parse_data_reference

@@ -18,9 +18,15 @@ import tf_keras as keras
 from shrink.base.errors import ModelError, StageError
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
-from shrink.stages.distill.objective import DistillationLoss, DistillationObjective
+from shrink.stages.distill.objective import (
+    DistillationLoss,
+    DistillationObjective,
+    ensemble,
+    hard_loss,
+    open_outputs,
+    teacher_outputs_of,
+)
 from shrink.stages.distill.run import distillation_loss_of
-from shrink.stages.distill.teachers import ensemble, hard_loss, open_outputs, teacher_outputs_of
 from shrink.task.task import Task
 from tests.stages.distill.toy import CLASSES, distilled, mlp, write_toys
 

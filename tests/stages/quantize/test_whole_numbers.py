@@ -12,10 +12,9 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
-from shrink.stages.quantize.budget import mixed_artifact
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs
-from shrink.stages.quantize.schemes import SCHEMES
+from shrink.stages.quantize.schemes import SCHEMES, mixed_artifact
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.unlabelled import UnlabelledExamples

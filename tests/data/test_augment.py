@@ -8,11 +8,11 @@ import tensorflow as tf
 from scipy import ndimage, stats
 
 from shrink.base.errors import DataError
-from shrink.data.augment import geometry, mix
-from shrink.data.augment import geometry as colour
-from shrink.data.augment.apply import Augmentation
-from shrink.data.augment.config import AugmentConfig
-from shrink.data.augment.geometry import uniforms
+from shrink.data import augment as colour
+from shrink.data import augment as geometry
+from shrink.data import augment as mix
+from shrink.data.augment import Augmentation, uniforms
+from shrink.data.config import AugmentConfig
 
 _RNG = np.random.default_rng(0)
 _PICTURES = _RNG.integers(0, 256, (40, 9, 8, 3), np.uint8)

@@ -14,9 +14,9 @@ from sklearn.datasets import load_digits
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.pruning.importance import Curve
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.prune.choice import allocator
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
-from shrink.stages.prune.sensitivity import allocator
 from tests.jobs import context_of
 
 L = keras.layers

@@ -1,0 +1,324 @@
+"""Augmentation: random changes to the examples of the train split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.base.errors import DataError
+from shrink.data.config import AugmentConfig
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def uniforms(seed: int, epoch: int, examples: np.ndarray, count: int) -> np.ndarray:
+    """Return `count` numbers for each example, float32 (n, count), uniform in [0, 1).
+
+    SplitMix64 (Steele, Lea & Flood 2014) as a hash of the counter (seed, epoch, example, place).
+
+    Args:
+        seed: of the training.
+        epoch: from 0.
+        examples: int64 (n,), places in the training split.
+        count: numbers for each.
+    """
+    key = _mix(_mix(np.array([seed], np.uint64)) + np.array([epoch], np.uint64))
+    stream = _mix(key + _mix(np.asarray(examples).astype(np.uint64)))
+    places = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+    bits = _mix(stream[:, None] + places)
+    return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def _mix(z: np.ndarray) -> np.ndarray:
+    z = z + _GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+_SAMPLED = (tf.uint8, tf.int32, tf.int64, tf.float16, tf.float32, tf.float64)
+"""What TensorFlow's resampling takes."""
+
+
+def signs(u: tf.Tensor) -> tf.Tensor:
+    """Return -1 for numbers below one half and 1 for the others."""
+    return tf.where(u < 0.5, -1.0, 1.0)
+
+
+def whole_shifts(u: tf.Tensor, most: int) -> tf.Tensor:
+    """Return whole numbers from -most to most, each as likely, of numbers in [0, 1)."""
+    return tf.floor(u * float(2 * most + 1)) - float(most)
+
+
+def angles(u: tf.Tensor, most_degrees: float) -> tf.Tensor:
+    """Return angles in radians, up to `most_degrees` either way, of numbers in [0, 1)."""
+    return (2.0 * u - 1.0) * math.radians(most_degrees)
+
+
+def resample(
+    pictures: tf.Tensor,
+    flip_x: tf.Tensor,
+    flip_y: tf.Tensor,
+    shift_x: tf.Tensor,
+    shift_y: tf.Tensor,
+    angle: tf.Tensor | None,
+) -> tf.Tensor:
+    """Return pictures (n, height, width, c) turned about their centres, mirrored and shifted.
+
+    The pixel (x, y) of the result comes from `R(angle) F ((x, y) - centre) + centre + shift`;
+    what lies outside is 0. Without an angle pixels are moved, never mixed.
+
+    Args:
+        pictures: of any dtype.
+        flip_x: (n,), -1 to mirror left and right, else 1.
+        flip_y: (n,), the same for top and bottom.
+        shift_x: (n,), whole pixels.
+        shift_y: (n,), whole pixels.
+        angle: (n,), radians, or None.
+    """
+    height, width = pictures.shape[1:3]
+    cos = tf.ones_like(flip_x) if angle is None else tf.cos(angle)
+    sin = tf.zeros_like(flip_x) if angle is None else tf.sin(angle)
+    center_x, center_y = (width - 1) / 2, (height - 1) / 2
+    xx, xy, yx, yy = cos * flip_x, -sin * flip_y, sin * flip_x, cos * flip_y
+    zero = tf.zeros_like(flip_x)
+    transforms = tf.stack(
+        [
+            *(xx, xy, center_x - xx * center_x - xy * center_y + shift_x),
+            *(yx, yy, center_y - yx * center_x - yy * center_y + shift_y),
+            *(zero, zero),
+        ],
+        axis=1,
+    )
+    exact = angle is None and pictures.dtype in _SAMPLED
+    source = pictures if exact else tf.cast(pictures, tf.float32)
+    moved = tf.raw_ops.ImageProjectiveTransformV3(
+        images=source,
+        transforms=transforms,
+        output_shape=[height, width],
+        fill_value=0.0,
+        interpolation="NEAREST" if angle is None else "BILINEAR",
+        fill_mode="CONSTANT",
+    )
+    moved = tf.ensure_shape(moved, pictures.shape)
+    return moved if exact else as_stored(moved, pictures.dtype)
+
+
+def as_stored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Return float values in a stored dtype: integers rounded and clipped to their range."""
+    if not dtype.is_integer:
+        return tf.cast(values, dtype)
+    low, high = float(max(dtype.min, -(2**24))), float(min(dtype.max, 2**24))
+    return tf.cast(tf.clip_by_value(tf.round(values), low, high), dtype)
+
+
+_TO_YIQ = np.array(
+    [[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]], np.float32
+)
+"""Luma and two axes of colour, from red, green and blue (NTSC 1953)."""
+_FROM_YIQ = np.linalg.inv(_TO_YIQ).astype(np.float32)
+
+
+def brightness(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+    """Add up to `most` either way to all values of a picture; u is (n,) in [0, 1)."""
+    return pictures + _broad((2.0 * u - 1.0) * most)
+
+
+def contrast(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+    """Scale distances from each channel's mean by 1 plus or minus up to `most`."""
+    mean = tf.reduce_mean(pictures, axis=(1, 2), keepdims=True)
+    return mean + (pictures - mean) * _factor(u, most)
+
+
+def saturation(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+    """Scale distances from gray by 1 plus or minus up to `most`."""
+    gray = tf.reduce_sum(pictures * _TO_YIQ[0], axis=3, keepdims=True)
+    return gray + (pictures - gray) * _factor(u, most)
+
+
+def hue(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+    """Turn colours about the gray axis of YIQ by up to `most` of a full turn either way."""
+    angle = (2.0 * u - 1.0) * (2.0 * math.pi * most)
+    cos, sin = tf.cos(angle), tf.sin(angle)
+    one, zero = tf.ones_like(angle), tf.zeros_like(angle)
+    turn = tf.stack([one, zero, zero, zero, cos, -sin, zero, sin, cos], axis=1)
+    matrix = _FROM_YIQ @ tf.reshape(turn, (-1, 3, 3)) @ _TO_YIQ
+    return tf.einsum("nhwc,ndc->nhwd", pictures, matrix)
+
+
+def _factor(u: tf.Tensor, most: float) -> tf.Tensor:
+    return _broad(1.0 + (2.0 * u - 1.0) * most)
+
+
+def _broad(values: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(values, (-1, 1, 1, 1))
+
+
+def cutout(pictures: tf.Tensor, u: tf.Tensor, v: tf.Tensor, side: int) -> tf.Tensor:
+    """Set a square to zero, centred on a random pixel (DeVries & Taylor 2017).
+
+    Args:
+        pictures: (n, height, width, c).
+        u: (n,) in [0, 1), decides the row of the centre.
+        v: (n,), its column.
+        side: of the square, pixels; what lies outside the picture is cut off.
+    """
+    height, width = pictures.shape[1:3]
+    rows, columns = _covered(u, height, side), _covered(v, width, side)
+    hidden = rows[:, :, None, None] & columns[:, None, :, None]
+    return tf.where(hidden, tf.zeros((), pictures.dtype), pictures)
+
+
+def beta_quantiles(u: np.ndarray, alpha: float) -> np.ndarray:
+    """Return the quantiles u of Beta(alpha, alpha), float32."""
+    from scipy.special import betaincinv
+
+    return np.asarray(betaincinv(alpha, alpha, u.astype(np.float64)), np.float32)
+
+
+def mixup(x: Any, y: Any, share: tf.Tensor, num_classes: int | None) -> tuple[Any, Any]:
+    """Mix each example with its mirror place in the batch (Zhang et al. 2018, eq. 1).
+
+    Args:
+        x: structure of (n, ...) inputs; integers are rounded.
+        y: int64 (n,) or (n, 1) labels, or a structure of real targets (n, ...).
+        share: float32 (n,), how much of each example itself is kept.
+        num_classes: of labels, None for real targets.
+
+    Returns:
+        Inputs in their own dtype; targets in float32, labels as probabilities (n, classes).
+    """
+    if num_classes is not None:
+        y = tf.one_hot(tf.reshape(y, (-1,)), num_classes)
+    mixed = tf.nest.map_structure(lambda part: as_stored(_mixed(part, share), part.dtype), x)
+    return mixed, tf.nest.map_structure(lambda part: _mixed(part, share), y)
+
+
+def _mixed(values: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+    share = tf.reshape(share, (-1, *[1] * (values.shape.rank - 1)))
+    own = tf.cast(values, tf.float32)
+    return share * own + (1.0 - share) * tf.reverse(own, [0])
+
+
+def _covered(u: tf.Tensor, size: int, side: int) -> tf.Tensor:
+    first = tf.floor(u * float(size))[:, None] - float(side // 2)
+    places = tf.range(size, dtype=tf.float32)[None, :]
+    return (places >= first) & (places < first + float(side))
+
+
+# One for each random decision, in a fixed order: a new kind of augmentation goes last, so that
+# the others keep their numbers.
+_KINDS = (
+    *("flip_x", "flip_y", "shift_x", "shift_y", "angle"),
+    *("brightness", "contrast", "saturation", "hue", "cut_row", "cut_column", "mixup"),
+)
+_COLOURS = ("saturation", "hue")
+_COLOUR_CHANGES = {
+    "brightness": brightness,
+    "contrast": contrast,
+    "saturation": saturation,
+    "hue": hue,
+}
+
+
+class Augmentation:
+    """Random changes to training examples, stateless: the same key gives the same change.
+
+    Args:
+        config: which changes.
+        input_spec: `tf.TensorSpec` of one input, or a structure of them; those of rank 3 are
+            pictures, which are changed alike.
+        num_classes: number of labels, None for real targets.
+
+    Raises:
+        DataError: no input is a picture, or gray pictures shall change their colour.
+    """
+
+    def __init__(self, config: AugmentConfig, input_spec: Any, num_classes: int | None) -> None:
+        self._config = config
+        self._num_classes = num_classes
+        _check(config, [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3])
+
+    def draw(self, seed: int, epoch: int, examples: np.ndarray) -> np.ndarray:
+        """Return the random numbers of some examples, float32 (n, kinds)."""
+        numbers = uniforms(seed, epoch, examples, len(_KINDS))
+        if self._config.mixup is not None:
+            numbers[:, -1] = beta_quantiles(numbers[:, -1], self._config.mixup)
+        return numbers
+
+    def apply(self, x: Any, y: Any, numbers: tf.Tensor) -> tuple[Any, Any]:
+        """Return a batch changed by the numbers drawn for it; can be traced.
+
+        Args:
+            x: structure of (n, ...) inputs as stored.
+            y: structure of (n, ...) targets.
+            numbers: float32 (n, kinds) of `draw`.
+        """
+        with tf.name_scope("augment"):
+            columns = tf.unstack(tf.ensure_shape(numbers, (None, len(_KINDS))), axis=1)
+            u = dict(zip(_KINDS, columns, strict=True))
+            x = tf.nest.map_structure(lambda part: self._picture(part, u), x)
+            if self._config.mixup is not None:
+                x, y = mixup(x, y, u["mixup"], self._num_classes)
+            return x, y
+
+    def _picture(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
+        if x.shape.rank != 4:
+            return x
+        x = self._coloured(self._moved(x, u), u)
+        side = self._config.cutout
+        return x if side is None else cutout(x, u["cut_row"], u["cut_column"], side)
+
+    def _moved(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
+        config, one = self._config, tf.ones_like(u["angle"])
+        if not (config.flip or config.crop or config.rotate):
+            return x
+        horizontal, vertical = config.flip in ("horizontal", "both"), config.flip != "horizontal"
+        return resample(
+            x,
+            flip_x=signs(u["flip_x"]) if horizontal else one,
+            flip_y=signs(u["flip_y"]) if config.flip and vertical else one,
+            shift_x=whole_shifts(u["shift_x"], config.crop or 0),
+            shift_y=whole_shifts(u["shift_y"], config.crop or 0),
+            angle=angles(u["angle"], config.rotate) if config.rotate else None,
+        )
+
+    def _coloured(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
+        changes = list(_colour_changes(self._config))
+        if not changes:
+            return x
+        unit = 255.0 if x.dtype.is_integer else 1.0
+        values = tf.cast(x, tf.float32)
+        for name, most in changes:
+            scaled = most * unit if name == "brightness" else most
+            values = _COLOUR_CHANGES[name](values, u[name], scaled)
+        if x.dtype.is_integer:
+            values = tf.clip_by_value(values, 0.0, unit)
+        return as_stored(values, x.dtype)
+
+
+def _colour_changes(config: AugmentConfig) -> Iterator[tuple[str, float]]:
+    for name in _COLOUR_CHANGES:
+        most = getattr(config, name)
+        if most:
+            yield name, most
+
+
+def _check(config: AugmentConfig, pictures: list[Any]) -> None:
+    wanted = set(config.model_dump(exclude_none=True)) - {"mixup"}
+    if wanted and not pictures:
+        raise DataError(
+            f"{', '.join(sorted(wanted))} need pictures (height, width, channels), and no input is",
+            subject="data.augment",
+            hint="leave data.augment out; mixup alone works on any input",
+        )
+    if any(spec.shape[-1] != 3 for spec in pictures) and wanted & set(_COLOURS):
+        raise DataError(
+            f"{' and '.join(sorted(wanted & set(_COLOURS)))} need pictures of three channels",
+            subject="data.augment",
+            hint="leave them out, or set data.channels: 3",
+        )
