@@ -18,6 +18,9 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Tensors: TypeAlias = Any
 """A tensor, or a nested list, tuple or dict of tensors, as a Keras model takes and gives them."""
 
+Specs: TypeAlias = Any
+"""A `tf.TensorSpec` of one example, or a nested tuple or dict of them."""
+
 Json: TypeAlias = Any
 """A value read from JSON or YAML that others wrote: not checked yet, so anything."""
 

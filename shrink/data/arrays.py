@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.data.examples import first_problem
+from shrink.base.types import Specs, Tensors
+from shrink.data.examples import Batch, first_problem
 
 _ALIGNMENT = 64
 """Bytes, what Eigen asks for; arrays that begin elsewhere are copied into TensorFlow's memory."""
 
 
-def in_host_memory(batch: Any) -> Any:
+def in_host_memory(batch: Tensors) -> Tensors:
     """Return a structure of tensors, (n, ...) each, copied into numpy's memory; in a graph.
 
     Strings stay where they are.
@@ -37,7 +38,9 @@ def in_host_memory(batch: Any) -> Any:
     return tf.nest.pack_sequence_as(batch, tensors)
 
 
-def load_arrays(arrays: Callable[[np.ndarray], Any], indices: tf.Tensor, specs: Any) -> Any:
+def load_arrays(
+    arrays: Callable[[np.ndarray], Batch], indices: tf.Tensor, specs: tuple[Specs, Specs]
+) -> Batch:
     """Return what `arrays` returns for int64 (b,) indices as tensors; in a graph.
 
     Args:
@@ -71,6 +74,13 @@ def aligned_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
+RowNumbers: TypeAlias = "np.ndarray | slice"
+"""Which rows of an array: int (n,), or a slice."""
+T = TypeVar("T")
+Several: TypeAlias = T | tuple[T, ...]
+"""One of a kind, or a tuple of them."""
+
+
 class Rows(Protocol):
     """An array (rows, ...) that is read by rows: a `np.ndarray`, or a file's stand-in for one."""
 
@@ -84,7 +94,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, rows: Any) -> np.ndarray: ...
+    def __getitem__(self, rows: RowNumbers) -> np.ndarray: ...
 
 
 class ArrayExamples:
@@ -99,7 +109,12 @@ class ArrayExamples:
     """
 
     def __init__(
-        self, x: Any, y: Any, indices: np.ndarray, x_dtype: Any = None, y_dtype: Any = None
+        self,
+        x: Several[Rows],
+        y: Several[Rows],
+        indices: np.ndarray,
+        x_dtype: Several[np.dtype] | None = None,
+        y_dtype: Several[np.dtype] | None = None,
     ) -> None:
         self._x = x
         self._y = y
@@ -112,20 +127,20 @@ class ArrayExamples:
         return len(self._indices)
 
     @property
-    def input_spec(self) -> Any:
+    def input_spec(self) -> Specs:
         """One row of `x`."""
         return tf.nest.map_structure(_row_spec, self._x, self._x_dtype)
 
     @property
-    def target_spec(self) -> Any:
+    def target_spec(self) -> Specs:
         """One row of `y`."""
         return tf.nest.map_structure(_row_spec, self._y, self._y_dtype)
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors: one gather, in numpy."""
         return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays of its own.
 
         Raises:
@@ -133,7 +148,7 @@ class ArrayExamples:
         """
         rows = self._indices[indices]
 
-        def gather(array: Rows, dtype: Any) -> np.ndarray:
+        def gather(array: Rows, dtype: np.dtype) -> np.ndarray:
             return np.asarray(array[rows], dtype)
 
         x = tf.nest.map_structure(gather, self._x, self._x_dtype)
@@ -147,7 +162,7 @@ class ArrayExamples:
         return first_problem(self, indices)
 
 
-def are_labels(y: Any) -> bool:
+def are_labels(y: object) -> TypeGuard[np.ndarray]:
     """Whether targets are integer labels, int64 (n,)."""
     return isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.int64
 
@@ -157,7 +172,7 @@ def row_bytes(array: Rows) -> int:
     return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
 
 
-def row_numbers(rows: Any, count: int) -> np.ndarray:
+def row_numbers(rows: RowNumbers, count: int) -> np.ndarray:
     """Return the numbers that an index of `count` rows means, a slice or numbers themselves."""
     return np.arange(*rows.indices(count)) if isinstance(rows, slice) else np.asarray(rows)
 
@@ -166,7 +181,7 @@ def _native(array: Rows) -> np.dtype:
     return array.dtype.newbyteorder("=")
 
 
-def _row_spec(array: Rows, dtype: Any) -> tf.TensorSpec:
+def _row_spec(array: Rows, dtype: np.dtype) -> tf.TensorSpec:
     return tf.TensorSpec(array.shape[1:], tf.as_dtype(dtype))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.types import Specs, Tensors
 from shrink.data.config import AugmentConfig
+from shrink.data.examples import Batch
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -180,7 +181,7 @@ def beta_quantiles(u: np.ndarray, alpha: float) -> np.ndarray:
     return np.asarray(betaincinv(alpha, alpha, u.astype(np.float64)), np.float32)
 
 
-def mixup(x: Any, y: Any, share: tf.Tensor, num_classes: int | None) -> tuple[Any, Any]:
+def mixup(x: Tensors, y: Tensors, share: tf.Tensor, num_classes: int | None) -> Batch:
     """Mix each example with its mirror place in the batch (Zhang et al. 2018, eq. 1).
 
     Args:
@@ -238,7 +239,7 @@ class Augmentation:
         DataError: no input is a picture, or gray pictures shall change their colour.
     """
 
-    def __init__(self, config: AugmentConfig, input_spec: Any, num_classes: int | None) -> None:
+    def __init__(self, config: AugmentConfig, input_spec: Specs, num_classes: int | None) -> None:
         self._config = config
         self._num_classes = num_classes
         _check(config, [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3])
@@ -250,7 +251,7 @@ class Augmentation:
             numbers[:, -1] = beta_quantiles(numbers[:, -1], self._config.mixup)
         return numbers
 
-    def apply(self, x: Any, y: Any, numbers: tf.Tensor) -> tuple[Any, Any]:
+    def apply(self, x: Tensors, y: Tensors, numbers: tf.Tensor) -> Batch:
         """Return a batch changed by the numbers drawn for it; can be traced.
 
         Args:
@@ -308,7 +309,7 @@ def _colour_changes(config: AugmentConfig) -> Iterator[tuple[str, float]]:
             yield name, most
 
 
-def _check(config: AugmentConfig, pictures: list[Any]) -> None:
+def _check(config: AugmentConfig, pictures: list[tf.TensorSpec]) -> None:
     wanted = set(config.model_dump(exclude_none=True)) - {"mixup"}
     if wanted and not pictures:
         raise DataError(

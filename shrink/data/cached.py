@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +25,7 @@ from shrink.base.host import available_memory_bytes
 from shrink.base.versions import versions
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
-from shrink.data.examples import Examples, example_bytes, reading_batch
+from shrink.data.examples import Batch, DerivedExamples, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 
@@ -35,6 +35,19 @@ ALL = "all"
 _MANIFEST = "spool.json"
 _LEAST_FREE_BYTES = 500 * 1000**2
 _CHECKED_EVERY = 1000
+
+
+class _Rows(TypedDict):
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class _Written(TypedDict):
+    """What the manifest says of a split: its rows, and one of each array by name."""
+
+    rows: int
+    arrays: dict[str, _Rows]
+
 
 Example = list[np.ndarray]
 """The arrays of one example, inputs first; every example has the same shapes and dtypes."""
@@ -70,7 +83,7 @@ def spooled(
                 }
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
         folder = _moved(folder, _folder(key()))
-    manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    manifest: dict[str, _Written] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     return {part: _mapped(folder / part, found) for part, found in manifest.items()}
 
 
@@ -89,7 +102,7 @@ def _moved(made: Path, wanted: Path) -> Path:
     return wanted
 
 
-def _write(folder: Path, examples: Iterable[Example], names: Sequence[str]) -> dict[str, Any]:
+def _write(folder: Path, examples: Iterable[Example], names: Sequence[str]) -> _Written:
     folder.mkdir()
     first: Example | None = None
     rows = 0
@@ -107,7 +120,7 @@ def _write(folder: Path, examples: Iterable[Example], names: Sequence[str]) -> d
             rows += 1
     if first is None:
         raise DataError("there are no examples", subject=", ".join(names))
-    described = [{"shape": a.shape, "dtype": a.dtype.str} for a in first]
+    described = [_Rows(shape=a.shape, dtype=a.dtype.str) for a in first]
     return {"rows": rows, "arrays": dict(zip(names, described, strict=True))}
 
 
@@ -134,7 +147,7 @@ def _check_disk(folder: Path) -> None:
         )
 
 
-def _mapped(folder: Path, manifest: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _mapped(folder: Path, manifest: _Written) -> dict[str, np.ndarray]:
     arrays = {}
     for place, (name, described) in enumerate(manifest["arrays"].items()):
         shape, dtype = (manifest["rows"], *described["shape"]), np.dtype(described["dtype"])
@@ -148,7 +161,7 @@ _AUTO_BYTES = 200 * 1000**2
 _MOST_OF_MEMORY = 0.5
 
 
-class CachedExamples:
+class CachedExamples(DerivedExamples):
     """Examples that are read once, in order, before the first batch is asked for.
 
     What reads single examples outside of training, such as calibration, does not fill the cache.
@@ -159,15 +172,9 @@ class CachedExamples:
     """
 
     def __init__(self, base: Examples, key: str | None) -> None:
-        self._base = base
+        super().__init__(base)
         self._key = key
         self._kept: ArrayExamples | None = None
-        self.labels = base.labels
-        self.input_spec = base.input_spec
-        self.target_spec = base.target_spec
-
-    def __len__(self) -> int:
-        return len(self._base)
 
     def prepare(self) -> None:
         """Fill the cache, unless it is full.
@@ -183,11 +190,11 @@ class CachedExamples:
         x, y = tf.nest.pack_sequence_as((self.input_spec, self.target_spec), arrays)
         self._kept = ArrayExamples(x, y, np.arange(len(self)))
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors, from the cache where it is filled."""
         return (self._kept or self._base).load(indices)
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays, from the cache where it is filled."""
         return (self._kept or self._base).arrays(indices)
 
@@ -195,7 +202,7 @@ class CachedExamples:
         """Return the error of the first example that cannot be read, or None."""
         return (self._kept or self._base).explain(indices)
 
-    def _in_memory(self, specs: list[Any]) -> list[np.ndarray]:
+    def _in_memory(self, specs: list[tf.TensorSpec]) -> list[np.ndarray]:
         needed, available = _decoded_bytes(self._base), available_memory_bytes()
         if available is not None and needed > _MOST_OF_MEMORY * available:
             raise DataError(

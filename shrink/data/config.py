@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -27,6 +27,7 @@ from shrink.base.fields import (
     parse_quotient,
 )
 
+T = TypeVar("T")
 NO_DATA = "none"
 """The source of a recipe without data: its stages need no examples, its report has no metrics."""
 SOURCES: dict[str, str] = {
@@ -72,7 +73,7 @@ def source_code(name: str) -> dict[str, str]:
     return {} if added is None else added.code()
 
 
-def ask_source(name: str, function: str, expected: type, *arguments: Any) -> Any:
+def ask_source(name: str, function: str, expected: type[T], *arguments: object) -> T:
     """Return what a function of a source's module returns.
 
     Args:
@@ -162,7 +163,7 @@ NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
 """Keys of `data` that decide neither which examples there are nor which part they are in."""
 
 
-def _known_source(name: Any) -> str:
+def _known_source(name: object) -> str:
     """Return a source's name; pydantic's error of a `Literal` where nothing has that name."""
     if isinstance(name, str) and (name in SOURCES or added_source(name) is not None):
         return name

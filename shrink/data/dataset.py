@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.data.examples import PARTS, Examples, PreparedExamples
+from shrink.data.examples import PARTS, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.membership import Membership
 
 
@@ -60,7 +59,7 @@ def left_out(own: Membership, earlier: Sequence[Membership]) -> LeftOut:
     return LeftOut(masks, len(alike) == len(earlier), len(trained))
 
 
-class Subset:
+class Subset(DerivedExamples):
     """Some examples of others.
 
     Args:
@@ -69,11 +68,9 @@ class Subset:
     """
 
     def __init__(self, base: Examples, indices: np.ndarray) -> None:
-        self._base = base
+        super().__init__(base)
         self._indices = indices
-        self.labels: np.ndarray | None = None if base.labels is None else base.labels[indices]
-        self.input_spec = base.input_spec
-        self.target_spec = base.target_spec
+        self.labels = None if base.labels is None else base.labels[indices]
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -83,11 +80,11 @@ class Subset:
         if isinstance(self._base, PreparedExamples):
             self._base.prepare()
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors."""
         return self._base.load(tf.gather(tf.constant(self._indices, tf.int64), indices))
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays."""
         return self._base.arrays(self._indices[indices])
 

@@ -11,7 +11,6 @@ import os
 import struct
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +35,7 @@ _FORMATS = ("BMP", "GIF", "JPEG", "PNG")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _ORIENTATION = 0x0112
-_FAST: dict[str, Any] = {"compress_level": 1}
+_FAST: dict[str, int] = {"compress_level": 1}
 _HINT = "remove or replace the file"
 _TILES_HINT = "use source: tiles for pictures of this size, or scale it down"
 

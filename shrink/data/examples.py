@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.types import Specs, Tensors
 
+T = TypeVar("T")
 PARTS = ("train", "validation", "test")
 """The parts of every data set."""
 
 _READING_BYTES = 16 * 1000**2
 _MOST_READ = 512
+
+
+Batch: TypeAlias = tuple[Tensors, Tensors]
+"""Inputs and targets of some examples, (n, ...) each: tensors in a graph, else arrays."""
 
 
 class Examples(Protocol):
@@ -26,17 +32,17 @@ class Examples(Protocol):
         """Integer labels, int64 (n,), known without reading inputs; None for other targets."""
 
     @property
-    def input_spec(self) -> Any:
+    def input_spec(self) -> Specs:
         """`tf.TensorSpec` of one example's input (pictures: uint8), or a structure of them."""
 
     @property
-    def target_spec(self) -> Any:
+    def target_spec(self) -> Specs:
         """`tf.TensorSpec` of one example's target, or a structure of them."""
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return the batch `(x, y)` of int64 (b,) indices; can be traced by `tf.data`."""
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return the batch `(x, y)` of int64 (b,) indices as numpy arrays, equal to `load`'s.
 
         Raises:
@@ -50,13 +56,18 @@ class Examples(Protocol):
         """
 
 
-def example_bytes(*specs: Any) -> int:
+def single(values: tuple[T, ...]) -> T | tuple[T, ...]:
+    """Return the only one of some values, or all of them."""
+    return values[0] if len(values) == 1 else values
+
+
+def example_bytes(*specs: Specs) -> int:
     """Return the size of one example, given its `tf.TensorSpec`s in any structure."""
     flat = tf.nest.flatten(specs)
     return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in flat)
 
 
-def reading_batch(*specs: Any) -> int:
+def reading_batch(*specs: Specs) -> int:
     """Return how many examples to read at a time where all are gone through: 16 MB of them.
 
     Between 1 and 512: a batch that is counted alone takes gigabytes where examples are large.
@@ -82,7 +93,7 @@ class AugmentedExamples(Protocol):
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         """Return the random numbers of some examples, float32 (n, k), by seed, epoch, index."""
 
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
         """Return the batch `(x, y)`, changed by the numbers drawn for it; can be traced."""
 
 
@@ -92,3 +103,24 @@ class PreparedExamples(Protocol):
 
     def prepare(self) -> None:
         """Do it, unless it is done."""
+
+
+class DerivedExamples:
+    """Examples that others become, one for one; what a class does not change is theirs.
+
+    Args:
+        base: the others.
+    """
+
+    def __init__(self, base: Examples) -> None:
+        self._base = base
+        self.labels: np.ndarray | None = base.labels
+        self.input_spec: Specs = base.input_spec
+        self.target_spec: Specs = base.target_spec
+
+    def __len__(self) -> int:
+        return len(self._base)
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the first example that cannot be read, or None."""
+        return self._base.explain(indices)

@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
+from shrink.base.types import Tensors
 from shrink.data.dataset import Dataset
-from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples
+from shrink.data.examples import (
+    AugmentedExamples,
+    Batch,
+    DerivedExamples,
+    Examples,
+    PreparedExamples,
+)
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import natural_order, signature_names
 from shrink.tflite.names import output_names as signature_outputs
@@ -116,44 +122,31 @@ def _first(
 def _arranged(examples: Examples, inputs: list[int], targets: list[int]) -> Examples:
     if inputs == sorted(inputs) and targets == sorted(targets):
         return examples
-    kind = _ArrangedViews if isinstance(examples, AugmentedExamples) else _Arranged
-    return kind(examples, inputs, targets)
+    if isinstance(examples, AugmentedExamples):
+        return _ArrangedViews(examples, examples, inputs, targets)
+    return _Arranged(examples, inputs, targets)
 
 
-class _Arranged:
+class _Arranged(DerivedExamples):
     """Examples with their inputs and targets in another order."""
 
-    def __init__(self, base: Any, inputs: Sequence[int], targets: Sequence[int]) -> None:
-        self._base = base
+    def __init__(self, base: Examples, inputs: Sequence[int], targets: Sequence[int]) -> None:
+        super().__init__(base)
         self._inputs, self._targets = inputs, targets
-        self.labels: np.ndarray | None = base.labels
+        self.input_spec = _picked(base.input_spec, inputs)
+        self.target_spec = _picked(base.target_spec, targets)
 
-    def __len__(self) -> int:
-        return len(self._base)
-
-    @property
-    def input_spec(self) -> Any:
-        return _picked(self._base.input_spec, self._inputs)
-
-    @property
-    def target_spec(self) -> Any:
-        return _picked(self._base.target_spec, self._targets)
-
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         return self._swapped(self._base.load(indices))
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         return self._swapped(self._base.arrays(indices))
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        found: DataError | None = self._base.explain(indices)
-        return found
 
     def prepare(self) -> None:
         if isinstance(self._base, PreparedExamples):
             self._base.prepare()
 
-    def _swapped(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _swapped(self, batch: Batch) -> Batch:
         x, y = batch
         return _picked(x, self._inputs), _picked(y, self._targets)
 
@@ -161,15 +154,24 @@ class _Arranged:
 class _ArrangedViews(_Arranged):
     """The same of examples that differ from epoch to epoch."""
 
+    def __init__(
+        self,
+        base: Examples,
+        views: AugmentedExamples,
+        inputs: Sequence[int],
+        targets: Sequence[int],
+    ) -> None:
+        super().__init__(base, inputs, targets)
+        self._views = views
+
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._base.draw(seed, epoch, indices)
-        return found
+        return self._views.draw(seed, epoch, indices)
 
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
-        return self._swapped(self._base.load_augmented(indices, numbers))
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
+        return self._swapped(self._views.load_augmented(indices, numbers))
 
 
-def _picked(values: Any, places: Sequence[int]) -> Any:
+def _picked(values: Tensors, places: Sequence[int]) -> Tensors:
     return tuple(values[place] for place in places) if isinstance(values, tuple) else values
 
 
@@ -236,7 +238,7 @@ def _places(own: Sequence[Aliases], known: Sequence[Sequence[str]]) -> list[int]
 
 
 def _aliases(
-    signature: Sequence[str], layers: Sequence[str], structure: Any
+    signature: Sequence[str], layers: Sequence[str], structure: object
 ) -> tuple[Aliases, ...]:
     keys = sorted(structure) if isinstance(structure, Mapping) else []
     if len(keys) != len(signature):

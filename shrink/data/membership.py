@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,7 @@ import tensorflow as tf
 from shrink.base import files
 from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
+from shrink.base.types import Array
 from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
@@ -142,7 +143,7 @@ def _chunk(examples: Examples) -> int:
 def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
     if isinstance(examples, ToldByContent):
         return examples.contents(indices)
-    inputs: list[Any] = tf.nest.flatten(examples.arrays(indices)[0])
+    inputs: list[Array] = tf.nest.flatten(examples.arrays(indices)[0])
     rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
     return [b"".join(array[place].tobytes() for array in rows) for place in range(len(indices))]
 

@@ -6,23 +6,28 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError
+from shrink.base.types import Tensors
 from shrink.data.augment import Augmentation
 from shrink.data.cached import cached
 from shrink.data.config import DataConfig, NormalizeConfig, ask_source
 from shrink.data.dataset import Dataset, Subset, left_out
-from shrink.data.examples import PARTS, Examples, PreparedExamples
+from shrink.data.examples import PARTS, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.folders import named_classes
 from shrink.data.membership import Membership, membership_of, read_membership
 
 
-class View:
-    """Examples with normalized inputs, or with the input as the target, or both."""
+class View(DerivedExamples):
+    """Examples with normalized inputs, or with the input as the target, or both.
+
+    Args:
+        base: the examples as stored.
+        normalize: how inputs become float32, or None.
+        target_is_input: whether examples have no other target, and so no labels.
+    """
 
     def __init__(
         self,
@@ -30,49 +35,30 @@ class View:
         normalize: NormalizeConfig | None,
         target_is_input: bool,
     ) -> None:
-        self._base = base
+        super().__init__(base)
         self._normalize = normalize
         self._target_is_input = target_is_input
-
-    def __len__(self) -> int:
-        return len(self._base)
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """Integer labels, int64 (n,), unless the target is the input."""
-        return None if self._target_is_input else self._base.labels
-
-    @property
-    def input_spec(self) -> Any:
-        """The stored specification; float32 where inputs are normalized."""
-        spec = self._base.input_spec
-        if self._normalize is None:
-            return spec
-        return tf.nest.map_structure(lambda s: tf.TensorSpec(s.shape, tf.float32), spec)
-
-    @property
-    def target_spec(self) -> Any:
-        """The input's specification where the target is the input."""
-        return self.input_spec if self._target_is_input else self._base.target_spec
+        if normalize is not None:
+            self.input_spec = tf.nest.map_structure(
+                lambda s: tf.TensorSpec(s.shape, tf.float32), base.input_spec
+            )
+        if target_is_input:
+            self.labels, self.target_spec = None, self.input_spec
 
     def prepare(self) -> None:
         """Have the examples below do what they do before their first batch."""
         if isinstance(self._base, PreparedExamples):
             self._base.prepare()
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors."""
         return self._transformed(*self._base.load(indices), _float_tensor)
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as numpy arrays."""
         return self._transformed(*self._base.arrays(indices), _float_array)
 
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first example that cannot be read, or None."""
-        return self._base.explain(indices)
-
-    def _transformed(self, x: Any, y: Any, to_float: Callable[[Any], Any]) -> tuple[Any, Any]:
+    def _transformed(self, x: Tensors, y: Tensors, to_float: Callable[[Tensors], Tensors]) -> Batch:
         if self._normalize is not None:
             scale, offset = np.float32(self._normalize.scale), np.float32(self._normalize.offset)
             x = tf.nest.map_structure(lambda part: to_float(part) * scale + offset, x)
@@ -100,7 +86,7 @@ class AugmentedView(View):
         """Return the random numbers of some examples, float32 (n, k)."""
         return self._augmentation.draw(seed, epoch, indices)
 
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
         """Return a batch as tensors, changed by the numbers drawn for it."""
         changed = self._augmentation.apply(*self._base.load(indices), numbers)
         return self._transformed(*changed, _float_tensor)

@@ -6,19 +6,18 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.data.arrays import in_host_memory
-from shrink.data.examples import AugmentedExamples, Examples, PreparedExamples, example_bytes
+from shrink.data.examples import AugmentedExamples, Batch, Examples, PreparedExamples, example_bytes
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 16 * 1000**2
 """Batches that wait, or are being read, take at most this much; one is always allowed."""
 
-Loader = Callable[[tf.Tensor], tuple[Any, Any]]
+Loader = Callable[[tf.Tensor], Batch]
 """From the number of a step, int64 (), to its batch."""
 
 
@@ -110,7 +109,7 @@ def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Load
     if isinstance(examples, PreparedExamples):
         examples.prepare()
 
-    def load(step: tf.Tensor) -> tuple[Any, Any]:
+    def load(step: tf.Tensor) -> Batch:
         indices = tf.numpy_function(indices_of, [step], tf.int64)
         return examples.load(tf.ensure_shape(indices, [None]))
 
@@ -127,7 +126,7 @@ def _augmented_loader(
         indices = indices_of(step)
         return indices, examples.draw(seed, int(step) // per_epoch, indices)
 
-    def load(step: tf.Tensor) -> tuple[Any, Any]:
+    def load(step: tf.Tensor) -> Batch:
         indices, numbers = tf.numpy_function(draw, [step], [tf.int64, tf.float32])
         return examples.load_augmented(tf.ensure_shape(indices, [None]), numbers)
 
@@ -137,11 +136,11 @@ def _augmented_loader(
 def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
-    def load_outside(step: tf.Tensor) -> Any:
+    def load_outside(step: tf.Tensor) -> Batch:
         return in_host_memory(load(step))
 
     waiting = batches_waiting(examples, largest_batch)
-    several: dict[str, Any] = {"num_parallel_calls": waiting - 1, "deterministic": True}
+    several: dict[str, int | bool] = {"num_parallel_calls": waiting - 1, "deterministic": True}
     batches = steps.map(load_outside, **(several if waiting > 1 else {})).prefetch(1)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files
 from shrink.base.cache import entry_path, key_of
@@ -110,7 +109,7 @@ class _Watcher:
         self.active.append(seen)
         return seen
 
-    def __call__(self, event: str, arguments: Sequence[Any]) -> None:
+    def __call__(self, event: str, arguments: Sequence[object]) -> None:
         if not self.active or event not in ("open", "os.listdir", "os.scandir"):
             return
         path = _path_of(arguments[0] if arguments else None)
@@ -140,7 +139,7 @@ def _is_data(path: str, cache: str) -> bool:
     return not inside and not path.endswith(".pyc") and is_users(Path(path))
 
 
-def _path_of(value: Any) -> str | None:
+def _path_of(value: object) -> str | None:
     """Return an absolute path; None for a descriptor."""
     if value is None:
         value = "."
@@ -152,7 +151,7 @@ def _path_of(value: Any) -> str | None:
         return None
 
 
-def _writes(mode: Any = None, flags: Any = 0) -> bool:
+def _writes(mode: object = None, flags: object = 0) -> bool:
     by_mode = isinstance(mode, str) and any(letter in mode for letter in "wax+")
     return by_mode or (isinstance(flags, int) and bool(flags & _WRITING))
 

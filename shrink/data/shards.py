@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from shrink.base.errors import DataError
+from shrink.base.types import Json, JsonObject
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.folders import SPLIT_OF_NAME, shown
 
@@ -89,7 +89,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     if not path.is_file():
         return None
     try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        value: JsonObject = json.loads(path.read_text(encoding="utf-8"))
         features = {
             name: FeatureConfig.model_validate(found) for name, found in value["features"].items()
         }
@@ -195,7 +195,7 @@ def _check_features(path: Path) -> None:
             )
 
 
-def _class_names(value: Any) -> Iterator[Any]:
+def _class_names(value: Json) -> Iterator[Json]:
     if isinstance(value, list):
         for part in value:
             yield from _class_names(part)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from shrink.base.fields import Config
+from shrink.base.types import JsonObject
 from shrink.model.reference import Form
 
 StageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -34,7 +35,7 @@ class StageConfig(Config):
     """Name of the stage; by default its kind, numbered where it repeats."""
     from_: StageName | None = Field(default=None, alias="from")
     """The earlier stage to start from; by default the one before."""
-    training: dict[str, Any] | None = None
+    training: JsonObject | None = None
     """Overrides of the recipe's `training` section for this stage alone."""
 
     @property

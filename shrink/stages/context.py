@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
@@ -14,6 +13,7 @@ import tf_keras as keras
 from shrink.base.activity import Phase
 from shrink.base.errors import DataError
 from shrink.base.report_warning import ReportWarning
+from shrink.base.types import JsonObject
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import Demand, MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
@@ -34,6 +34,7 @@ from shrink.data.sources.none import no_examples
 from shrink.engine.class_weights import class_weights_of
 from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import AfterUpdate
 from shrink.engine.objective import Objective
 from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
@@ -128,8 +129,8 @@ class StageResult:
     training: TrainingRecord | None = None
     skipped: Sequence[Mapping[str, str]] = ()
     notes: Sequence[str] = ()
-    details: Mapping[str, Any] | None = None
-    later: Callable[[], Mapping[str, Any]] | None = None
+    details: JsonObject | None = None
+    later: Callable[[], JsonObject] | None = None
 
 
 class Planned(Exception):
@@ -277,7 +278,7 @@ class StageContext:
         found = {"custom_objects": custom, "builder": builder}
         return {name: None if path is None else code_digest(path) for name, path in found.items()}
 
-    def data_identity(self) -> dict[str, Any]:
+    def data_identity(self) -> dict[str, object]:
         """Return what decides which examples are trained and measured on, as plain data."""
         specs = tf.nest.flatten(self.dataset.train.input_spec)
         return {
@@ -289,7 +290,7 @@ class StageContext:
             "earlier_splits": [path.stem for path in self._job.earlier_splits],
         }
 
-    def task_identity(self) -> dict[str, Any]:
+    def task_identity(self) -> dict[str, object]:
         """Return what decides, beside a model itself, its loss and metrics, as plain data."""
         compiled = None if self._compiled is None else asdict(self._compiled)
         return {"task": self.task_config.model_dump(mode="json"), "compiled": compiled}
@@ -314,7 +315,7 @@ class StageContext:
         model: keras.Model,
         objective: Objective,
         epochs: int,
-        after_update: Sequence[Any] = (),
+        after_update: Sequence[AfterUpdate] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
         training: Training | None = None,
@@ -365,9 +366,14 @@ class StageContext:
         earlier = self._job.attempts
         return Recovery(folder, earlier.micro_batch_size, earlier.events, self._watcher)
 
-    def _hooks(self, model: keras.Model, after_update: Sequence[Any]) -> tuple[Any, ...]:
+    def _hooks(
+        self, model: keras.Model, after_update: Sequence[AfterUpdate]
+    ) -> tuple[AfterUpdate, ...]:
         """Return what follows every update, with what keeps earlier zeros and clusters."""
-        keepers = {"sparsity": frozen_masks, "clusters": keep_shared}
+        keepers: dict[str, Callable[[keras.Model], AfterUpdate]] = {
+            "sparsity": frozen_masks,
+            "clusters": keep_shared,
+        }
         with self.devices.scope():
             kept = [keep(model) for claim, keep in keepers.items() if claim in self.claims]
         return (*after_update, *kept)
@@ -391,7 +397,7 @@ class PlanningContext(StageContext):
         model: keras.Model,
         objective: Objective,
         epochs: int,
-        after_update: Sequence[Any] = (),
+        after_update: Sequence[AfterUpdate] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
         training: Training | None = None,

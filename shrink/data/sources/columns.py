@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.data.arrays import (
     ArrayExamples,
+    RowNumbers,
     Rows,
     are_labels,
     check_finite,
@@ -29,7 +29,7 @@ from shrink.data.arrays import (
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.early import layout, wanted_targets
-from shrink.data.examples import PARTS
+from shrink.data.examples import PARTS, single
 from shrink.data.splits import derived_parts
 
 _MOST_NAMES = 10_000
@@ -49,7 +49,7 @@ class _Part:
 
     @property
     def labels(self) -> np.ndarray | None:
-        only = _single(tuple(self.y.values()))
+        only = single(tuple(self.y.values()))
         return only if are_labels(only) else None
 
 
@@ -155,13 +155,9 @@ def _examples(
         x_dtypes = tuple(fed_dtype(array) for array in x)
         y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)
         examples[name] = ArrayExamples(
-            _single(x), _single(y), rows, _single(x_dtypes), _single(y_dtypes)
+            single(x), single(y), rows, single(x_dtypes), single(y_dtypes)
         )
     return examples
-
-
-def _single(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
 
 
 def _class_count(parts: Mapping[str, _Part]) -> int | None:
@@ -200,7 +196,7 @@ class LargeRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
         """Return rows by number, as an array of its own.
 
         Raises:
@@ -233,7 +229,7 @@ class FileRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
         """Return rows by number, as an array of its own.
 
         Raises:

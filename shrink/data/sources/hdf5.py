@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.data.arrays import Rows
+from shrink.data.arrays import RowNumbers, Rows
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.sources.columns import open_columns
@@ -44,7 +43,7 @@ class ChunkedRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
         """Return rows by number: one read for each run of neighbours.
 
         Raises:
@@ -108,7 +107,7 @@ def _names(path: Path, file: h5py.File) -> list[str]:
     return names
 
 
-def _note(names: list[str], name: str, item: Any) -> None:
+def _note(names: list[str], name: str, item: object) -> None:
     if isinstance(item, h5py.Dataset):
         names.append(name)
 

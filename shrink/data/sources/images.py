@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -320,7 +319,7 @@ def fitted_to(
     own = (height, width, config.channels or channels)
     if shape is None or own == shape:
         return config, None
-    changes: dict[str, Any] = {"image_size": shape[:2]} if own[:2] != shape[:2] else {}
+    changes: dict[str, object] = {"image_size": shape[:2]} if own[:2] != shape[:2] else {}
     if own[2] != shape[2] and config.channels is None:
         changes["channels"] = shape[2]
     told = " x ".join(map(str, own)), " x ".join(map(str, shape))

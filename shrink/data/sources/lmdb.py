@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from shrink.data.shards import ALL, described
 from shrink.data.sources.records import Parser, divided, labels_by_number, scanned_labels
 from shrink.data.sources.tfrecord import ExampleParser
 
+if TYPE_CHECKING:
+    import lmdb
+
 
 class LmdbRecords:
     """The values of some keys, by number.
@@ -27,7 +30,7 @@ class LmdbRecords:
         keys: sorted, object array (n,).
     """
 
-    def __init__(self, path: Path, environment: Any, keys: np.ndarray) -> None:
+    def __init__(self, path: Path, environment: lmdb.Environment, keys: np.ndarray) -> None:
         self.paths = (str(path),)
         self.file = np.zeros(len(keys), np.int32)
         self._environment = environment
@@ -74,7 +77,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     return divided(path, parts, labels, parser, manifest, config, seed)
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> lmdb.Environment:
     try:
         import lmdb
     except ImportError as error:
@@ -91,7 +94,7 @@ def _open(path: Path) -> Any:
         ) from error
 
 
-def _keys_by_part(path: Path, environment: Any) -> dict[str, np.ndarray]:
+def _keys_by_part(path: Path, environment: lmdb.Environment) -> dict[str, np.ndarray]:
     found: dict[str, list[bytes]] = {}
     with environment.begin() as transaction:
         for key in transaction.cursor().iternext(keys=True, values=False):

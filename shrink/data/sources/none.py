@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.types import Specs
 from shrink.data.config import WHY_NO_METRICS, DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.examples import Batch
 
 
 class NoExamples:
     """A split without examples."""
 
     labels: np.ndarray | None = None
-    input_spec: Any = ()
-    target_spec: Any = ()
+    input_spec: Specs = ()
+    target_spec: Specs = ()
 
     def __len__(self) -> int:
         return 0
 
-    def load(self, indices: Any) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Raise `DataError`: there is nothing to read."""
         raise _nothing()
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Raise `DataError`: there is nothing to read."""
         raise _nothing()
 

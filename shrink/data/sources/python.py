@@ -14,7 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +31,8 @@ from shrink.data.sources.columns import open_columns
 from shrink.model.user_modules import import_hint, remembering_imports
 
 _HINT = "return a tf.data.Dataset or an iterable of (input, target)"
+_Returned: TypeAlias = Iterable[object] | Mapping[str, Iterable[object]]
+"""What the user's function has to return: examples, or examples by split."""
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -77,7 +79,7 @@ class _Function:
         with remembering_reads(self.path, self.name), self._held:
             yield
 
-    def parts(self) -> dict[str, Iterable[Any]]:
+    def parts(self) -> dict[str, Iterable[object]]:
         """Return the examples of each part, or of the part `all` where they are not divided."""
         found = self._call()
         if not isinstance(found, Mapping):
@@ -87,7 +89,7 @@ class _Function:
             raise self.error(f"it returned the parts {', '.join(map(str, found)) or 'none'}")
         return dict(found)
 
-    def _call(self) -> Any:
+    def _call(self) -> _Returned:
         function = self._load()
         try:
             return function()
@@ -96,7 +98,7 @@ class _Function:
         except Exception as error:
             raise self.error(f"it raised {type(error).__name__}: {error}") from error
 
-    def _load(self) -> Callable[[], Any]:
+    def _load(self) -> Callable[[], _Returned]:
         spec = importlib.util.spec_from_file_location(f"shrink_data_{self.path.stem}", self.path)
         if spec is None or spec.loader is None or not self.path.is_file():
             raise DataError("no such Python file", subject=self.path, hint="path: file.py:function")
@@ -121,7 +123,7 @@ class _Function:
 
 
 def _flat(
-    examples: Iterable[Any], sides: Sequence[tuple[str, ...]], source: _Function
+    examples: Iterable[object], sides: Sequence[tuple[str, ...]], source: _Function
 ) -> Iterator[Example]:
     """Yield the arrays of each example: those of the input, then those of the target."""
     if isinstance(examples, tf.data.Dataset):
@@ -144,7 +146,7 @@ def _flat(
         raise source.error(f"its examples raised {type(error).__name__}: {error}") from error
 
 
-def _side(value: Any, names: tuple[str, ...], source: _Function) -> list[Any]:
+def _side(value: object, names: tuple[str, ...], source: _Function) -> list[object]:
     if isinstance(value, Mapping):
         missing = [name for name in names if name not in value]
         if missing:

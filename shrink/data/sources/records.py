@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -15,11 +15,12 @@ import tensorflow as tf
 from shrink.base import files
 from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
+from shrink.base.types import Specs
 from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import reason
-from shrink.data.examples import PARTS, first_problem, reading_batch
+from shrink.data.examples import PARTS, Batch, first_problem, reading_batch, single
 from shrink.data.shards import ALL, Manifest
 from shrink.data.splits import derived_parts
 
@@ -54,22 +55,22 @@ class NamedFeatures:
         return found[0][0] if len(found) == 1 and found[0][1].dtype == tf.int64 else None
 
     @property
-    def input_spec(self) -> Any:
+    def input_spec(self) -> Specs:
         """One example's input."""
-        return _single(tuple(self.inputs.values()))
+        return single(tuple(self.inputs.values()))
 
     @property
-    def target_spec(self) -> Any:
+    def target_spec(self) -> Specs:
         """One example's target."""
-        return _single(tuple(self.targets.values()) or (tf.TensorSpec((0,), tf.float32),))
+        return single(tuple(self.targets.values()) or (tf.TensorSpec((0,), tf.float32),))
 
     def batch(
         self, x: Mapping[str, tf.Tensor], y: Mapping[str, tf.Tensor], size: tf.Tensor
-    ) -> tuple[Any, Any]:
+    ) -> Batch:
         """Return `(x, y)` as a model takes them, of `size` examples."""
         none = tf.zeros((size, 0), tf.float32)
         targets = tuple(y[name] for name in self.targets) or (none,)
-        return _single(tuple(x[name] for name in self.inputs)), _single(targets)
+        return single(tuple(x[name] for name in self.inputs)), single(targets)
 
 
 def _input_spec(stored: tf.TensorSpec) -> tf.TensorSpec:
@@ -81,10 +82,6 @@ def _target_spec(stored: tf.TensorSpec) -> tf.TensorSpec:
     if stored.shape.rank == 0 and stored.dtype.is_integer:
         return tf.TensorSpec((), tf.int64)
     return tf.TensorSpec(stored.shape if stored.shape.rank else (1,), tf.float32)
-
-
-def _single(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
 
 
 class Parser(Protocol):
@@ -99,14 +96,14 @@ class Parser(Protocol):
         """How that label is stored, as text; it decides what is read from a record."""
 
     @property
-    def input_spec(self) -> Any:
+    def input_spec(self) -> Specs:
         """One example's input."""
 
     @property
-    def target_spec(self) -> Any:
+    def target_spec(self) -> Specs:
         """One example's target."""
 
-    def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
+    def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced."""
 
     def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
@@ -156,12 +153,12 @@ class RecordExamples:
         return len(self._numbers)
 
     @property
-    def input_spec(self) -> Any:
+    def input_spec(self) -> Specs:
         """One example's input."""
         return self._parser.input_spec
 
     @property
-    def target_spec(self) -> Any:
+    def target_spec(self) -> Specs:
         """One example's target."""
         return self._parser.target_spec
 
@@ -174,12 +171,12 @@ class RecordExamples:
         """Return the bytes of each record."""
         return list(self._read(indices))
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors: records are read by position, parsed together."""
         records = tf.numpy_function(self._read, [indices], tf.string)
         return self._parser.parse(tf.ensure_shape(records, (indices.shape[0],)))
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays.
 
         Raises:
@@ -220,7 +217,7 @@ class RecordExamples:
 
     @functools.cached_property
     def _load_compiled(self) -> tf.types.experimental.GenericFunction:
-        def load(indices: tf.Tensor) -> tuple[Any, Any]:
+        def load(indices: tf.Tensor) -> Batch:
             with tf.device("CPU:0"):
                 return self.load(indices)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,7 @@ from shrink.base.suggest import did_you_mean
 from shrink.base.versions import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import PARTS
+from shrink.data.examples import PARTS, Batch
 from shrink.data.shards import Manifest, prepared_folder
 from shrink.data.sources.records import (
     NamedFeatures,
@@ -28,6 +28,9 @@ from shrink.data.sources.records import (
     scanned_labels,
 )
 from shrink.data.sources.tfrecord import TFRecords
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
 
 _PARALLEL_DECODES = 8
 
@@ -49,7 +52,7 @@ class FeatureParser(NamedFeatures):
     def __init__(
         self,
         folder: Path,
-        features: Any,
+        features: tfds.features.FeaturesDict,
         inputs: tuple[str, ...],
         targets: tuple[str, ...],
         image_size: tuple[int, int] | None,
@@ -58,7 +61,7 @@ class FeatureParser(NamedFeatures):
         names = (*inputs, *targets)
         super().__init__(inputs, targets, {name: self._stored_spec(name) for name in names})
         self._decoder = _only(features, names)
-        self._label_decoder = None if self.label is None else _only(features, (self.label,))
+        self._label_decoder = _only(features, (self.label,) if self.label else names)
 
     @property
     def label_feature(self) -> str:
@@ -71,14 +74,14 @@ class FeatureParser(NamedFeatures):
         found = getattr(self._features[self.label], "names", None) if self.label else None
         return tuple(found or ())
 
-    def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
+    def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced.
 
         Raises:
             tf.errors.OpError: a record is damaged, or has other features.
         """
 
-        def decode(record: tf.Tensor) -> Any:
+        def decode(record: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
             values = self._decoder.deserialize_example(record)
             sized = {name: self._sized(name, values[name]) for name in self.inputs}
             return tuple(
@@ -96,7 +99,7 @@ class FeatureParser(NamedFeatures):
 
     def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
         """Return the labels of serialized examples (n,), int64, and decode nothing else."""
-        decoder: Any = self._label_decoder
+        decoder = self._label_decoder
         return tf.map_fn(
             lambda record: tf.cast(decoder.deserialize_example(record)[self.label], tf.int64),
             records,
@@ -134,13 +137,15 @@ class FeatureParser(NamedFeatures):
         return DataError(message, subject=self._folder, hint=hint)
 
 
-def _only(features: Any, names: tuple[str, ...]) -> Any:
+def _only(
+    features: tfds.features.FeaturesDict, names: tuple[str, ...]
+) -> tfds.features.FeaturesDict:
     import tensorflow_datasets as tfds
 
     return tfds.decode.PartialDecoding(dict.fromkeys(names, True)).extract_features(features)
 
 
-def _is_picture(feature: Any) -> bool:
+def _is_picture(feature: tfds.features.FeatureConnector) -> bool:
     import tensorflow_datasets as tfds
 
     return isinstance(feature, tfds.features.Image)
@@ -212,7 +217,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     return divided(folder, parts, labels, parser, manifest, config, seed)
 
 
-def _builder(folder: Path) -> Any:
+def _builder(folder: Path) -> tfds.core.DatasetBuilder:
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -230,7 +235,7 @@ def _builder(folder: Path) -> Any:
 
 
 def _names(
-    folder: Path, supervised: Any, config: DataConfig
+    folder: Path, supervised: object, config: DataConfig
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of inputs and targets; no targets for an autoencoder."""
     needs_targets = config.target == "label"
@@ -246,7 +251,7 @@ def _names(
     return inputs, (targets if needs_targets else ())
 
 
-def _parts(folder: Path, builder: Any) -> dict[str, TFRecords | ArrayRecords]:
+def _parts(folder: Path, builder: tfds.core.DatasetBuilder) -> dict[str, TFRecords | ArrayRecords]:
     splits = {part: builder.info.splits[part] for part in PARTS if part in builder.info.splits}
     if "train" not in splits:
         raise DataError(
@@ -261,7 +266,7 @@ def _parts(folder: Path, builder: Any) -> dict[str, TFRecords | ArrayRecords]:
             subject=folder,
             hint="prepare it with tfds build --file_format=tfrecord",
         )
-    kind: Any = TFRecords if form == "tfrecord" else ArrayRecords
+    kind: type[TFRecords | ArrayRecords] = TFRecords if form == "tfrecord" else ArrayRecords
     return {
         part: kind([str(file) for file in split.filepaths])
         for part, split in splits.items()

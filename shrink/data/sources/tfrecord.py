@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +24,7 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decodable, reason
-from shrink.data.examples import reading_batch
+from shrink.data.examples import Batch, reading_batch
 from shrink.data.fingerprint import shard_hashes
 from shrink.data.folders import shown
 from shrink.data.shards import Manifest, described, find_shards
@@ -246,7 +245,7 @@ class ExampleParser(NamedFeatures):
         """How the label is stored, as text."""
         return repr(self._features.get(str(self.label)))
 
-    def parse(self, records: tf.Tensor) -> tuple[Any, Any]:
+    def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced.
 
         Raises:

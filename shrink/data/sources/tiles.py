@@ -14,13 +14,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.versions import extra_hint
-from shrink.data.arrays import ArrayExamples, row_numbers
+from shrink.data.arrays import ArrayExamples, RowNumbers, row_numbers
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS
@@ -31,6 +32,9 @@ from shrink.data.sources.images import ALL, listed_targets, numbers_of
 from shrink.data.splits import derived_parts
 from shrink.data.table import read_listing
 
+if TYPE_CHECKING:
+    import tifffile
+
 _MOST_SEGMENT_BYTES = 64 * 1000**2
 _OPEN_FILES = 64
 _HINT = "save it as a tiled TIFF, for example with vips tiffsave --tile --pyramid"
@@ -40,7 +44,7 @@ _HINT = "save it as a tiled TIFF, for example with vips tiffsave --tile --pyrami
 class _Level:
     """One resolution of a TIFF file: a page of tifffile's, and a descriptor to read from."""
 
-    page: Any
+    page: tifffile.TiffPage
     descriptor: int
     path: str
 
@@ -115,7 +119,7 @@ class TileRows:
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
         """Return windows by number.
 
         Raises:
@@ -145,10 +149,10 @@ class TileRows:
             return self._opened(file)
 
     def _open(self, file: int) -> _Level:
-        tifffile = _tifffile()
+        reader = _tifffile()
         path = self._paths[file]
         try:
-            with tifffile.TiffFile(path) as tiff:
+            with reader.TiffFile(path) as tiff:
                 pages = tiff.series[0].levels if tiff.series else []
                 if self._number >= len(pages):
                     raise DataError(
@@ -157,7 +161,7 @@ class TileRows:
                         hint="lower data.level",
                     )
                 page = pages[self._number].pages[0].aspage()
-        except (OSError, ValueError, tifffile.TiffFileError) as error:
+        except (OSError, ValueError, reader.TiffFileError) as error:
             raise DataError(f"not a TIFF file: {error}", subject=shown(path), hint=_HINT) from error
         _check_page(page, path)
         return _Level(page, os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
@@ -218,7 +222,7 @@ def _windows(
     return told
 
 
-def _check_page(page: Any, path: str) -> None:
+def _check_page(page: tifffile.TiffPage, path: str) -> None:
     segment = int(np.prod(page.chunks)) * page.dtype.itemsize
     if page.dtype != np.uint8 or page.planarconfig != 1:
         raise DataError(
@@ -246,7 +250,7 @@ def _paste(window: np.ndarray, tile: np.ndarray, top: int, left: int) -> None:
         ]
 
 
-def _tifffile() -> Any:
+def _tifffile() -> ModuleType:
     try:
         import tifffile
     except ImportError as error:

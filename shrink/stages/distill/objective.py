@@ -6,11 +6,12 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Tensors
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case
 from shrink.engine.microbatch import cast_inputs
 from shrink.engine.objective import (
@@ -25,7 +26,7 @@ from shrink.stages.distill.config import Ramp
 from shrink.task.task import Task
 
 
-def value_at(setting: float | Ramp, progress: Any) -> Any:
+def value_at(setting: float | Ramp, progress: tf.Tensor) -> float | tf.Tensor:
     """Return a setting at some point of the training.
 
     Args:
@@ -46,15 +47,15 @@ def value_at(setting: float | Ramp, progress: Any) -> Any:
 class TeacherOutputs(NamedTuple):
     """What a teacher gives for a batch: logits or outputs, and chosen features, (n, ...) each."""
 
-    outputs: tuple[Any, ...]
-    features: tuple[Any, ...] = ()
+    outputs: tuple[tf.Tensor, ...]
+    features: tuple[tf.Tensor, ...] = ()
 
 
 class DistillationTargets(NamedTuple):
     """Labels and cached teacher outputs of a batch; `taught` as it is stored."""
 
-    labels: Any
-    taught: Any
+    labels: Tensors
+    taught: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ class DistillationObjective:
 
     def __init__(
         self,
-        teach: Callable[[Any], TeacherOutputs] | None,
+        teach: Callable[[Tensors], TeacherOutputs] | None,
         hard: SupervisedObjective,
         distillation_loss: DistillationLoss,
-        decode: Callable[[Any], TeacherOutputs] | None = None,
+        decode: Callable[[tf.Tensor], TeacherOutputs] | None = None,
         outputs: int = 1,
     ) -> None:
         self._teach = teach
@@ -106,9 +107,9 @@ class DistillationObjective:
         self._distillation_loss = distillation_loss
         self._decode = decode
         self._outputs = outputs
-        self._progress: Callable[[], Any] = lambda: tf.zeros(())
+        self._progress: Callable[[], tf.Tensor] = lambda: tf.zeros(())
 
-    def begin(self, iterations: Any, total_updates: int) -> None:
+    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
         """Be told how far the training is.
 
         Args:
@@ -117,11 +118,11 @@ class DistillationObjective:
         """
         self._progress = lambda: tf.cast(iterations, tf.float32) / max(total_updates, 1)
 
-    def targets(self, x: Any) -> TeacherOutputs | None:
+    def targets(self, x: Tensors) -> TeacherOutputs | None:
         """Return what the teacher gives, or None where it was asked before."""
         return None if self._teach is None else self._teach(x)
 
-    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+    def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,)."""
         if isinstance(y, DistillationTargets) and self._decode is not None:
             targets = self._decode(y.taught)
@@ -134,22 +135,24 @@ class DistillationObjective:
             return total
         return total + tf.cast(self._features(given[count:], targets.features), hard.dtype)
 
-    def validation_loss(self, y: Any, outputs: Any) -> Any:
+    def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the hard loss of each example, (n,)."""
         return self._hard.validation_loss(_labels(y), self._own(outputs))
 
-    def metric(self, name: str, y: Any, outputs: Any) -> Any:
+    def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
         return self._hard.metric(name, _labels(y), self._own(outputs))
 
-    def _own(self, outputs: Any) -> Any:
+    def _own(self, outputs: Tensors) -> Tensors:
         """Return the model's outputs without the features that follow them."""
         return _plain(tf.nest.flatten(outputs)[: self._outputs])
 
-    def _now(self, setting: float | Ramp, dtype: Any) -> Any:
+    def _now(self, setting: float | Ramp, dtype: tf.DType) -> tf.Tensor:
         return tf.cast(value_at(setting, self._progress()), dtype)
 
-    def _soft(self, labels: Any, outputs: Sequence[Any], taught: Sequence[Any]) -> Any:
+    def _soft(
+        self, labels: Tensors, outputs: Sequence[tf.Tensor], taught: Sequence[tf.Tensor]
+    ) -> tf.Tensor:
         distillation_loss = self._distillation_loss
         weights = distillation_loss.output_weights or (1 / len(outputs),) * len(outputs)
         parts = []
@@ -165,7 +168,7 @@ class DistillationObjective:
             parts.append(weight * per_example(values))
         return tf.add_n(parts)
 
-    def _features(self, own: Sequence[Any], taught: Sequence[Any]) -> Any:
+    def _features(self, own: Sequence[tf.Tensor], taught: Sequence[tf.Tensor]) -> tf.Tensor:
         compare = FEATURE_LOSSES[str(self._distillation_loss.feature_loss)]
         parts = [
             compare(at_least_float32(s), tf.cast(t, at_least_float32(s).dtype))
@@ -174,15 +177,15 @@ class DistillationObjective:
         return self._distillation_loss.feature_weight * tf.add_n(parts) / len(parts)
 
 
-def _labels(y: Any) -> Any:
+def _labels(y: Tensors) -> Tensors:
     return y.labels if isinstance(y, DistillationTargets) else y
 
 
-def _plain(outputs: list[Any]) -> Any:
+def _plain(outputs: list[tf.Tensor]) -> Tensors:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def _classes(y: Any, logits: Any) -> Any:
+def _classes(y: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Return class numbers of the logits' shape but the last, as far as labels are that."""
     if y.shape.rank != logits.shape.rank:
         return y
@@ -191,7 +194,7 @@ def _classes(y: Any, logits: Any) -> Any:
     return tf.argmax(y, axis=-1)
 
 
-Teach = Callable[[Any], TeacherOutputs]
+Teach = Callable[[Tensors], TeacherOutputs]
 """A batch of inputs as the data set stores them to what a teacher gives for it."""
 
 FINAL_ACTIVATIONS = {
@@ -254,7 +257,7 @@ def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
     ]
 
 
-def teacher_outputs_of(model: keras.Model, features: Sequence[Any] = ()) -> Teach:
+def teacher_outputs_of(model: keras.Model, features: Sequence[tf.Tensor] = ()) -> Teach:
     """Return what asks one teacher, in inference mode.
 
     Args:
@@ -264,7 +267,7 @@ def teacher_outputs_of(model: keras.Model, features: Sequence[Any] = ()) -> Teac
     count = len(model.outputs)
     asked = keras.Model(model.inputs, [*model.outputs, *features]) if features else model
 
-    def teach(x: Any) -> TeacherOutputs:
+    def teach(x: Tensors) -> TeacherOutputs:
         given = tf.nest.flatten(asked(cast_inputs(asked, x), training=False))
         given = [at_least_float32(each) for each in given]
         return TeacherOutputs(tuple(given[:count]), tuple(given[count:]))
@@ -282,7 +285,7 @@ def ensemble(teachers: Sequence[Teach]) -> Teach:
     if len(teachers) == 1:
         return teachers[0]
 
-    def teach(x: Any) -> TeacherOutputs:
+    def teach(x: Tensors) -> TeacherOutputs:
         each = [one(x) for one in teachers]
         columns = zip(*(taught.outputs for taught in each), strict=True)
         means = tuple(tf.add_n(list(column)) / len(each) for column in columns)

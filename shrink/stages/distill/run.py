@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import metric_figure
 from shrink.base.intervals import paired_interval
+from shrink.base.types import JsonObject
 from shrink.contract.training import Training
 from shrink.data.matching import fed_like
 from shrink.engine.record import TrainingRecord
@@ -54,7 +55,7 @@ class Control:
     """
 
     note: str
-    details: dict[str, Any]
+    details: JsonObject
 
 
 def compare_with_control(
@@ -120,7 +121,9 @@ def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluati
 L = keras.layers
 
 
-def with_features(model: keras.Model, features: Sequence[Any], wanted: Sequence[Shape]) -> Any:
+def with_features(
+    model: keras.Model, features: Sequence[tf.Tensor], wanted: Sequence[Shape]
+) -> keras.Model:
     """Return the model with features after its outputs, each projected to the wanted width.
 
     A projection is a 1x1 convolution or a dense layer without bias, trained beside the student
@@ -139,7 +142,7 @@ def with_features(model: keras.Model, features: Sequence[Any], wanted: Sequence[
     return with_losses(model, keras.Model(model.inputs, [*model.outputs, *fitted]))
 
 
-def check_positions(feature: Any, wanted: Shape) -> None:
+def check_positions(feature: tf.Tensor, wanted: Shape) -> None:
     """Raise `ModelError` unless two features differ in their channels alone."""
     (own,) = shapes_of([feature])
     if own[:-1] != wanted[:-1]:
@@ -151,7 +154,7 @@ def check_positions(feature: Any, wanted: Shape) -> None:
         )
 
 
-def _fit(feature: Any, wanted: Shape) -> Any:
+def _fit(feature: tf.Tensor, wanted: Shape) -> tf.Tensor:
     check_positions(feature, wanted)
     if feature.shape[-1] == wanted[-1]:
         return feature

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.base.paths import existing
+from shrink.base.types import JsonObject
 from shrink.data.examples import Examples
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
 from shrink.stages.distill.objective import Teach, TeacherOutputs
@@ -57,7 +58,7 @@ class Rows:
         return all(side > 0 for shape in (*self.outputs, *self.features) for side in shape)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """The numpy dtype of a row's numbers."""
         return np.dtype(np.float16 if self.cache_dtype == "float16" else np.float32)
 
@@ -71,7 +72,7 @@ class Rows:
         """Bytes of a row."""
         return self.columns * int(self.dtype.itemsize)
 
-    def encode(self, taught: TeacherOutputs) -> Any:
+    def encode(self, taught: TeacherOutputs) -> tf.Tensor:
         """Return (n, columns) in `dtype`."""
         parts = [
             self._sparse(logits) if self._is_sparse(shape) else logits
@@ -81,7 +82,7 @@ class Rows:
         flat = [tf.reshape(p, (tf.shape(p)[0], -1)) for p in everything]
         return tf.cast(tf.concat(flat, axis=-1), tf.as_dtype(self.dtype))
 
-    def decode(self, rows: Any) -> TeacherOutputs:
+    def decode(self, rows: tf.Tensor) -> TeacherOutputs:
         """Return what `encode` was given, as float32; (n, columns) in."""
         parts = tf.split(tf.cast(rows, tf.float32), self._widths(), axis=-1)
         count = len(self.outputs)
@@ -105,7 +106,7 @@ class Rows:
     def _is_sparse(self, shape: Shape) -> bool:
         return self.cache_dtype == "topk" and bool(shape) and shape[-1] > 2 * self.top_k + 1
 
-    def _sparse(self, logits: Any) -> Any:
+    def _sparse(self, logits: tf.Tensor) -> tf.Tensor:
         """Return [k largest, their classes, the others' shared logit], (n, ..., 2k + 1)."""
         largest, classes = tf.math.top_k(logits, self.top_k)
         kept = tf.reduce_sum(tf.one_hot(classes, logits.shape[-1]), axis=-2) > 0
@@ -115,7 +116,7 @@ class Rows:
         # A float32 holds every class number below 2**24 exactly.
         return tf.concat([largest, tf.cast(classes, logits.dtype), shared], axis=-1)
 
-    def _dense(self, part: Any, shape: Shape) -> Any:
+    def _dense(self, part: tf.Tensor, shape: Shape) -> tf.Tensor:
         entries = _shaped(part, (*shape[:-1], 2 * self.top_k + 1))
         largest, classes, shared = tf.split(entries, [self.top_k, self.top_k, 1], axis=-1)
         places = tf.one_hot(tf.cast(classes, tf.int32), shape[-1], dtype=largest.dtype)
@@ -123,12 +124,12 @@ class Rows:
         return tf.reduce_sum(places * largest[..., None], axis=-2) + (1 - kept) * shared
 
 
-def shapes_of(tensors: Sequence[Any]) -> tuple[Shape, ...]:
+def shapes_of(tensors: Sequence[tf.Tensor]) -> tuple[Shape, ...]:
     """Return the shapes of one example of Keras tensors; -1 for an unknown side."""
     return tuple(tuple(side or -1 for side in tensor.shape[1:]) for tensor in tensors)
 
 
-def _shaped(part: Any, shape: Shape) -> Any:
+def _shaped(part: tf.Tensor, shape: Shape) -> tf.Tensor:
     return tf.reshape(part, (-1, *shape))
 
 
@@ -142,7 +143,7 @@ OnRows = Callable[[int, int], None]
 """Told of the rows that are there and of all that there will be."""
 
 
-def cache_key(parts: Mapping[str, Any]) -> str:
+def cache_key(parts: Mapping[str, object]) -> str:
     """Return the SHA-256, in hex, of everything that decides what a teacher gives: plain data."""
     text = json.dumps({"version": _VERSION, **parts}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -184,7 +185,7 @@ class TeacherInputs:
 
     examples: Examples
     total: int
-    batches: Callable[[int], Any]
+    batches: Callable[[int], tf.data.Dataset]
     start: Callable[[int], int]
 
 
@@ -192,7 +193,7 @@ def every_example(examples: Examples, batch_size: int) -> TeacherInputs:
     """Return a question for each example, in their own order."""
     total = len(examples)
 
-    def batches(done: int) -> Any:
+    def batches(done: int) -> tf.data.Dataset:
         return evaluation_batches(examples, batch_size, np.arange(done, total))
 
     return TeacherInputs(examples, total, batches, lambda done: done)
@@ -216,7 +217,7 @@ def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> T
         epoch, place = divmod(done, n)
         return epoch * n + place // batch_size * batch_size
 
-    def batches(done: int) -> Any:
+    def batches(done: int) -> tf.data.Dataset:
         epoch, place = divmod(done, n)
         return training_batches(
             examples,
@@ -281,7 +282,7 @@ def is_complete(folder: Path, rows: Rows, count: int) -> bool:
 
 def _append(
     folder: Path,
-    stream: Any,
+    stream: BinaryIO,
     rows: Rows,
     teacher_inputs: TeacherInputs,
     teach: Teach,
@@ -311,7 +312,7 @@ def _rows_there(folder: Path, rows: Rows, count: int) -> int:
     return int(min(state.get("rows", 0), path.stat().st_size // rows.row_bytes, count))
 
 
-def _state(folder: Path) -> dict[str, Any]:
+def _state(folder: Path) -> JsonObject:
     try:
         state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import DataError, ModelError, ResourceError, StageError
+from shrink.base.errors import ModelError, ResourceError, StageError
+from shrink.base.types import JsonObject
 from shrink.base.versions import versions
 from shrink.data.dataset import Dataset
-from shrink.data.examples import AugmentedExamples, Examples
+from shrink.data.examples import AugmentedExamples, Batch, DerivedExamples, Examples
 from shrink.data.matching import fed_like
 from shrink.data.pipeline import epoch_order
 from shrink.stages.context import StageContext
@@ -48,7 +48,7 @@ from shrink.stages.distill.teacher_cache import (
 from shrink.task.interface import check_shapes, keras_interface
 
 
-class DistillationExamples:
+class DistillationExamples(DerivedExamples):
     """Training examples with `DistillationTargets`: their own targets and the teacher's row.
 
     Args:
@@ -58,44 +58,23 @@ class DistillationExamples:
     """
 
     def __init__(self, base: Examples, rows: Rows, stored: np.ndarray | None) -> None:
-        self._base = base
+        super().__init__(base)
         self._rows = rows
         self._stored = stored
+        row = tf.TensorSpec((rows.columns,), tf.as_dtype(rows.dtype))
+        self.target_spec = DistillationTargets(base.target_spec, row)
 
-    def __len__(self) -> int:
-        return len(self._base)
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """Integer labels, int64 (n,), or None."""
-        return self._base.labels
-
-    @property
-    def input_spec(self) -> Any:
-        """The examples' own."""
-        return self._base.input_spec
-
-    @property
-    def target_spec(self) -> Any:
-        """A `DistillationTargets` of the examples' own and a row."""
-        spec = tf.TensorSpec((self._rows.columns,), tf.as_dtype(self._rows.dtype))
-        return DistillationTargets(self._base.target_spec, spec)
-
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors."""
         x, y = self._base.load(indices)
         return x, DistillationTargets(y, self._look_up(self._answers, indices))
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as numpy arrays."""
         x, y = self._base.arrays(indices)
         return x, DistillationTargets(y, self._answers(indices))
 
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first example that cannot be read, or None."""
-        return self._base.explain(indices)
-
-    def _look_up(self, answers: Any, keys: tf.Tensor) -> tf.Tensor:
+    def _look_up(self, answers: Callable[[np.ndarray], np.ndarray], keys: tf.Tensor) -> tf.Tensor:
         found = tf.numpy_function(answers, [keys], tf.as_dtype(self._rows.dtype))
         return tf.ensure_shape(found, (None, self._rows.columns))
 
@@ -122,7 +101,7 @@ class DistillationViews(DistillationExamples):
         numbers = self._views.draw(seed, epoch, indices)
         return np.concatenate([numbers, key], axis=1, dtype=np.float32)
 
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> tuple[Any, Any]:
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
         """Return the batch, changed by the numbers drawn for it, with the answers to it."""
         x, y = self._views.load_augmented(indices, numbers[:, :-2])
         return x, DistillationTargets(y, self._look_up(self._answers_to_views, numbers[:, -2:]))
@@ -167,9 +146,9 @@ class Teaching:
     rows: Rows
     dataset: Dataset
     teach: Teach | None = None
-    decode: Callable[[Any], TeacherOutputs] | None = None
+    decode: Callable[[tf.Tensor], TeacherOutputs] | None = None
     notes: tuple[str, ...] = ()
-    details: dict[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
 
 
 def open_teaching(
@@ -227,7 +206,7 @@ def check_outputs(taught: Sequence[Shape], model: keras.Model, role: str) -> Non
         )
 
 
-def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[Any]:
+def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[tf.Tensor]:
     """Return the outputs of a model's layers, by name.
 
     Raises:
@@ -299,9 +278,9 @@ def _identity(
     config: DistillConfig,
     losses: Sequence[str],
     context: StageContext,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return everything that decides the rows of a cache, as plain data."""
-    views: dict[str, Any] = {}
+    views: dict[str, int] = {}
     if context.data_config.augment is not None:
         batch, seed = context.training.global_batch_size, context.training.seed
         views = {"global_batch_size": batch, "seed": seed, "epochs": config.epochs}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.base.types import JsonObject
 from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
@@ -81,8 +81,8 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     )
 
 
-def _details(curves: Sequence[Curve], target: Target) -> dict[str, Any] | None:
-    details: dict[str, Any] = {}
+def _details(curves: Sequence[Curve], target: Target) -> JsonObject | None:
+    details: JsonObject = {}
     if curves:
         details["sensitivity"] = [asdict(curve) for curve in curves]
     if target.met is not None:

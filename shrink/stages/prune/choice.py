@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -152,7 +151,7 @@ def measure_sensitivity(
     return cached_curves(context.sensitivities, _identity(full, config, context), measure)
 
 
-def _identity(model: keras.Model, config: PruneConfig, context: StageContext) -> dict[str, Any]:
+def _identity(model: keras.Model, config: PruneConfig, context: StageContext) -> dict[str, object]:
     """Return everything that decides the curves, as plain data."""
     return {
         "version": _VERSION,

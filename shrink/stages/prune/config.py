@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -169,7 +169,7 @@ class PruneConfig(StageConfig):
             raise ValueError("a teacher needs epochs of fine-tuning")
 
     @model_serializer(mode="wrap")
-    def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Leave out the other method's defaults, which would be refused when read again."""
         foreign = {key for m, keys in _KEYS.items() if m != self.method for key in keys}
         if not self._measures_files:

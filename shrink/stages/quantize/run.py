@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.base.types import JsonObject
 from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
@@ -198,14 +198,13 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     context.phase("auditing")
     candidate = context.work / "audited.tflite"
     compared_on = "training examples" if context.has_data else "random inputs"
-    details["audit"], found = audit(
-        content, source, examples, config.target, candidate, compared_on
-    )
+    audited, found = audit(content, source, examples, config.target, candidate, compared_on)
     notes += found
+    details["audit"] = audited
 
-    def later() -> dict[str, Any]:
-        rows = with_errors(details["audit"]["operators"], content, source, examples)
-        return {"audit": {**details["audit"], "operators": rows}}
+    def later() -> JsonObject:
+        rows = with_errors(audited["operators"], content, source, examples)
+        return {"audit": {**audited, "operators": rows}}
 
     if trained is None:
         return StageResult(tflite=content, notes=notes, details=details, later=later)
@@ -224,9 +223,9 @@ def _converted(
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     context: StageContext,
-) -> tuple[Conversion, dict[str, Any]]:
+) -> tuple[Conversion, JsonObject]:
     """Return the conversion and, of `mixed`, what the report says about it."""
-    details: dict[str, Any] = {}
+    details: JsonObject = {}
     config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
         conversion, details["mixed"] = mixed_artifact(

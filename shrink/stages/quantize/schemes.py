@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from shrink.base import files
 from shrink.base.errors import InternalError, ModelError, StageError
+from shrink.base.types import JsonObject
 from shrink.quantization import edge_quantizer
 from shrink.quantization.bias_correction import with_corrected_biases
 from shrink.quantization.calibration import (
@@ -249,7 +250,7 @@ def mixed_artifact(
     config: QuantizeConfig,
     context: StageContext,
     file_bytes: Callable[[bytes], int] = len,
-) -> tuple[Conversion, dict[str, Any]]:
+) -> tuple[Conversion, JsonObject]:
     """Return the artifact within the budget, and the table of its operators as plain data.
 
     Args:
@@ -335,7 +336,9 @@ def _sentence(found: Assignment) -> str:
     return text
 
 
-def _table(found: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> dict[str, Any]:
+def _table(
+    found: Assignment, ranked: list[Sensitivity], config: QuantizeConfig
+) -> dict[str, object]:
     return {
         "activations": config.activations,
         "budget": {"accuracy_drop": config.accuracy_drop, "file_bytes": config.file_bytes},
