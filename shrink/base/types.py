@@ -24,5 +24,5 @@ Specs: TypeAlias = Any
 Json: TypeAlias = Any
 """A value read from JSON or YAML that others wrote: not checked yet, so anything."""
 
-JsonObject: TypeAlias = "dict[str, Any]"
+JsonObject: TypeAlias = dict[str, Any]
 """An object of JSON or YAML that others wrote, its keys not checked yet."""
