@@ -14,9 +14,11 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from shrink.base.measured import Note
 from shrink.contract.report import Report
 
-_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
+_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number"}
+_NAMES |= {str: "string", Note: "string"}
 _ATTRIBUTE = re.compile(r"^    ([a-z]\w*(?:, \w+)*): (.*(?:\n        .*)*)", re.MULTILINE)
 
 

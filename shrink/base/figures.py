@@ -148,12 +148,6 @@ def figure_of(name: str) -> Figure:
     return FIGURES.get(name) or metric_figure(name)
 
 
-def figures_told(note: str) -> tuple[str, ...]:
-    """Return what a note is about: `p50_ms, p90_ms: why`; nothing where it does not begin so."""
-    subject, colon, _ = note.partition(": ")
-    return tuple(subject.split(", ")) if colon else ()
-
-
 def format_value(value: float, unit: Unit) -> str:
     """Return a number for people, with its unit; KB and MB are powers of 1000."""
     if unit == "bytes":

@@ -1,8 +1,8 @@
 """Frozen dataclasses as JSON and back: what crosses a process or reaches a disk has a type.
 
-The types are read from the annotations: None, bool, int, float, str, `Path`, `Literal`, `X | Y`,
-`tuple`, `list`, `dict` and `Mapping` with keys of text, other dataclasses, and `Any` for what is
-foreign. A dataclass is an object with a key for each field, in the order of the fields.
+The types are read from the annotations: None, bool, int, float, str, `Path`, `Note`, `Literal`,
+`X | Y`, `tuple`, `list`, `dict` and `Mapping` with keys of text, other dataclasses, and `Any` for
+what is foreign. A dataclass is an object with a key for each field, in the order of the fields.
 
     @dataclass(frozen=True)
     class Example:
@@ -25,6 +25,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast
 
+from shrink.base.measured import Note
+
 T = TypeVar("T")
 _LEFT_OUT, _CALLED, _UNKNOWN, _AS_READ = "left_out", "called", "unknown", "as_read"
 _SCALARS: dict[Any, str] = {
@@ -34,6 +36,8 @@ _SCALARS: dict[Any, str] = {
     float: "a number",
     str: "a text",
 }
+
+_TEXTS: Mapping[Any, Callable[[str], object]] = {Path: Path, Note: Note.read}
 
 
 class ContractError(ValueError):
@@ -102,7 +106,7 @@ def to_plain(value: Any) -> Any:
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path | Note) else value
 
 
 def _fields_to_plain(value: Any) -> dict[str, Any]:
@@ -189,8 +193,8 @@ def _reader(kind: Any, drop: bool) -> _Reader:
         return lambda plain: plain
     if kind in _SCALARS:
         return functools.partial(_read_scalar, kind)
-    if kind is Path:
-        return lambda plain: Path(_read_scalar(str, plain))
+    if kind in _TEXTS:
+        return lambda plain: _TEXTS[kind](_read_scalar(str, plain))
     if origin is Literal:
         return functools.partial(_read_choice, arguments)
     if origin in (Union, types.UnionType):
@@ -207,8 +211,8 @@ def _reader(kind: Any, drop: bool) -> _Reader:
 
 
 def _read_scalar(kind: type, plain: Any) -> Any:
-    exact = type(plain) is kind or (kind is float and type(plain) is int)
-    if not exact:
+    widened = (kind is float and type(plain) is int) or (kind is str and isinstance(plain, str))
+    if not (type(plain) is kind or widened):
         raise _not(_SCALARS[kind], plain)
     return plain
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from shrink.base.figures import figure_of, figures_told
+from shrink.base.figures import figure_of
+from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import as_read, left_out
 from shrink.contract.deltas import Deltas, FigureDelta, Limits
@@ -213,7 +214,7 @@ class Stage(HasFigures):
     training: Training | None
     latency: Figures | None
     skipped: tuple[Skipped, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     details: Details | None = None
     error: Failure | None = left_out(None)
     delta_origin: Deltas | None = left_out(None)
@@ -223,9 +224,9 @@ class Stage(HasFigures):
         """The details, empty ones where there are none."""
         return self.details or _NOTHING_MORE
 
-    def reason(self, name: str) -> str | None:
+    def reason(self, name: str) -> Note | None:
         """Return the note that says why a figure is null, or how it was measured."""
-        return next((note for note in self.notes if name in figures_told(note)), None)
+        return next((note for note in self.notes if name in note.figures), None)
 
     def ratio(self, name: str) -> float | None:
         """Return a figure's ratio to the baseline's; None where there is none."""
@@ -253,7 +254,7 @@ class GateResult:
     passed: bool
     stage: str | None = None
     level: Literal["fail", "warn"] = "fail"
-    reason: str | None = None
+    reason: Note | None = None
     confidence: float | None = None
     low: float | None = None
     high: float | None = None

@@ -4,54 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
 
+from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import left_out as no_key
+from shrink.contract.details import Details, Training
 from shrink.contract.record import record
-from shrink.contract.report import MeasuredAt
-
-
-@record
-class Size:
-    """The sizes of an artifact; `shrink.measure.size.measure_sizes` tells what each is."""
-
-    file_bytes: int | None = None
-    gzip_bytes: int | None = None
-    tflite_bytes: int | None = None
-    parameters: int | None = None
-    nonzero_parameters: int | None = None
-    macs: int | None = None
-
-
-@record
-class Memory:
-    """Peaks in bytes: of inference, of the arena of a microcontroller, of training."""
-
-    inference_peak_bytes: int | None = None
-    arena_bytes: int | None = None
-    arena_estimate_bytes: int | None = None
-    training_peak_predicted_bytes: int | None = None
-    training_peak_bytes: int | None = None
-    training_peak_small_bytes: int | None = None
-    training_host_peak_bytes: int | None = None
-
-
-@record
-class Latency:
-    """Median and 90th percentile of one inference, and on how many examples it was timed."""
-
-    p50_ms: float | None = None
-    p90_ms: float | None = None
-    threads: int | None = None
-    examples: int | None = None
+from shrink.contract.report import Figures, Guess, HasFigures, MeasuredAt, Skipped
 
 
 @record
 class Measurement:
     """What was said of the figures alone, not of how the artifact was made."""
 
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     warnings: tuple[ReportWarning, ...] = ()
 
 
@@ -91,14 +57,16 @@ class Counts:
 
 
 @record
-class StepResult:
+class StepResult(HasFigures):
     """What came of a step.
 
     Attributes:
+        size, memory, latency: by the names of `shrink.base.figures`; latency has `threads` and
+            `examples` too.
         metrics: by name; none without examples.
         examples: that the metrics are of; None without data.
-        guess: what guessing would score, from `shrink.task.artifact`.
-        training: from `TrainingRecord.to_dict`; None where nothing was trained.
+        guess: what guessing would score; None of stages that none is compared with.
+        training: None where nothing was trained.
         skipped: layers left alone, each with the reason.
         notes: why a figure is None, how it was measured, what happened.
         measurement: what of the notes and warnings is of the measuring.
@@ -107,18 +75,18 @@ class StepResult:
         duration_s: seconds from the start of the worker to its end; None while it is at work.
     """
 
-    size: Size = Size()
-    memory: Memory = Memory()
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    size: Figures = field(default_factory=dict)
+    memory: Figures = field(default_factory=dict)
+    metrics: Figures = field(default_factory=dict)
     examples: int | None = None
-    latency: Latency = Latency()
-    guess: Mapping[str, Any] | None = None
-    training: Mapping[str, Any] | None = None
-    skipped: tuple[Mapping[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    latency: Figures = field(default_factory=dict)
+    guess: Guess | None = None
+    training: Training | None = None
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[Note, ...] = ()
     warnings: tuple[ReportWarning, ...] = ()
     measurement: Measurement | None = no_key(None)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details | None = None
     splits: HeldOut = HeldOut()
     measured: MeasuredAt | None = None
     timing: Timing = Timing()

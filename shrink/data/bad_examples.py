@@ -28,6 +28,10 @@ _MOST_NAMED = 10
 Parts = Mapping[str, tuple[Names, np.ndarray]]
 
 
+class SkippedNote(str):
+    """A note on examples that were left out, as they cannot be decoded."""
+
+
 def _bad_files(
     paths: Sequence[str], decoder: PictureDecoder, on_progress: Callable[[int], None] | None
 ) -> dict[str, str]:
@@ -101,7 +105,7 @@ def without_bad_files(
         good = [place for place, path in enumerate(paths) if path not in bad]
         kept[part] = (paths.take(good), targets[good])
     note = f"skipped {len(bad)} of {len(every):,} pictures that cannot be decoded: {named}{more}"
-    return kept, (note,)
+    return kept, (SkippedNote(note),)
 
 
 def remembered_bad_files(

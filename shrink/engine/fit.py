@@ -14,6 +14,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.figures import METRICS
+from shrink.base.measured import Measured
 from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
@@ -291,8 +292,7 @@ def _record(
         updates=int(trainer.optimizer.iterations.numpy()),
         examples_per_s=progress.throughput.examples_per_s,
         history=checkpoints.history,
-        training_peak_bytes=peak,
-        note=memory.note or (None if peak else _TOO_SMALL),
+        training_peak_bytes=Measured(peak, "" if peak is not None else memory.note or _TOO_SMALL),
         notes=tuple(checkpoints.notes),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.base.host import host_resident_bytes
+from shrink.base.measured import Measured
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.measure.memory import AllocatorPeak
 
@@ -33,8 +34,7 @@ class TrainingRecord:
         updates: optimizer updates.
         examples_per_s: without the first step, which builds the graph; None for a single step.
         history: loss, val_loss and metrics, one number per epoch.
-        training_peak_bytes: the most that any one device's allocator held; None if unknown.
-        note: how the peak was measured, or why it is unknown.
+        training_peak_bytes: the most that any one device's allocator held.
         notes: sentences for the report, such as where training was continued.
         memory_timeline: columns `update`, `time_s`, `device_bytes` (peak since the row before) and
             `host_bytes`, of the process that ended the training.
@@ -54,8 +54,7 @@ class TrainingRecord:
     updates: int
     examples_per_s: float | None
     history: Mapping[str, Sequence[float]]
-    training_peak_bytes: int | None
-    note: str | None
+    training_peak_bytes: Measured[int]
     notes: tuple[str, ...] = ()
     memory_timeline: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
@@ -67,7 +66,7 @@ class TrainingRecord:
     def to_dict(self) -> dict[str, Any]:
         """Return the report's `training` object; the peak belongs to its `memory` object."""
         record = asdict(self)
-        del record["training_peak_bytes"], record["note"], record["notes"]
+        del record["training_peak_bytes"], record["notes"]
         record["oom_events"] = [asdict(event) for event in self.oom_events]
         record["inexact_because"] = list(self.inexact_because)
         record["history"] = {name: list(values) for name, values in self.history.items()}
@@ -81,14 +80,15 @@ def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
     what describes a step is the last one's.
     """
     last = records[-1]
-    peaks = [r.training_peak_bytes for r in records if r.training_peak_bytes is not None]
+    peaks = [r.training_peak_bytes for r in records]
+    unknown = next((peak for peak in peaks if peak.value is None), None)
     return replace(
         last,
         oom_events=tuple(event for r in records for event in r.oom_events),
         epochs=sum(r.epochs for r in records),
         updates=sum(r.updates for r in records),
         history={name: [v for r in records for v in r.history[name]] for name in last.history},
-        training_peak_bytes=max(peaks) if len(peaks) == len(records) else None,
+        training_peak_bytes=unknown or Measured(max(peak.value or 0 for peak in peaks)),
         notes=tuple(dict.fromkeys(note for r in records for note in r.notes)),
         memory_timeline=_strung(records),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator as arithmetic
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from shrink.base.measured import Measured
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
 
@@ -156,20 +156,12 @@ class UnknownMacsError(Exception):
     """What an operator computes cannot be told from the file; the message says why."""
 
 
-@dataclass(frozen=True)
-class MacsFigure:
-    """The multiply-accumulates of one example; None with a note where they cannot be told."""
-
-    value: int | None
-    note: str = ""
-
-
 def count_macs(content: bytes) -> int | None:
     """Return `macs_figure`'s value."""
     return macs_figure(content).value
 
 
-def macs_figure(content: bytes) -> MacsFigure:
+def macs_figure(content: bytes) -> Measured[int]:
     """Return the multiply-accumulates that one example takes.
 
     Counted are convolutions (plain, depthwise, transposed, 3-D), fully connected layers, batch
@@ -181,8 +173,8 @@ def macs_figure(content: bytes) -> MacsFigure:
         content: a .tflite file; where it is made for a batch above 1, the count is divided by it.
 
     Returns:
-        None, with a note, where an operator's work cannot be told: of a loop that ends by what it
-        computes, of branches that differ, of custom operators.
+        None, with the reason, where an operator's work cannot be told: of a loop that ends by
+        what it computes, of branches that differ, of custom operators.
 
     Raises:
         ModelError: the content is no TFLite model.
@@ -191,9 +183,9 @@ def macs_figure(content: bytes) -> MacsFigure:
     try:
         total = counter.total()
     except UnknownMacsError as error:
-        return MacsFigure(None, f"not counted: {error}")
+        return Measured(None, f"not counted: {error}")
     graph = counter.graphs[0]
-    return MacsFigure(total // _batch([graph.tensors[index] for index in graph.inputs]))
+    return Measured(total // _batch([graph.tensors[index] for index in graph.inputs]))
 
 
 class MacsCounter:

@@ -21,8 +21,8 @@ import numpy as np
 from shrink.base import files
 from shrink.base.child import die_with_parent, run_child
 from shrink.base.host import host_peak_bytes
+from shrink.base.measured import Measured
 from shrink.base.types import Array
-from shrink.contract.result import Latency
 
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -38,7 +38,7 @@ Detail: TypeAlias = "dict[str, Any]"
 """What LiteRT tells of an input."""
 
 
-class Measured(TypedDict, total=False):
+class Printed(TypedDict, total=False):
     """What the child process prints: `peak_bytes`, or `times_ms` and what the `inputs` were."""
 
     peak_bytes: int
@@ -62,7 +62,7 @@ def main(parent: str, figure: str, path: str, threads: str, examples: str = "") 
     if figure == "memory":
         for _ in range(_MEMORY_INVOKES):
             interpreter.invoke()
-        result: Measured = {"peak_bytes": host_peak_bytes()}
+        result: Printed = {"peak_bytes": host_peak_bytes()}
     else:
         inputs, rows = _rows(interpreter, examples)
         result = {"times_ms": time_invokes(interpreter, rows), "inputs": inputs}
@@ -180,7 +180,7 @@ _TIMEOUT_S = 120.0
 
 def run_inference(
     figure: Literal["memory", "latency"], tflite: Path, threads: int = 1, examples: str = ""
-) -> tuple[Measured | None, str]:
+) -> tuple[Printed | None, str]:
     """Return what the child process measured, or None and why there is nothing.
 
     Args:
@@ -204,21 +204,24 @@ EXAMPLES = 8
 
 
 @dataclass(frozen=True)
-class Timed:
+class Latency:
     """How long one inference takes.
 
     Attributes:
-        latency: its figures; None where `note` says why.
+        p50_ms, p90_ms: median and 90th percentile.
+        threads: of the interpreter.
+        examples: how many it was timed on; 0 for made-up ones.
         made_up: what the inputs were where they were no examples.
-        note: why nothing could be measured; empty where it could.
     """
 
-    latency: Latency
+    p50_ms: Measured[float]
+    p90_ms: Measured[float]
+    threads: int
+    examples: int
     made_up: Inputs | None = None
-    note: str = ""
 
 
-def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Timed:
+def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Latency:
     """Return the median and the 90th percentile of one invocation, in milliseconds.
 
     LiteRT runs the artifact in a fresh process: a warm-up, then at least 50 invocations and
@@ -230,20 +233,18 @@ def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Tim
         threads: of the interpreter.
         inputs: examples, a float32 array (n, ...) for each input in the artifact's order; without
             them random numbers, the same every time.
-
-    Returns:
-        The figures; `examples` is how many it was timed on, 0 for made-up ones.
     """
     with tempfile.TemporaryDirectory(prefix="shrink-latency-") as folder:
         path = _save(inputs, Path(folder) / "inputs.npz") if len(inputs) else ""
         result, reason = run_inference("latency", tflite, threads, path)
     examples = len(inputs[0]) if len(inputs) else 0
     if result is None:
-        unknown = Latency(threads=threads, examples=examples)
-        return Timed(unknown, note=f"latency not measured: {reason}")
-    p50, p90 = np.percentile(result["times_ms"], [50, 90])
-    found = Latency(p50_ms=float(p50), p90_ms=float(p90), threads=threads, examples=examples)
-    return Timed(found, None if path else result["inputs"])
+        none = Measured[float](None, f"latency not measured: {reason}")
+        return Latency(none, none, threads, examples)
+    made_up = None if path else result["inputs"]
+    told = f"timed on made-up inputs ({made_up}), as there is no example" if made_up else ""
+    p50, p90 = (float(value) for value in np.percentile(result["times_ms"], [50, 90]))
+    return Latency(Measured(p50, told), Measured(p90, told), threads, examples, made_up)
 
 
 def _save(inputs: Sequence[Array], path: Path) -> str:

@@ -17,6 +17,7 @@ import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.files import write_bytes
+from shrink.base.measured import Measured
 from shrink.measure.inference import run_inference
 
 _SCHEMA_VERSION = 3
@@ -170,13 +171,14 @@ def _held(nvml: Any, pid: int) -> dict[int, int]:
 
 # Two runs of the same process differ by hundreds of kilobytes.
 _LEAST_BYTES = 1 << 20
+_NOISE = "inference memory is below 1 MiB over that of any model, too little to tell"
 
 
-def inference_peak_bytes(tflite: Path, pairs: int = 5) -> tuple[int | None, str]:
-    """Return the resident memory that loading and running an artifact adds, in bytes, and a note.
+def inference_peak_bytes(tflite: Path, pairs: int = 5) -> Measured[int]:
+    """Return the resident memory that loading and running an artifact adds, in bytes.
 
     LiteRT runs it in a fresh process, against the same process with a model of one operator; the
-    figure is the median difference of the two high-water marks. It is None, with a note, below
+    figure is the median difference of the two high-water marks. It is None, with the reason, below
     1 MiB, where noise is as large, and when a process fails; nothing is raised for that.
 
     Args:
@@ -192,10 +194,10 @@ def inference_peak_bytes(tflite: Path, pairs: int = 5) -> tuple[int | None, str]
             for path in (tflite, baseline):
                 result, reason = run_inference("memory", path)
                 if result is None:
-                    return None, f"inference memory not measured: {reason}"
+                    return Measured(None, f"inference memory not measured: {reason}")
                 peaks.append(int(result["peak_bytes"]))
             differences.append(peaks[0] - peaks[1])
     median = int(statistics.median(differences))
     if median < _LEAST_BYTES:
-        return None, "inference memory is below 1 MiB over that of any model, too little to tell"
-    return median, ""
+        return Measured(None, _NOISE)
+    return Measured(median)

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.files import size_bytes
+from shrink.base.measured import Measured
 from shrink.graph.macs import MacsCounter, macs_figure
 from shrink.tflite.flatbuffer import (
     Operator,
@@ -34,7 +35,7 @@ _CHUNK_BYTES = 1 << 20
 
 def measure_sizes(
     artifact: Path, tflite: Path, model: keras.Model | None
-) -> tuple[dict[str, int | None], list[str]]:
+) -> dict[str, Measured[int]]:
     """Return the sizes of a stage's artifact, by the keys of the report's `size`.
 
     Args:
@@ -42,9 +43,6 @@ def measure_sizes(
         tflite: the artifact, or its float32 conversion: `tflite_bytes`, `macs` per example.
         model: where given, `parameters` and `nonzero_parameters` count all its weights, trainable
             or not; otherwise they come from `tflite`.
-
-    Returns:
-        The sizes, and notes for the report: `macs` is None, with a note, where it cannot be told.
 
     Raises:
         ModelError: `tflite` is no TFLite model.
@@ -54,31 +52,29 @@ def measure_sizes(
         total, nonzero = parameters(content), nonzero_parameters(content)
     else:
         total, nonzero = int(model.count_params()), _nonzero(model)
-    macs = macs_figure(content)
-    sizes = {
-        "file_bytes": size_bytes(artifact),
-        "gzip_bytes": gzip_bytes(artifact),
-        "tflite_bytes": len(content),
-        "parameters": total,
-        "nonzero_parameters": nonzero,
-        "macs": macs.value,
+    return {
+        "file_bytes": Measured(size_bytes(artifact)),
+        "gzip_bytes": Measured(gzip_bytes(artifact)),
+        "tflite_bytes": Measured(len(content)),
+        "parameters": Measured(total),
+        "nonzero_parameters": Measured(nonzero),
+        "macs": macs_figure(content),
     }
-    return sizes, [f"macs: {macs.note}"] if macs.note else []
 
 
-def zeros_note(size: Mapping[str, int | None], tflite: Path) -> list[str]:
+def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
     """Return a sentence on what zeros do not save, where many parameters are zero and stored.
 
     Args:
         size: what `measure_sizes` returned.
         tflite: the file that it looked at.
     """
-    zeros = 1 - (size["nonzero_parameters"] or 0) / max(size["parameters"] or 0, 1)
+    zeros = 1 - (size["nonzero_parameters"].value or 0) / max(size["parameters"].value or 0, 1)
     if zeros < _MANY_ZEROS or any(tensor.sparse for tensor in weights(tflite.read_bytes())):
         return []
     return [
         f"{zeros:.0%} of the parameters are zero, which does not shrink the TFLite file: it holds "
-        f"each of them in its {size['tflite_bytes']:,} bytes, of which gzip -9 makes "
+        f"each of them in its {size['tflite_bytes'].value:,} bytes, of which gzip -9 makes "
         f"{gzip_bytes(tflite):,}; quantize with `sparse: true` leaves them out where it can"
     ]
 

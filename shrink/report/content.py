@@ -10,11 +10,11 @@ from shrink.base.figures import (
     FIGURES,
     LOSS,
     figure_of,
-    figures_told,
     format_ratio,
     format_value,
     metric_figure,
 )
+from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning, distinct
 from shrink.contract.deltas import Limits, metric_delta
 from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
@@ -185,18 +185,15 @@ def _grouped(report: Report, *, routine: bool) -> list[tuple[str, str]]:
     for stage in report.stages:
         for note in dict.fromkeys(stage.notes):
             if _is_routine(note, stage) == routine:
-                stages_of.setdefault(note, []).append(stage.name)
+                stages_of.setdefault(str(note), []).append(stage.name)
     return [(", ".join(names), note) for note, names in stages_of.items()]
 
 
-def _is_routine(note: str, stage: Stage) -> bool:
+def _is_routine(note: Note, stage: Stage) -> bool:
     """Whether a note is about figures that are there, or that no such stage has."""
-    names = figures_told(note)
-    if not names or not all(name in FIGURES for name in names):
+    if not note.figures or not all(name in FIGURES for name in note.figures):
         return False
-    if note.partition(": ")[2].startswith(("does not apply", "not planned: there is no")):
-        return True
-    return all(stage.figure(name) is not None for name in names)
+    return note.is_expected or all(stage.figure(name) is not None for name in note.figures)
 
 
 def grouped_skips(report: Report) -> list[tuple[str, str]]:

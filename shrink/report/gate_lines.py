@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shrink.base.figures import FIGURES, Unit, exact_value, format_ratio, format_value
+from shrink.base.measured import Note
 from shrink.contract.report import GateResult, Report
 from shrink.report.content import NULL
 from shrink.report.targets import TARGETS, Target
@@ -82,7 +83,8 @@ def _reason(gate: GateResult) -> str:
     """Return why a value is missing, without the figure's name where the gate has it already."""
     target = TARGETS.get(gate.name)
     figure = target.figure.name if target else gate.name
-    return (gate.reason or "").removeprefix(f"{figure}: ")
+    reason = gate.reason or Note()
+    return reason.why if reason.figures == (figure,) else str(reason)
 
 
 def _comparison(gate: GateResult) -> str:

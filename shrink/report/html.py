@@ -128,7 +128,7 @@ def _template() -> Template:
 
 def _printable(value: object) -> object:
     """Return text without the characters that no HTML document may hold; markup stays as it is."""
-    if type(value) is not str:
+    if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return "".join(
         c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value

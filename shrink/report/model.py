@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 
 from shrink.base.figures import FIGURES, LOSS, figures_of, metric_figure
 from shrink.base.intervals import mean_interval
+from shrink.base.measured import DOES_NOT_APPLY, Note
 from shrink.base.report_warning import ReportWarning, gravest_first
-from shrink.contract.codec import from_plain
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.deltas import Deltas, Limits, metric_delta
 from shrink.contract.details import Details, Training
 from shrink.contract.report import (
@@ -20,12 +21,11 @@ from shrink.contract.report import (
     Failure,
     Figures,
     Guess,
-    MeasuredAt,
     RecipeName,
     Report,
-    Skipped,
     Stage,
 )
+from shrink.contract.result import StepResult
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.gates import all_passed, check_gates
@@ -34,7 +34,6 @@ from shrink.report.sanity import sanity_warnings
 from shrink.report.verdict import StageOutcome, ending
 
 T = TypeVar("T")
-_Numbers = dict[str, float | None]
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
 
 
@@ -43,7 +42,7 @@ def build_report(
     recipe_name: str,
     recipe_sha256: str,
     baseline: str,
-    environment: Mapping[str, object],
+    environment: Environment,
     outcomes: Sequence[StageOutcome],
     gates: Mapping[str, Gate],
     finals: Sequence[str],
@@ -112,7 +111,7 @@ def build_report(
         finals=tuple(finals),
         data=data,
         source=source,
-        environment=_typed(Environment, environment) or Environment(),
+        environment=_finite(Environment, environment) or Environment(),
         stages=tuple(stages),
         gates=tuple(results),
         warnings=tuple(gravest_first([*warnings, *of_stages, *suspicious])),
@@ -123,9 +122,9 @@ def build_report(
 def _stage_warnings(outcomes: Sequence[StageOutcome]) -> list[ReportWarning]:
     """Return what the workers warned of, each with the name that its stage has in this run."""
     return [
-        replace(ReportWarning.of(value), stage=outcome.name)
+        replace(warning, stage=outcome.name)
         for outcome in outcomes
-        for value in outcome.result.get("warnings") or ()
+        for warning in outcome.result.warnings
     ]
 
 
@@ -162,7 +161,7 @@ def _stage(outcome: StageOutcome) -> Stage:
         kind=outcome.kind,
         status=outcome.status,
         duration_s=outcome.duration_s,
-        measured=_typed(MeasuredAt, outcome.measured),
+        measured=result.measured,
         artifact=outcome.artifact,
         sha256=outcome.sha256,
         size=None,
@@ -173,34 +172,33 @@ def _stage(outcome: StageOutcome) -> Stage:
         delta_previous={},
         training=None,
         latency=None,
-        skipped=_typed(tuple[Skipped, ...], result.get("skipped")) or (),
-        notes=tuple(result.get("notes") or ()),
-        details=_typed(Details, result.get("details")),
-        error=_typed(Failure, outcome.error) if outcome.status == "failed" else None,
+        skipped=result.skipped,
+        notes=result.notes,
+        details=_finite(Details, result.details),
+        error=_finite(Failure, outcome.error) if outcome.status == "failed" else None,
     )
     return _with_figures(stage, outcome) if outcome.complete else stage
 
 
 def _with_figures(stage: Stage, outcome: StageOutcome) -> Stage:
     result = outcome.result
-    latency = {"p50_ms": None, "p90_ms": None, "threads": None, **(result.get("latency") or {})}
+    latency = {"p50_ms": None, "p90_ms": None, "threads": None, **result.latency}
     stage = replace(
         stage,
-        size=_group(result, "size"),
-        memory=_group(result, "memory"),
-        metrics=_typed(_Numbers, result.get("metrics")) or {},
+        size=_numbers({name: result.size.get(name) for name in figures_of("size")}),
+        memory=_numbers({name: result.memory.get(name) for name in figures_of("memory")}),
+        metrics=_numbers(result.metrics),
         intervals=_intervals(outcome),
-        examples=result.get("examples"),
-        guess=_typed(Guess, result.get("guess")),
-        training=_typed(Training, result.get("training")),
-        latency=_typed(_Numbers, latency),
+        examples=result.examples,
+        guess=_finite(Guess, result.guess),
+        training=_finite(Training, result.training),
+        latency=_numbers(latency),
     )
     return replace(stage, notes=(*stage.notes, *_missing_notes(stage, result)))
 
 
-def _group(result: Mapping[str, Any], group: Literal["size", "memory"]) -> Figures:
-    given = _typed(_Numbers, result.get(group)) or {}
-    return {name: given.get(name) for name in figures_of(group)}
+def _numbers(figures: Figures) -> Figures:
+    return {k: v if v is None or math.isfinite(v) else None for k, v in figures.items()}
 
 
 def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
@@ -210,18 +208,19 @@ def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
     return {name: Limits(low=i.low, high=i.high, note=i.note) for name, i in found.items()}
 
 
-def _interval_notes(stage: Stage) -> list[str]:
+def _interval_notes(stage: Stage) -> list[Note]:
     """Return what the interval of the first metric's difference says of itself."""
     metric = next((name for name in stage.metrics or {} if name != LOSS), LOSS)
     delta = metric_delta(stage.delta, metric)
     note = delta.note if delta else None
-    return [f"{metric}: the 95 % interval of the difference is {note}"] if note else []
+    return [Note.about([metric], f"the 95 % interval of the difference is {note}")] if note else []
 
 
-def _missing_notes(stage: Stage, result: Mapping[str, Any]) -> list[str]:
+def _missing_notes(stage: Stage, result: StepResult) -> list[Note]:
     """Return notes for the null figures that the worker did not explain."""
     not_finite, not_trained, not_measured = [], [], []
-    for name, given in _given(result):
+    for name in dict.fromkeys((*FIGURES, *result.metrics)):
+        given = result.figure(name)
         if stage.figure(name) is not None or stage.reason(name):
             continue
         if given is not None:
@@ -231,26 +230,19 @@ def _missing_notes(stage: Stage, result: Mapping[str, Any]) -> list[str]:
         else:
             not_measured.append(name)
     return [
-        f"{', '.join(names)}: {why}"
+        Note.about(names, why)
         for names, why in (
             (not_finite, "the measured value is not a finite number"),
-            (not_trained, "does not apply, this stage trains nothing"),
+            (not_trained, f"{DOES_NOT_APPLY}, this stage trains nothing"),
             (not_measured, "was not measured"),
         )
         if names
     ]
 
 
-def _given(result: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield the worker's value of every figure, which may be no finite number."""
-    for name, figure in FIGURES.items():
-        yield name, (result.get(figure.group) or {}).get(name)
-    yield from (result.get("metrics") or {}).items()
-
-
-def _typed(kind: type[T], value: object) -> T | None:
-    """Return what a worker told as what a report holds; None where it told nothing."""
-    return None if value is None else from_plain(kind, _plain(value), unknown="drop")
+def _finite(kind: type[T], value: T | None) -> T | None:
+    """Return what a worker told without numbers that JSON cannot hold."""
+    return None if value is None else from_plain(kind, _plain(to_plain(value)), unknown="drop")
 
 
 def _plain(value: object) -> object:

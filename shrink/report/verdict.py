@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from shrink.contract.report import Ending, Report, Status
+from shrink.contract.report import Ending, Failure, Report, Status
+from shrink.contract.result import StepResult
 from shrink.report.content import warnings_of, was_stopped
 from shrink.report.gate_lines import missed_gates
 
@@ -20,27 +21,24 @@ class StageOutcome:
         kind: baseline, train, distill, prune, ...
         status: cached figures were measured by an earlier run; skipped stages never started.
         duration_s: seconds that the stage took when it was computed.
-        measured: `at` and `machine` of the measurement.
         artifact: path relative to the run folder.
         sha256: hash of the artifact.
         previous: the stage whose artifact this one started from.
-        result: the worker's result; any of the keys size, memory, metrics, examples, guess,
-            training, latency, skipped, notes and warnings may be missing or None.
+        result: the worker's.
         scores: one score per test example, by metric, for intervals.
-        error: `ShrinkError.to_dict()` of a failed stage.
+        error: of a failed stage.
     """
 
     name: str
     kind: str
     status: Status
     duration_s: float | None = None
-    measured: Mapping[str, str] | None = None
     artifact: str | None = None
     sha256: str | None = None
     previous: str | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: StepResult = field(default_factory=StepResult)
     scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    error: Mapping[str, Any] | None = None
+    error: Failure | None = None
 
     @property
     def complete(self) -> bool:

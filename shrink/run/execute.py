@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,16 +22,16 @@ from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.faults import reached
 from shrink.base.figures import LOSS
 from shrink.base.host import host_peak_bytes, machine
+from shrink.base.measured import Measured, Note, reasons
+from shrink.contract.codec import from_plain
+from shrink.contract.details import Details, Training
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
-from shrink.contract.report import MeasuredAt
+from shrink.contract.report import Figures, Guess, MeasuredAt, Skipped
 from shrink.contract.result import (
     Counts,
     HeldOut,
-    Latency,
     Measurement,
-    Memory,
-    Size,
     StepDone,
     StepResult,
     Timing,
@@ -48,7 +48,6 @@ from shrink.stages.base import StageConfig
 from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.task.artifact import (
-    Guess,
     describe_guess,
     evaluate_artifact,
     masks_of,
@@ -83,34 +82,29 @@ def execute(job: StepJob, send: Send) -> StepDone:
     claims.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
-    artifact, tflite, convert_notes = _save(outcome, job.work)
+    artifact, tflite, notes = _save(outcome, job.work)
     reached(f"artifact-saved:{context.name}")
     of_stage = len(context.warnings)
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
-    own = [*convert_notes, *measured.notes]
-    own += [f"data: {note}" for note in context.dataset.notes]
-    notes = [*outcome.notes, *own]
-    notes += [note for note in context.import_notes.values() if note]
-    on_gpu = context.devices.on_gpu
-    memory, why_not = _with_training(measured.memory, outcome, host_peak, job.planning, on_gpu)
-    notes += why_not
-    notes += [gpu_note] if gpu_note else []
+    training = _training_figures(outcome, host_peak, job.planning, context.devices.on_gpu)
+    own = [*notes, *measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
+    told = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
+    told += outcome.training.notes if outcome.training else ()
+    told += [gpu_note] if gpu_note else []
     result = StepResult(
         size=measured.size,
-        memory=memory,
+        memory={**measured.memory, **_values(training)},
         metrics=measured.evaluated.metrics,
         examples=measured.evaluated.examples,
         latency=measured.latency,
         guess=_guess(job.kind, context, outcome, measured.evaluated.metrics),
-        training=outcome.training.to_dict() if outcome.training else None,
-        skipped=tuple(outcome.skipped),
-        notes=tuple(dict.fromkeys(notes)),
+        training=from_plain(Training, outcome.training.to_dict()) if outcome.training else None,
+        skipped=from_plain(tuple[Skipped, ...], outcome.skipped),
+        notes=_notes(told),
         warnings=tuple(context.warnings),
-        measurement=Measurement(
-            notes=tuple(dict.fromkeys(own)), warnings=tuple(context.warnings[of_stage:])
-        ),
-        details={"task": measured.evaluated.task, **_details(context, outcome, tflite)},
+        measurement=Measurement(notes=_notes(own), warnings=tuple(context.warnings[of_stage:])),
+        details=_details(context, outcome, tflite, measured.evaluated.task),
         splits=_splits(context),
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
@@ -223,9 +217,9 @@ class _Evaluated:
 class _Measured:
     """The figures of an artifact, with notes for the report."""
 
-    size: Size
-    memory: Memory
-    latency: Latency
+    size: Figures
+    memory: Figures
+    latency: Figures
     evaluated: _Evaluated
     notes: Sequence[str]
 
@@ -235,26 +229,31 @@ def _measure(
 ) -> _Measured:
     evaluated = _evaluate(context, outcome, tflite) if context.has_data else _not_evaluated()
     files.write_text(context.work / "scores.json", json.dumps(evaluated.scores))
-    notes = list(evaluated.notes)
-    arena = arena_bytes(tflite)
-    peak, peak_note = inference_peak_bytes(tflite)
-    timed = latency(tflite, inputs=evaluated.inputs)
-    if made_up := timed.made_up:
-        notes.append(f"p50_ms, p90_ms: timed on made-up inputs ({made_up}), as there is no example")
-    if timed.note:
-        notes.append(f"p50_ms, p90_ms: {timed.note}")
-    if arena.note:
-        notes.append(f"arena_bytes: {arena.note}")
-    if peak_note:
-        notes.append(f"inference_peak_bytes: {peak_note}")
-    size, size_notes = measure_sizes(artifact, tflite, outcome.model)
-    notes += [*size_notes, *zeros_note(size, tflite)]
-    memory = Memory(
-        inference_peak_bytes=peak,
-        arena_bytes=arena.value,
-        arena_estimate_bytes=arena.estimate,
+    arena, peak = arena_bytes(tflite), inference_peak_bytes(tflite)
+    speed = latency(tflite, inputs=evaluated.inputs)
+    size = measure_sizes(artifact, tflite, outcome.model)
+    times = {"p50_ms": speed.p50_ms, "p90_ms": speed.p90_ms}
+    notes = reasons({**times, "arena_bytes": arena, "inference_peak_bytes": peak, **size})
+    memory = {
+        "inference_peak_bytes": peak.value,
+        "arena_bytes": arena.value,
+        "arena_estimate_bytes": arena.estimate,
+    }
+    return _Measured(
+        _values(size),
+        memory,
+        {**_values(times), "threads": speed.threads, "examples": speed.examples},
+        evaluated,
+        [*evaluated.notes, *notes, *zeros_note(size, tflite)],
     )
-    return _Measured(Size(**size), memory, timed.latency, evaluated, notes)
+
+
+def _values(figures: Mapping[str, Measured[float]]) -> Figures:
+    return {name: figure.value for name, figure in figures.items()}
+
+
+def _notes(told: Iterable[str]) -> tuple[Note, ...]:
+    return tuple(note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(told))
 
 
 def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Evaluated:
@@ -302,15 +301,20 @@ def _data(dataset: Dataset) -> Counts:
     return Counts(examples=counts, classes=tuple(dataset.class_names) or None)
 
 
-def _details(context: StageContext, outcome: StageResult, tflite: Path) -> dict[str, Any]:
+def _details(
+    context: StageContext, outcome: StageResult, tflite: Path, task: dict[str, Any] | None
+) -> Details:
     """Return what the stage told, with what its layers or operators hold and compute."""
     told = {**(outcome.details or {}), **(outcome.later() if outcome.later else {})}
     content = tflite.read_bytes()
     if outcome.model is not None:
-        return {"layers": layer_table(outcome.model, content), **told}
-    told["interface"] = describe_interface(content, context.dataset, context.data_config)
-    # The audit of a quantized artifact has the same table, with the layers that it was made of.
-    return told if "audit" in told else {"operators": operator_table(read(content)), **told}
+        told = {"layers": layer_table(outcome.model, content), **told}
+    else:
+        told["interface"] = describe_interface(content, context.dataset, context.data_config)
+        # The audit of a quantized artifact has the same table, with the layers it was made of.
+        if "audit" not in told:
+            told = {"operators": operator_table(read(content)), **told}
+    return from_plain(Details, {"task": task, **told})
 
 
 def _splits(context: StageContext) -> HeldOut:
@@ -360,35 +364,29 @@ def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Tas
 
 
 _SMALL_UNKNOWN = (
-    "training_peak_small_bytes: unknown: on a CPU TensorFlow counts no tensor under 256 KiB, and "
+    "unknown: on a CPU TensorFlow counts no tensor under 256 KiB, and "
     "training_peak_bytes is without them"
 )
 
 
-def _with_training(
-    memory: Memory, outcome: StageResult, host_peak: int, planning: Planning, on_gpu: bool
-) -> tuple[Memory, list[str]]:
-    """Return the memory with the training peaks, and the notes that explain what is missing."""
+def _training_figures(
+    outcome: StageResult, host_peak: int, planning: Planning, on_gpu: bool
+) -> dict[str, Measured[int]]:
+    """Return the training peaks; the report itself says that a stage without training has none."""
     record, plan = outcome.training, planning.plan
-    if record is None:
-        return memory, []  # the report itself says that such a stage has no training figures
+    none = Measured[int](None)
     predicted = None if plan is None else plan.predicted_bytes
-    notes = (
-        [] if predicted is not None else [f"training_peak_predicted_bytes: {_why_not(planning)}"]
-    )
-    if record.training_peak_bytes is None:
-        notes.append(f"training_peak_bytes: {record.note}")
-    if not on_gpu:
-        notes.append(_SMALL_UNKNOWN)
-    memory = replace(
-        memory,
-        training_peak_predicted_bytes=predicted,
-        training_peak_bytes=record.training_peak_bytes,
-        # A GPU's allocator counts every tensor; what a CPU's leaves out, nobody counts.
-        training_peak_small_bytes=0 if on_gpu else None,
-        training_host_peak_bytes=host_peak,
-    )
-    return memory, [*notes, *record.notes]
+    # A GPU's allocator counts every tensor; what a CPU's leaves out, nobody counts.
+    small = Measured(0) if on_gpu else Measured[int](None, _SMALL_UNKNOWN)
+    found = {
+        "training_peak_predicted_bytes": Measured(
+            predicted, "" if predicted is not None else _why_not(planning)
+        ),
+        "training_peak_bytes": record.training_peak_bytes if record else none,
+        "training_peak_small_bytes": small,
+        "training_host_peak_bytes": Measured(host_peak),
+    }
+    return found if record else dict.fromkeys(found, none)
 
 
 def _why_not(planning: Planning) -> str:

@@ -18,9 +18,9 @@ from shrink.base.host import machine
 from shrink.base.paths import REPORT_NAME
 from shrink.base.report_warning import ReportWarning
 from shrink.base.versions import versions
-from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.codec import to_plain
 from shrink.contract.details import Task
-from shrink.contract.report import Checkout, DataSet, Report
+from shrink.contract.report import Checkout, DataSet, Environment, Report
 from shrink.contract.report_file import read_report
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
@@ -211,8 +211,8 @@ class RunFolder:
 
 def tasks_of(outcomes: Sequence[StageOutcome]) -> list[Task]:
     """Return the tasks that finished stages took."""
-    details = (outcome.result.get("details") or {} for outcome in outcomes if outcome.complete)
-    return [from_plain(Task, one["task"]) for one in details if one.get("task") is not None]
+    details = (outcome.result.details for outcome in outcomes if outcome.complete)
+    return [one.task for one in details if one is not None and one.task is not None]
 
 
 def failed_folder(path: Path) -> Path:
@@ -242,19 +242,19 @@ def _check_folder(path: Path) -> None:
         )
 
 
-def environment(outcomes: Sequence[StageOutcome]) -> dict[str, Any]:
+def environment(outcomes: Sequence[StageOutcome]) -> Environment:
     """Return the versions and devices that the report was made with."""
     known = versions()
-    devices = [outcome.result.get("devices", []) for outcome in outcomes]
-    return {
-        "shrink": known["shrink"],
-        "tensorflow": known["tensorflow"],
-        "devices": list(dict.fromkeys(name for names in devices for name in names)),
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "machine": machine(),
-        "packages": {k: v for k, v in known.items() if k not in ("shrink", "shrink_sources")},
-    }
+    devices = (name for outcome in outcomes for name in outcome.result.devices)
+    return Environment(
+        shrink=known["shrink"],
+        tensorflow=known["tensorflow"],
+        devices=tuple(dict.fromkeys(devices)),
+        python=platform.python_version(),
+        system=platform.platform(),
+        machine=machine(),
+        packages={k: v for k, v in known.items() if k not in ("shrink", "shrink_sources")},
+    )
 
 
 def _read_report(path: Path) -> Report | None:

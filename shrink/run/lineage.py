@@ -23,7 +23,7 @@ from shrink.base.paths import cache_root
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.report import DataSet, Origin
-from shrink.contract.result import HeldOut
+from shrink.contract.result import Counts, HeldOut
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -47,8 +47,8 @@ def describe_data(
     Returns:
         it; `examples` and `classes` are None where no stage came so far.
     """
-    counted = (outcome.result.get("data") for outcome in outcomes)
-    found = from_plain(DataSet, next(filter(None, counted), {}))
+    counted = (outcome.result.data for outcome in outcomes if outcome.complete)
+    found = next(counted, Counts())
     return DataSet(
         source=config.source,
         path=Path(config.path).name if config.path else None,

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
-from shrink.contract.codec import to_plain
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.details import Details
 from shrink.contract.result import Measurement, StepResult
 from shrink.model.reference import report_of
 from shrink.recipe.plan import BASELINE, Plan, Step
@@ -51,20 +52,22 @@ def measured_before(
     found = store.find(measurement_key(plan, sha256, data_fingerprint, splits))
     # The task is what the artifact's own run took: without it another would be found out.
     task = to_plain(known[1].told.task)
-    same = found is not None and task is not None and found.result.details["task"] == task
+    details = None if found is None else found.result.details
+    same = details is not None and task is not None and to_plain(details.task) == task
     return found if same else None
 
 
 def _as_baseline(result: StepResult, told: Measurement) -> StepResult:
     """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
-    untrained = {k: None for k in vars(result.memory) if k.startswith("training_")}
+    memory = result.memory.items()
+    details = to_plain(result.details)
     return replace(
         result,
         notes=told.notes,
         warnings=told.warnings,
         measurement=None,
-        memory=replace(result.memory, **untrained),
-        details={name: result.details[name] for name in ("task", "layers")},
+        memory={k: None if k.startswith("training_") else v for k, v in memory},
+        details=from_plain(Details, {name: details[name] for name in ("task", "layers")}),
         training=None,
         skipped=(),
         duration_s=result.timing.measure_s,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from shrink.base.measured import NOTHING_TO_PLAN_FOR
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
 from shrink.contract.job import Planning, StepJob
@@ -55,5 +56,5 @@ def why_unplanned(job: StepJob) -> str | None:
     if job.training.micro_batch_size != "auto":
         return "training.micro_batch_size is given"
     if job.training.memory_limit is None:
-        return "there is no training.memory_limit to plan for"
+        return NOTHING_TO_PLAN_FOR
     return None

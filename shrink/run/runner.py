@@ -23,12 +23,13 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.faults import reached
+from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning
-from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource, Trust
-from shrink.contract.report import Report, Status
+from shrink.contract.report import Failure, Report, Status
 from shrink.contract.result import StepDone, StepResult
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
@@ -356,9 +357,8 @@ class Runner:
         self.warnings += [warning] if warning else []
         if note:
             first = next(outcome for outcome in state.outcomes if outcome.complete)
-            notes = {"notes": [*(first.result.get("notes") or ()), note]}
-            place = state.outcomes.index(first)
-            state.outcomes[place] = replace(first, result={**first.result, **notes})
+            result = replace(first.result, notes=(*first.result.notes, Note(note)))
+            state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
 
     def _keep_as_resolved(self, state: _State) -> None:
         """Let the resolved recipe find the steps, which names what this one left open."""
@@ -432,11 +432,10 @@ def _outcome(
         kind=step.kind,
         status=status,
         duration_s=duration_s,
-        measured=to_plain(result.measured) if result else None,
         artifact=artifact,
         sha256=digest,
         previous=step.previous,
-        result=to_plain(result) if result else {},
+        result=result or StepResult(),
         scores=dict(scores or {}),
-        error=dict(error) if error else None,
+        error=from_plain(Failure, error) if error else None,
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,7 @@ import tf_keras as keras
 from shrink.base.errors import DataError
 from shrink.base.figures import measured_outputs
 from shrink.base.types import Array, Tensors
+from shrink.contract.report import Guess
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.engine.objective import masked_outputs
@@ -223,20 +224,6 @@ _RANGE_EXAMPLES = 64
 _SCALING = (keras.layers.Rescaling, keras.layers.Normalization)
 
 
-class Guess(TypedDict):
-    """What the report keeps of guessing; `describe_guess` tells what each is."""
-
-    metric: str
-    value: float | None
-    classes: list[str]
-    num_classes: int | None
-    low: float | None
-    high: float | None
-    rescales: bool | None
-    only_in_test: list[str]
-    only_in_train: list[str]
-
-
 def describe_guess(dataset: Dataset, metric: str, model: keras.Model | None) -> Guess:
     """Return what the report needs to tell whether a model is better than guessing, and why not.
 
@@ -246,25 +233,21 @@ def describe_guess(dataset: Dataset, metric: str, model: keras.Model | None) -> 
         model: the Keras model, where there is one.
 
     Returns:
-        `metric`; `value`, what the best constant answer scores on the test examples, None where
-        that is not known; `classes`, their names in the order of the labels, at most twenty, and
-        `num_classes`; `low` and `high` of the first input over some test examples, before any
-        layer of the model; `rescales`, whether the model has a layer that scales its inputs, None
-        without a Keras model; `only_in_test` and `only_in_train`, names of classes.
+        it; its value is None where that is not known, and `rescales` without a Keras model.
     """
     masked = model is not None and any(_is_masked(tensor) for tensor in model.outputs)
     low, high = _input_range(dataset.test)
-    return {
-        "metric": metric,
-        "value": None if masked else best_constant(dataset.test, metric),
-        "classes": list(dataset.class_names[:_MOST_NAMES]),
-        "num_classes": dataset.num_classes,
-        "low": low,
-        "high": high,
-        "rescales": None if model is None else _rescales(model),
-        "only_in_test": _only_in(dataset, dataset.test, dataset.train),
-        "only_in_train": _only_in(dataset, dataset.train, dataset.test),
-    }
+    return Guess(
+        metric=metric,
+        value=None if masked else best_constant(dataset.test, metric),
+        classes=tuple(dataset.class_names[:_MOST_NAMES]),
+        num_classes=dataset.num_classes,
+        low=low,
+        high=high,
+        rescales=None if model is None else _rescales(model),
+        only_in_test=_only_in(dataset, dataset.test, dataset.train),
+        only_in_train=_only_in(dataset, dataset.train, dataset.test),
+    )
 
 
 def best_constant(examples: Examples, metric: str) -> float | None:
@@ -356,9 +339,9 @@ def _rescales(model: keras.Model) -> bool:
     return any(isinstance(layer, _SCALING) for layer in model._flatten_layers())
 
 
-def _only_in(dataset: Dataset, here: Examples, there: Examples) -> list[str]:
+def _only_in(dataset: Dataset, here: Examples, there: Examples) -> tuple[str, ...]:
     if here.labels is None or there.labels is None or not dataset.class_names:
-        return []
+        return ()
     names = dataset.class_names
     missing = sorted(set(np.unique(here.labels).tolist()) - set(np.unique(there.labels).tolist()))
-    return [names[i] if 0 <= i < len(names) else str(i) for i in missing]
+    return tuple(names[i] if 0 <= i < len(names) else str(i) for i in missing)

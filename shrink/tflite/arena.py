@@ -12,6 +12,7 @@ import numpy as np
 from shrink.base import files
 from shrink.base.child import ChildRun, run_child
 from shrink.base.errors import ModelError, StageError
+from shrink.base.measured import Measured
 from shrink.base.types import Array
 from shrink.tflite.child import ALLOCATED, MODULE, RUNS, SMALLEST
 from shrink.tflite.interpreter import dequantize, load, quantize
@@ -31,22 +32,20 @@ _HEADROOM_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class ArenaFigure:
+class ArenaFigure(Measured[int]):
     """The size of a tensor arena.
 
     Attributes:
         value: bytes of the smallest arena in which TFLite Micro allocates the model, to 16 bytes;
             None where it does not.
+        reason: why there is no value, or what happened after the allocation; else empty.
         estimate: bytes of the activations alone, planned from tensor lifetimes: without scratch
             and persistent buffers of the kernels, and so too low. None for no readable file.
-        note: why there is no value, or what happened after the allocation; else empty.
         runs: whether TFLite Micro ran the model.
     """
 
-    value: int | None
-    estimate: int | None
-    note: str
-    runs: bool
+    estimate: int | None = None
+    runs: bool = False
 
 
 def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
@@ -62,15 +61,15 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     try:
         graph = read_file(path)[0]
     except ModelError as error:
-        return ArenaFigure(None, None, f"not measured: {error.message}", runs=False)
+        return ArenaFigure(None, f"not measured: {error.message}")
     planned = planned_bytes(graph)
     run = _run_tflite_micro(path, graph, planned, timeout_s)
     found = _SMALLEST.search(run.output)
     runs = RUNS in run.output
     if found is None:
-        return ArenaFigure(None, planned, _why_nothing(run), runs=runs)
-    note = "" if runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
-    return ArenaFigure(int(found.group(1)), planned, note, runs=runs)
+        return ArenaFigure(None, _why_nothing(run), planned, runs)
+    reason = "" if runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
+    return ArenaFigure(int(found.group(1)), reason, planned, runs)
 
 
 def _run_tflite_micro(path: Path, graph: Subgraph, planned: int, timeout_s: float) -> ChildRun:

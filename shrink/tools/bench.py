@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from shrink.base.errors import ModelError
@@ -30,17 +29,20 @@ def bench(job: BenchJob, send: Send) -> dict[str, Any]:
     """
     path = job.model.path
     timed = latency(path, job.threads)
-    median_ms = timed.latency.p50_ms
-    if median_ms is None or timed.made_up is None:
-        raise ModelError(timed.note, subject=path)
+    median = timed.p50_ms
+    if median.value is None or timed.made_up is None:
+        raise ModelError(median.reason, subject=path)
     inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
-    peak, note = inference_peak_bytes(path)
+    peak = inference_peak_bytes(path)
     return {
         "path": str(path),
-        **asdict(timed.latency),
-        "inferences_per_s": 1000 / median_ms,
-        "inference_peak_bytes": peak,
+        "p50_ms": median.value,
+        "p90_ms": timed.p90_ms.value,
+        "threads": timed.threads,
+        "examples": timed.examples,
+        "inferences_per_s": 1000 / median.value,
+        "inference_peak_bytes": peak.value,
         "file_bytes": path.stat().st_size,
         "machine": machine(),
-        "notes": [*([note] if note else []), inputs],
+        "notes": [*([peak.reason] if peak.reason else []), inputs],
     }

@@ -34,7 +34,7 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, Any]:
     return {
         "operators": sorted(map(resolver_method, names)),
         "arena_bytes": arena.value,
-        "arena_note": arena.note,
+        "arena_note": arena.reason,
         **describe_tensors(path.read_bytes()),
     }
 

@@ -16,7 +16,7 @@ from shrink.base.activity import Share
 from shrink.base.errors import DataError
 from shrink.contract.events import Send
 from shrink.contract.job import CheckJob
-from shrink.data.bad_examples import remembered_bad_files
+from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import read_header
@@ -61,7 +61,7 @@ def data_check(job: CheckJob, send: Send) -> dict[str, Any]:
         "bad": bad,
         **files,
         "notes": [
-            *(note for note in dataset.notes if not note.startswith("skipped ")),
+            *(note for note in dataset.notes if not isinstance(note, SkippedNote)),
             *([] if bad or config.target == "input" else _target_notes(dataset)),
         ],
         "examples_per_s": total / (time.perf_counter() - started),

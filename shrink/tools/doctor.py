@@ -35,10 +35,10 @@ def doctor(job: DoctorJob, send: Send) -> dict[str, Any]:
     send(Phase("running an artifact"))
     path = job.work / "one_op.tflite"
     files.write_bytes(path, one_op_model())
-    if note := latency(path).note:
-        problems.append(f"LiteRT does not run: {note}")
+    if (p50 := latency(path).p50_ms).value is None:
+        problems.append(f"LiteRT does not run: {p50.reason}")
     if (arena := arena_bytes(path)).value is None:
-        limits.append(f"arena_bytes will be missing: {arena.note}")
+        limits.append(f"arena_bytes will be missing: {arena.reason}")
     return {
         "devices": [device.name.removeprefix("/physical_device:") for device in _devices(tf)],
         "tensorflow_import_s": imported,

@@ -89,10 +89,10 @@ def describe_artifact(path: Path) -> dict[str, Any]:
         "parameters": parameters(content),
         "nonzero_parameters": nonzero_parameters(content),
         "macs": macs.value,
-        "macs_note": macs.note,
+        "macs_note": macs.reason,
         "arena_bytes": arena.value,
         "arena_estimate_bytes": arena.estimate,
-        "arena_note": arena.note,
+        "arena_note": arena.reason,
         "quantized_operators": quantized_operators(content),
         "float_operators": float_operators(content),
         "operators": _operators(graph),
@@ -114,7 +114,7 @@ def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> d
         "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
         "findings": [*findings(graph), *microcontroller_findings(graph)],
         "litert_fails": litert,
-        "tflm_fails": None if arena.runs else arena.note,
+        "tflm_fails": None if arena.runs else arena.reason,
     }
 
 

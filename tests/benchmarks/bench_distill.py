@@ -217,7 +217,7 @@ def _by_shrink(way: str, work: Path) -> dict[str, Any]:
     told = (result.details or {}).get("teacher_cache", {})
     return {
         **clock.figures(),
-        "peak_bytes": record.training_peak_bytes,
+        "peak_bytes": record.training_peak_bytes.value,
         "teacher_s": told.get("duration_s"),
     }
 

@@ -70,7 +70,7 @@ def compare_latency(folder: Path) -> None:
         x = np.random.default_rng(0).normal(size=(EXAMPLES, *model.input_shape[1:]))
         x = x.astype(np.float32)
         zeros, real = _median_ms(path, x[:1] * 0), _median_ms(path, x)
-        reported = latency(path, inputs=[x]).latency.p50_ms
+        reported = latency(path, inputs=[x]).p50_ms.value or 0.0
         _say(f"{name:<24}{zeros:>10.3f}{real:>10.3f}{reported:>10.3f}")
 
 

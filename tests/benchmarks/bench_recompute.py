@@ -116,7 +116,7 @@ def measure(setting: str, given: Any) -> dict[str, Any]:
     weights = {str(n): w for n, w in enumerate(model.get_weights())}
     np.savez(weights_path(Path(os.environ["BENCH"]), setting), **weights)
     rate = record.examples_per_s or float("nan")
-    return {"peak_bytes": record.training_peak_bytes, "ms_per_example": 1000 / rate}
+    return {"peak_bytes": record.training_peak_bytes.value, "ms_per_example": 1000 / rate}
 
 
 def weights_path(folder: Path, setting: str) -> Path:

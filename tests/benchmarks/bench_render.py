@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from shrink.contract.codec import to_plain
 from shrink.report.verdict import StageOutcome
 from tests.report.plain import render_html
 from tests.report.toys import outcome, report, with_result
@@ -67,7 +68,7 @@ def _detailed(stage: StageOutcome, layers: int, quantized: bool) -> StageOutcome
         audit = {"operators": rows, "float_islands": [], "custom_operators": []}
         return with_result(stage, details={"audit": audit})
     training = {
-        **stage.result["training"],
+        **to_plain(stage.result.training),
         "history": {name: [1 / (i + 1) for i in range(_EPOCHS)] for name in ("loss", "val_loss")},
         "memory_timeline": {
             "update": list(range(1, _POINTS + 1)),

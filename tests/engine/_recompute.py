@@ -66,8 +66,8 @@ def _compare(build: Callable[[], Any], config: Training, devices: Devices) -> di
     return {
         "difference": _distance(plain, weights),
         "moved": _distance(plain, model.get_weights()),
-        "peak": recomputed.training_peak_bytes,
-        "plain_peak": record.training_peak_bytes,
+        "peak": recomputed.training_peak_bytes.value,
+        "plain_peak": record.training_peak_bytes.value,
     }
 
 

@@ -81,8 +81,8 @@ def test_train_reports_the_training_object_and_progress() -> None:
     assert [len(values) for values in report["history"].values()] == [2, 2, 2, 2]
     assert report["memory_timeline"]["update"] == [1, 2, 3, 4, 5, 6]
     # So small a model is below what the allocator counts: no figure, and a reason.
-    assert record.training_peak_bytes is None
-    assert record.note
+    assert record.training_peak_bytes.value is None
+    assert record.training_peak_bytes.reason
     ends = [progress for progress in seen if progress.epoch_end]
     assert [(end.epoch, end.step, end.steps) for end in ends] == [(1, 3, 3), (2, 3, 3)]
     assert "val_accuracy" in ends[0].metrics

@@ -105,7 +105,7 @@ def test_count_macs_is_none_when_a_loop_ends_by_what_it_computes() -> None:
     content = looped(lambda count, x: tf.reduce_sum(x) > 0.1)
     figure = macs_figure(content)
     assert figure.value is None
-    assert "how often a loop turns" in figure.note
+    assert "how often a loop turns" in figure.reason
     assert count_macs(content) is None
 
 
@@ -119,4 +119,4 @@ def test_count_macs_is_none_when_an_operator_is_custom() -> None:
     converter.allow_custom_ops = True
     figure = macs_figure(bytes(converter.convert()))
     assert figure.value is None
-    assert "Erfinv" in figure.note
+    assert "Erfinv" in figure.reason

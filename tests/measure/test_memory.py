@@ -48,7 +48,8 @@ def test_inference_peak_bytes_holds_weights_and_activations(tmp_path: Path) -> N
     inputs = L.Input((1000,))
     path = tmp_path / "wide.tflite"
     path.write_bytes(convert.to_float32(keras.Model(inputs, L.Dense(4000)(inputs))))
-    peak, note = memory.inference_peak_bytes(path, pairs=1)
+    found = memory.inference_peak_bytes(path, pairs=1)
+    peak, note = found.value, found.reason
     weights = 4 * 1000 * 4000
     assert note == ""
     assert peak is not None
@@ -59,7 +60,8 @@ def test_inference_peak_bytes_holds_weights_and_activations(tmp_path: Path) -> N
 def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) -> None:
     path = tmp_path / "tiny.tflite"
     path.write_bytes(one_op_model())
-    peak, note = memory.inference_peak_bytes(path, pairs=1)
+    found = memory.inference_peak_bytes(path, pairs=1)
+    peak, note = found.value, found.reason
     assert peak is None
     assert "below 1 MiB" in note
 
@@ -67,7 +69,8 @@ def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) ->
 def test_inference_peak_bytes_is_none_when_the_process_fails(tmp_path: Path) -> None:
     path = tmp_path / "broken.tflite"
     path.write_bytes(b"no model at all")
-    peak, note = memory.inference_peak_bytes(path)
+    found = memory.inference_peak_bytes(path)
+    peak, note = found.value, found.reason
     assert peak is None
     assert "ended with code 1" in note
 
@@ -79,7 +82,8 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = child.run_child("shrink_dies", timeout_s=30)
     monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
-    peak, note = memory.inference_peak_bytes(tmp_path / "any.tflite")
+    found = memory.inference_peak_bytes(tmp_path / "any.tflite")
+    peak, note = found.value, found.reason
     assert peak is None
     assert "SIGSEGV" in note
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
+from shrink.base.measured import Measured, reasons
 from shrink.graph.macs import count_macs
 from shrink.measure.size import (
     gzip_bytes,
@@ -49,9 +50,9 @@ def test_measure_sizes_counts_all_weights_of_a_keras_model(
     saved, tflite = tmp_path / "model.keras", tmp_path / "model.tflite"
     model.save(saved)
     tflite.write_bytes(to_float32(model))
-    sizes, notes = measure_sizes(saved, tflite, model)
-    assert notes == []
-    assert sizes == {
+    sizes = measure_sizes(saved, tflite, model)
+    assert reasons(sizes) == []
+    assert {name: size.value for name, size in sizes.items()} == {
         "file_bytes": saved.stat().st_size,
         "gzip_bytes": len(gzip.compress(saved.read_bytes(), 9, mtime=0)),
         "tflite_bytes": tflite.stat().st_size,
@@ -66,9 +67,9 @@ def test_measure_sizes_counts_the_weights_of_the_artifact_when_there_is_no_model
 ) -> None:
     tflite = tmp_path / "model.tflite"
     tflite.write_bytes(to_float32(keras.Sequential([L.Input((16,)), model.layers[-1]])))
-    sizes, _ = measure_sizes(tflite, tflite, None)
-    assert sizes["parameters"] == 16 * 8 + 8
-    assert sizes["nonzero_parameters"] == 16 * 5 + 8
+    sizes = measure_sizes(tflite, tflite, None)
+    assert sizes["parameters"].value == 16 * 8 + 8
+    assert sizes["nonzero_parameters"].value == 16 * 5 + 8
     assert sizes["file_bytes"] == sizes["tflite_bytes"]
 
 
@@ -82,7 +83,7 @@ def test_gzip_bytes_of_a_folder_is_that_of_its_files_joined(tmp_path: Path) -> N
 def test_zeros_note_says_that_the_file_stays_as_large(tmp_path: Path) -> None:
     file = tmp_path / "model.tflite"
     file.write_bytes(to_float32(mostly_zeros()))
-    (note,) = zeros_note(measure_sizes(file, file, None)[0], file)
+    (note,) = zeros_note(measure_sizes(file, file, None), file)
     assert note.startswith("88% of the parameters are zero, which does not shrink the TFLite file")
     size = file.stat().st_size
     assert f"{size:,} bytes, of which gzip -9 makes {gzip_bytes(file):,}" in note
@@ -91,12 +92,13 @@ def test_zeros_note_says_that_the_file_stays_as_large(tmp_path: Path) -> None:
 def test_zeros_note_says_nothing_of_zeros_that_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "model.tflite"
     file.write_bytes(with_sparse_constants(to_float32(mostly_zeros())))
-    assert zeros_note(measure_sizes(file, file, None)[0], file) == []
+    assert zeros_note(measure_sizes(file, file, None), file) == []
 
 
 def test_zeros_note_says_nothing_of_the_zeros_that_any_model_has(tmp_path: Path) -> None:
     size = {"parameters": 1000, "nonzero_parameters": 800, "tflite_bytes": 5000}
-    assert zeros_note(size, tmp_path / "model.tflite") == []
+    sizes = {name: Measured(value) for name, value in size.items()}
+    assert zeros_note(sizes, tmp_path / "model.tflite") == []
 
 
 @pytest.fixture(scope="module")

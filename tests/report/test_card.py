@@ -55,7 +55,7 @@ def test_card_has_measured_figures_and_their_origin() -> None:
 
 def test_card_leaves_out_what_was_not_measured() -> None:
     train, prune, quantize = outcomes()
-    unknown = quantize.result["memory"] | {"arena_bytes": None}
+    unknown = {**quantize.result.memory, "arena_bytes": None}
     found = report([train, prune, with_result(quantize, memory=unknown)])
     assert "arena" not in render_card(found, "").partition("### Notes")[0]
     assert "Nothing is known." in render_card(found, "")

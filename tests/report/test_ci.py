@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import ModelError, Position, RecipeError
+from shrink.contract.result import StepResult
 from shrink.report.ci import SUMMARY_BYTES, error_annotations
 from tests.report.plain import flat_metrics, gate_annotations, output_lines, publish, summary
 from tests.report.toys import outcome, outcomes, report, with_result
@@ -36,8 +37,7 @@ def test_summary_has_the_ten_columns_that_matter_most_and_none_without_a_value()
     head = next(line for line in summary(report(), SUMMARY_BYTES).splitlines() if "stage" in line)
     assert head.count("|") - head.count("\\|") - 1 == 10
     blind = [
-        with_result(one, memory=dict.fromkeys(one.result["memory"]), latency={})
-        for one in outcomes()
+        with_result(one, memory=dict.fromkeys(one.result.memory), latency={}) for one in outcomes()
     ]
     head = next(
         line for line in summary(report(blind), SUMMARY_BYTES).splitlines() if "stage" in line
@@ -80,7 +80,7 @@ def test_output_lines_name_the_result() -> None:
 
 
 def test_output_lines_are_empty_where_nothing_is_known() -> None:
-    failed = replace(outcomes()[0], status="failed", result={}, artifact=None)
+    failed = replace(outcomes()[0], status="failed", result=StepResult(), artifact=None)
     lines = output_lines(report([failed]), Path("out")).splitlines()
     assert lines == ["passed=false", "outcome=failed", "artifact=", "tflite_bytes=", "accuracy="]
 

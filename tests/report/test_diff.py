@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from shrink.contract.result import StepResult
 from tests.report.plain import diff_reports, render_diff_markdown, render_diff_terminal
 from tests.report.toys import outcome, outcomes, report, with_result
 
@@ -34,7 +35,7 @@ def test_diff_reports_gives_values_and_ratios_and_no_intervals() -> None:
 
 def test_diff_reports_has_null_changes_when_a_side_is_null() -> None:
     train, *rest = outcomes()
-    blind = with_result(train, memory={**train.result["memory"], "arena_bytes": None})
+    blind = with_result(train, memory={**train.result.memory, "arena_bytes": None})
     (stage,) = diff_reports(report(), report([blind, *rest]))["stages"]
     assert stage["figures"] == [
         {"name": "arena_bytes", "a": 24_000, "b": None, "value": None, "ratio": None}
@@ -56,7 +57,7 @@ def test_diff_reports_takes_cached_and_done_for_the_same() -> None:
 
 def test_diff_reports_shows_a_stage_that_fails_now() -> None:
     train, prune, quantize = outcomes()
-    failed = replace(quantize, status="failed", result={})
+    failed = replace(quantize, status="failed", result=StepResult())
     diff = diff_reports(report(), report([train, prune, failed]))
     assert diff["stages"][0]["status"] == {"a": "done", "b": "failed"}
     assert diff["passed"] == {"a": True, "b": False}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shrink.contract.result import StepResult
 from shrink.report.config import parse_gates
 from shrink.report.verdict import StageOutcome
 from tests.report.plain import build_report, gate_lines, missed_sentences, render_markdown, verdict
@@ -50,7 +51,7 @@ def test_check_gates_counts_a_gain_as_a_negative_drop() -> None:
 
 def test_check_gates_looks_at_the_largest_training_peak_of_all_stages() -> None:
     train, prune, quantize = outcomes()
-    memory = {**prune.result["memory"], "training_peak_bytes": 90_000_000}
+    memory = {**prune.result.memory, "training_peak_bytes": 90_000_000}
     result = gate(
         "training_peak_bytes", "50MB", [train, with_result(prune, memory=memory), quantize]
     )
@@ -60,7 +61,7 @@ def test_check_gates_looks_at_the_largest_training_peak_of_all_stages() -> None:
 def test_check_gates_misses_when_a_training_peak_is_unknown() -> None:
     train, prune, quantize = outcomes()
     note = "training_peak_bytes: the allocator keeps no statistics"
-    memory = {**prune.result["memory"], "training_peak_bytes": None}
+    memory = {**prune.result.memory, "training_peak_bytes": None}
     blind = with_result(prune, memory=memory, notes=[note])
     result = gate("training_peak_bytes", "2GB", [train, blind, quantize])
     assert (result["value"], result["passed"], result["reason"]) == (None, False, note)
@@ -89,7 +90,7 @@ def test_check_gates_gives_one_result_per_branch() -> None:
 
 def test_check_gates_misses_with_the_reason_when_the_figure_is_null() -> None:
     train, prune, quantize = outcomes()
-    memory = {**quantize.result["memory"], "arena_bytes": None}
+    memory = {**quantize.result.memory, "arena_bytes": None}
     note = "arena_bytes: TFLite Micro has no kernel for FLEX"
     stage = with_result(quantize, memory=memory, notes=[note])
     result = gate("arena_bytes", "64KB", [train, prune, stage])
@@ -106,8 +107,8 @@ def test_check_gates_misses_when_the_metric_is_not_measured(name: str) -> None:
 
 def test_check_gates_misses_when_the_final_stage_did_not_run() -> None:
     train, prune, quantize = outcomes()
-    failed = replace(prune, status="failed", result={})
-    skipped = replace(quantize, status="skipped", result={})
+    failed = replace(prune, status="failed", result=StepResult())
+    skipped = replace(quantize, status="skipped", result=StepResult())
     assert gate("tflite_bytes", 1, [train, failed, skipped])["reason"] == (
         "stage quantize was skipped"
     )
@@ -203,11 +204,11 @@ def test_check_gates_compares_a_ratio_with_the_baseline_of_the_run(
 
 def test_check_gates_misses_a_ratio_of_what_the_baseline_does_not_have() -> None:
     train, prune, quantize = outcomes()
-    blind = with_result(train, memory={**train.result["memory"], "arena_bytes": None})
+    blind = with_result(train, memory={**train.result.memory, "arena_bytes": None})
     result = gate("arena_bytes", {"ratio": 0.5}, [blind, prune, quantize])
     assert (result["value"], result["passed"]) == (None, False)
     assert result["reason"].startswith("the baseline train has none to compare with: arena_bytes")
-    empty = with_result(train, size={**train.result["size"], "macs": 0})
+    empty = with_result(train, size={**train.result.size, "macs": 0})
     result = gate("macs", {"ratio": 0.5}, [empty, prune, quantize])
     assert (result["value"], result["passed"]) == (None, False)
     assert "has 0" in result["reason"]
@@ -215,7 +216,7 @@ def test_check_gates_misses_a_ratio_of_what_the_baseline_does_not_have() -> None
 
 def test_check_gates_compares_training_peaks_with_the_baselines_own() -> None:
     train, prune, quantize = outcomes()
-    memory = {**prune.result["memory"], "training_peak_bytes": 10_000_000}
+    memory = {**prune.result.memory, "training_peak_bytes": 10_000_000}
     result = gate(
         "training_peak_bytes", {"ratio": 0.25}, [train, with_result(prune, memory=memory), quantize]
     )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from shrink.contract.result import StepResult
 from tests.report.page import Page
 from tests.report.plain import render_html
-from tests.report.toys import outcome, outcomes, report, with_result
+from tests.report.toys import failure, outcome, outcomes, report, with_result
 
 HOSTILE = "</title></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}&amp;\x00\x1b\ud800"
 HOSTILE_SHOWN = "</title></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}&amp;\ufffd\ufffd\ufffd"
@@ -88,8 +89,8 @@ def test_render_html_lets_a_keyboard_reach_what_scrolls(full: Page) -> None:
 def test_render_html_escapes_every_text() -> None:
     stage = replace(outcome(HOSTILE, 98, 100, None), status="done")
     stage = with_result(stage, notes=[HOSTILE], skipped=[{"layer": HOSTILE, "reason": HOSTILE}])
-    error = {"type": "StageError", "message": HOSTILE, "hint": HOSTILE, "subject": HOSTILE}
-    failed = replace(outcome("b", 9, 9, HOSTILE), status="failed", result={}, error=error)
+    error = failure(type="StageError", message=HOSTILE, hint=HOSTILE, subject=HOSTILE)
+    failed = replace(outcome("b", 9, 9, HOSTILE), status="failed", result=StepResult(), error=error)
     built = report(
         [stage, outcome("c", 97, 50, HOSTILE), failed],
         {"tflite_bytes": 1, "loss": {"limit": 1, "stage": HOSTILE}},
@@ -109,8 +110,10 @@ def test_render_html_escapes_every_text() -> None:
 
 
 def test_render_html_shows_a_run_that_failed_at_once() -> None:
-    error = {"type": "StageError", "message": "the loss is NaN", "hint": "lower the rate"}
-    failed = replace(outcomes()[0], status="failed", result={}, error=error, artifact=None)
+    error = failure(type="StageError", message="the loss is NaN", hint="lower the rate")
+    failed = replace(
+        outcomes()[0], status="failed", result=StepResult(), error=error, artifact=None
+    )
     found = page([failed], finals=())
     assert "train failed. the loss is NaN Hint: lower the rate" in found.text
     assert "polyline" not in found.tags()
@@ -187,7 +190,7 @@ def test_render_html_puts_what_most_runs_say_behind_what_this_one_says() -> None
 
 def test_render_html_keeps_the_note_of_a_figure_that_is_missing_in_sight() -> None:
     train, prune, quantize = outcomes()
-    memory = {**quantize.result["memory"], "arena_bytes": None}
+    memory = {**quantize.result.memory, "arena_bytes": None}
     blind = with_result(quantize, memory=memory, notes=["arena_bytes: no kernel for `X` <b>"])
     shown = page([train, prune, blind])
     start, rest = shown.source.index("<h2>Notes</h2>"), shown.source.index("How figures were")

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shrink.contract.result import StepResult
 from tests.report.plain import render_junit
-from tests.report.toys import outcome, outcomes, report
+from tests.report.toys import failure, outcome, outcomes, report
 
 HOSTILE = "]]><x a=\"'&\x00\x08\ud800\ufffe\n\u2028\U0001f600"
 
@@ -62,9 +63,11 @@ def test_render_junit_says_which_interval_decided() -> None:
 
 def test_render_junit_reports_a_failed_stage_as_an_error() -> None:
     train, prune, quantize = outcomes()
-    error = {"type": "StageError", "message": "the loss is NaN", "hint": "lower the rate"}
-    failed = replace(prune, status="failed", result={}, error=error)
-    stages, _ = suites(stages=[train, failed, replace(quantize, status="skipped", result={})])
+    error = failure(type="StageError", message="the loss is NaN", hint="lower the rate")
+    failed = replace(prune, status="failed", result=StepResult(), error=error)
+    stages, _ = suites(
+        stages=[train, failed, replace(quantize, status="skipped", result=StepResult())]
+    )
     assert counts(stages) == (3, 0, 1, 1)
     found = stages.find(".//error")
     assert found is not None
@@ -94,8 +97,10 @@ def test_render_junit_keeps_to_the_common_schemas(failing: bool) -> None:
 
 
 def test_render_junit_survives_names_that_xml_cannot_hold() -> None:
-    (stage,) = [replace(outcome("train", 98, 10, None), name=HOSTILE, status="failed", result={})]
-    failed = replace(stage, error={"type": HOSTILE, "message": HOSTILE, "hint": HOSTILE})
+    (stage,) = [
+        replace(outcome("train", 98, 10, None), name=HOSTILE, status="failed", result=StepResult())
+    ]
+    failed = replace(stage, error=failure(type=HOSTILE, message=HOSTILE, hint=HOSTILE))
     text = render_junit(report([failed], finals=(HOSTILE,), baseline=HOSTILE))
     case = next(ElementTree.fromstring(text.encode()).iter("testcase"))
     assert case.attrib["name"].startswith("]]><x a=\"'&\ufffd\ufffd\ufffd\ufffd")
@@ -103,5 +108,5 @@ def test_render_junit_survives_names_that_xml_cannot_hold() -> None:
 
 
 def test_render_junit_is_dated_when_nothing_was_measured() -> None:
-    stages, _ = suites(stages=[replace(outcomes()[0], status="skipped", measured=None, result={})])
+    stages, _ = suites(stages=[replace(outcomes()[0], status="skipped", result=StepResult())])
     assert stages.attrib["timestamp"] == "1970-01-01T00:00:00"

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shrink.contract.codec import to_plain
 from tests.benchmarks.bench_render import synthetic_report
 from tests.report.page import Page
 from tests.report.plain import (
@@ -47,7 +48,7 @@ def built(layers: int = 3, operators: int = 2) -> dict[str, Any]:
         "device_bytes": [1e6, 30e6, 2e6],
         "host_bytes": [600e6, 650e6, 640e6],
     }
-    training = train.result["training"] | {"memory_timeline": timeline}
+    training = to_plain(train.result.training) | {"memory_timeline": timeline}
     return report(
         [
             with_result(train, details={"layers": first}, training=training),
@@ -122,7 +123,7 @@ def test_timeline_plots_tell_the_highest_point() -> None:
 )
 def test_timeline_plots_leave_out_what_is_no_timeline(columns: Any) -> None:
     train = outcomes()[0]
-    training = train.result["training"] | {"memory_timeline": columns}
+    training = to_plain(train.result.training) | {"memory_timeline": columns}
     assert timeline_plots(report([with_result(train, training=training)], finals=())) == []
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from shrink.contract.result import StepResult
 from shrink.report.markdown import escape, table
 from tests.report.plain import render_markdown
-from tests.report.toys import outcomes, report, with_result
+from tests.report.toys import failure, outcomes, report, with_result
 
 HOSTILE = "a|b `c` <script>x</script> @octocat [l](http://e) *b* _i_ #12 \x1b[0m\nnext"
 
@@ -69,11 +70,14 @@ def test_render_markdown_keeps_every_row_as_wide_as_its_head_when_text_is_hostil
 def test_render_markdown_escapes_every_text_from_outside() -> None:
     train, prune, quantize = outcomes()
     skipped = [{"layer": HOSTILE, "reason": HOSTILE}]
-    error = {"message": HOSTILE, "hint": HOSTILE}
+    error = failure(message=HOSTILE, hint=HOSTILE)
     stages = [
-        replace(train, status="cached", artifact=HOSTILE, measured={"at": "x", "machine": HOSTILE}),
+        with_result(
+            replace(train, status="cached", artifact=HOSTILE),
+            measured={"at": "x", "machine": HOSTILE},
+        ),
         with_result(prune, notes=[HOSTILE], skipped=skipped),
-        replace(quantize, status="failed", result={}, error=error),
+        replace(quantize, status="failed", result=StepResult(), error=error),
     ]
     gates = {"arena_bytes": {"limit": 1, "stage": HOSTILE}}
     built = report(stages, gates, finals=("train",), more=HOSTILE, packages={HOSTILE: HOSTILE})

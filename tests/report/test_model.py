@@ -17,11 +17,12 @@ from shrink.base.files import write_json
 from shrink.base.intervals import paired_interval
 from shrink.contract.codec import from_plain
 from shrink.contract.report import Origin
+from shrink.contract.result import StepResult
 from shrink.report.config import parse_gates
 from shrink.report.headline import Chain
 from shrink.report.verdict import StageOutcome
 from tests.report.plain import build_report, read_report, render, render_report, shape_problem
-from tests.report.toys import outcome, outcomes, report, scores, with_result
+from tests.report.toys import failure, outcome, outcomes, report, scores, with_result
 
 STAGE_KEYS = [
     "name",
@@ -111,7 +112,7 @@ def test_build_report_explains_every_null_figure() -> None:
 
 def test_build_report_keeps_the_workers_own_explanation() -> None:
     train, *_ = outcomes()
-    memory = {**train.result["memory"], "arena_bytes": None}
+    memory = {**train.result.memory, "arena_bytes": None}
     own = "arena_bytes: TFLite Micro has no kernel for FLEX"
     stage = report([with_result(train, memory=memory, notes=[own])], finals=("train",))["stages"][0]
     assert stage["notes"] == [own]
@@ -140,7 +141,7 @@ def test_build_report_takes_no_note_for_a_reason_that_only_names_the_metric() ->
 
 def test_build_report_survives_a_result_without_anything() -> None:
     train, *_ = outcomes()
-    stage = report([replace(train, result={})], finals=("train",))["stages"][0]
+    stage = report([replace(train, result=StepResult())], finals=("train",))["stages"][0]
     assert set(stage["size"].values()) == set(stage["memory"].values()) == {None}
     assert stage["latency"] == {"p50_ms": None, "p90_ms": None, "threads": None}
     assert stage["metrics"] == {}
@@ -160,7 +161,7 @@ def test_build_report_is_strict_json_when_figures_are_not_finite() -> None:
 
 def failing() -> list[StageOutcome]:
     train, _, _ = outcomes()
-    error = {"type": "StageError", "message": "NaN loss", "hint": None}
+    error = failure(type="StageError", message="NaN loss", hint=None)
     return [
         train,
         StageOutcome("prune", "prune", "failed", 3.0, previous="train", error=error),
@@ -181,13 +182,16 @@ def test_build_report_has_null_groups_when_a_stage_failed() -> None:
 
 
 def test_build_report_has_null_differences_when_the_baseline_failed() -> None:
-    train = replace(outcomes()[0], status="failed", result={}, error={"message": "no"})
+    train = replace(
+        outcomes()[0], status="failed", result=StepResult(), error=failure(message="no")
+    )
     built = report([train, outcome("prune", 90, 50, "train")], finals=("prune",))
     assert set(built["stages"][1]["delta"].values()) == {None}
 
 
 def test_build_report_keeps_cached_measurements_apart() -> None:
-    train = replace(outcomes()[0], status="cached", measured={"at": "then", "machine": "there"})
+    measured = {"at": "then", "machine": "there"}
+    train = with_result(replace(outcomes()[0], status="cached"), measured=measured)
     stage = report([train], finals=("train",))["stages"][0]
     assert stage["status"] == "cached"
     assert stage["measured"] == {"at": "then", "machine": "there"}

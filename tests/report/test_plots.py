@@ -70,7 +70,7 @@ def texts(plot: svg.Plot | None, kind: str) -> list[str]:
 
 def sized(name: str, correct: int, tflite_bytes: int, **size: int) -> StageOutcome:
     made = outcome(name, correct, tflite_bytes, None if name == "train" else "train")
-    return with_result(made, size={**made.result["size"], **size})
+    return with_result(made, size={**made.result.size, **size})
 
 
 def sparse(name: str, correct: int, gzip_bytes: int, nonzero: int, **changes: Any) -> StageOutcome:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.report import Environment
+from shrink.contract.result import StepResult
 from shrink.report.verdict import StageOutcome
 from tests.report.plain import (
     build_report,
@@ -16,13 +18,13 @@ GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check
 
 
 def _report() -> dict[str, object]:
-    told = GUESSING.to_dict()
-    outcome = StageOutcome("baseline", "baseline", "skipped", result={"warnings": [told, told]})
+    result = StepResult(warnings=(GUESSING, GUESSING))
+    outcome = StageOutcome("baseline", "baseline", "skipped", result=result)
     return build_report(
         recipe_name="toy",
         recipe_sha256="0",
         baseline="baseline",
-        environment={},
+        environment=Environment(),
         outcomes=[outcome],
         gates={},
         finals=["baseline"],

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from shrink.base.errors import InputError
+from shrink.contract.result import StepResult
 from tests.report.plain import (
     diff_reports,
     read_report,
@@ -26,7 +27,7 @@ from tests.report.plain import (
     render_report,
     shape_problem,
 )
-from tests.report.toys import outcomes, report, with_result
+from tests.report.toys import failure, outcomes, report, with_result
 
 WRONG: tuple[Any, ...] = (None, "text", -1, 0.5, True, [], [3], {}, {"a": "b"}, {"value": None})
 
@@ -36,7 +37,10 @@ def rich_report() -> dict[str, Any]:
     train, prune, quantize = outcomes()
     skipped = [{"layer": "conv", "reason": "one channel"}]
     failed = replace(
-        quantize, status="failed", result={}, error={"message": "no kernel", "hint": "skip it"}
+        quantize,
+        status="failed",
+        result=StepResult(),
+        error=failure(message="no kernel", hint="skip it"),
     )
     stages = [replace(train, status="cached"), with_result(prune, skipped=skipped), failed]
     gates = {

@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from shrink.base.intervals import wilson_limits
+from shrink.contract.result import StepResult
 from shrink.report.terminal import fitting, printable
 from tests.report.plain import render_report
-from tests.report.toys import outcomes, report, with_result
+from tests.report.toys import failure, outcomes, report, with_result
 
 GATES = {
     "accuracy_drop": {"limit": 0.01, "confidence": 0.95},
@@ -127,9 +128,9 @@ def test_render_report_groups_skipped_layers_by_reason() -> None:
 
 def test_render_report_shows_the_error_when_a_stage_failed() -> None:
     train, prune, quantize = outcomes()
-    error = {"message": "the loss is NaN at step 3", "hint": "lower the learning rate"}
-    failed = replace(prune, status="failed", result={}, error=error, artifact=None)
-    skipped = replace(quantize, status="skipped", result={}, artifact=None)
+    error = failure(message="the loss is NaN at step 3", hint="lower the learning rate")
+    failed = replace(prune, status="failed", result=StepResult(), error=error, artifact=None)
+    skipped = replace(quantize, status="skipped", result=StepResult(), artifact=None)
     text = shown(report([train, failed, skipped]))
     assert "FAILED: prune did not finish" in text
     assert "prune: the loss is NaN at step 3" in text

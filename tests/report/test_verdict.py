@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from shrink.contract.result import StepResult
 from tests.report.plain import (
     ending,
     render_html,
@@ -18,7 +19,7 @@ from tests.report.plain import (
     render_report,
     verdict,
 )
-from tests.report.toys import outcomes, report
+from tests.report.toys import failure, outcomes, report
 
 WARNING = {"code": "c", "message": "m", "hint": None, "stage": None}
 
@@ -26,9 +27,9 @@ WARNING = {"code": "c", "message": "m", "hint": None, "stage": None}
 def stopped(kind: str, gates: dict[str, Any] | None = None) -> dict[str, Any]:
     """A run that ended in its second stage."""
     train, prune, quantize = outcomes()
-    error = {"type": kind, "message": "why", "hint": None}
-    failed = replace(prune, status="failed", result={}, error=error, artifact=None)
-    skipped = replace(quantize, status="skipped", result={}, artifact=None)
+    error = failure(type=kind, message="why", hint=None)
+    failed = replace(prune, status="failed", result=StepResult(), error=error, artifact=None)
+    skipped = replace(quantize, status="skipped", result=StepResult(), artifact=None)
     return report([train, failed, skipped], gates)
 
 

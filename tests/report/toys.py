@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.report import Environment, Failure
+from shrink.contract.result import StepResult
 from shrink.report.config import parse_gates
 from shrink.report.verdict import StageOutcome
 from tests.report.plain import build_report
@@ -22,6 +25,7 @@ def outcome(
     """A finished stage; `training=False` for one that trains nothing."""
     trains = changes.pop("training", True)
     result: dict[str, Any] = {
+        "measured": {"at": "2026-01-02T03:04:05Z", "machine": "bench"},
         "size": {
             "file_bytes": 3 * tflite_bytes,
             "gzip_bytes": tflite_bytes // 2,
@@ -53,11 +57,10 @@ def outcome(
         kind=name,
         status="done",
         duration_s=10.0,
-        measured={"at": "2026-01-02T03:04:05Z", "machine": "bench"},
         artifact=f"artifacts/{name}.keras",
         sha256="ab" * 32,
         previous=previous,
-        result=result,
+        result=from_plain(StepResult, result),
         scores={"accuracy": scores(correct)},
     )
     return replace(base, **changes)
@@ -80,7 +83,12 @@ def outcomes() -> list[StageOutcome]:
 
 def with_result(base: StageOutcome, **changes: Any) -> StageOutcome:
     """The outcome with some of its worker's result replaced."""
-    return replace(base, result={**base.result, **changes})
+    return replace(base, result=from_plain(StepResult, {**to_plain(base.result), **changes}))
+
+
+def failure(**told: Any) -> Failure:
+    """What a failed stage says of its error."""
+    return from_plain(Failure, told)
 
 
 def report_naming(*stages: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +108,10 @@ def report(
         recipe_name="digits",
         recipe_sha256="cd" * 32,
         baseline=baseline,
-        environment={"shrink": "0.1", "tensorflow": "2.21", "devices": ["CPU:0"], **environment},
+        environment=from_plain(
+            Environment,
+            {"shrink": "0.1", "tensorflow": "2.21", "devices": ["CPU:0"], **environment},
+        ),
         outcomes=outcomes() if stages is None else stages,
         gates=parse_gates(gates or {}),
         finals=finals,

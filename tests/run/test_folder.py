@@ -11,11 +11,12 @@ import pytest
 
 from shrink.base.errors import RecipeError
 from shrink.contract.codec import to_plain
+from shrink.contract.result import StepResult
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import Plan, build_plan
 from shrink.run.folder import RunFolder, failed_folder
 from tests.cli.toy import write_toy
-from tests.report.toys import outcome
+from tests.report.toys import failure, outcome
 
 
 @pytest.fixture
@@ -30,8 +31,8 @@ def run(plan: Plan, path: Path, content: str | None, force: bool = False) -> dic
     (step,) = plan.steps
     result = outcome(step.name, 90, 1_000, None)
     if content is None:
-        error = {"message": "no"}
-        result = replace(result, status="failed", result={}, artifact=None, error=error)
+        error = failure(message="no")
+        result = replace(result, status="failed", result=StepResult(), artifact=None, error=error)
     else:
         source = path.parent / "made.keras"
         source.write_text(content)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shrink.contract.codec import to_plain
+from shrink.contract.result import StepResult
 from shrink.data.config import DataConfig
 from shrink.run.lineage import commit_of, describe_data
 from tests.report.toys import outcomes, with_result
@@ -56,5 +57,5 @@ def test_describe_data_tells_what_the_first_stage_that_ran_counted() -> None:
     config = DataConfig(source="npz", path="/home/me/secret/pics.npz")
     told = describe_data(config, "ab", [with_result(train, data=COUNTS), prune])
     assert to_plain(told) == {"source": "npz", "path": "pics.npz", "fingerprint": "ab", **COUNTS}
-    failed = replace(train, status="failed", result={})
+    failed = replace(train, status="failed", result=StepResult())
     assert describe_data(config, "ab", [failed]).examples is None

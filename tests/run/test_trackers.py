@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.core.util.event_pb2 import Event
 
 from shrink.base.errors import ResourceError
+from shrink.contract.codec import to_plain
 from shrink.contract.job import TrackerJob
 from shrink.run.trackers import Trackers
 from shrink.tools.mlflow_runs import log_to_mlflow
@@ -22,7 +23,7 @@ def run(tmp_path: Path) -> Path:
     """A run folder of three stages; the first trained for two epochs, one point of them unknown."""
     train, *others = outcomes()
     timeline = {"update": [1, 2], "device_bytes": [None, 5_000_000], "host_bytes": [1, 2]}
-    training = train.result["training"] | {"memory_timeline": timeline}
+    training = to_plain(train.result.training) | {"memory_timeline": timeline}
     built = report([with_result(train, training=training), *others])
     built["resolved_recipe"] = "name: digits\nstages:\n- train: {epochs: 2}\n"
     folder = tmp_path / "run"

@@ -11,6 +11,7 @@ import tf_keras as keras
 from sklearn.dummy import DummyClassifier
 
 from shrink.base.errors import DataError
+from shrink.contract.report import Guess
 from shrink.data.arrays import ArrayExamples
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
@@ -233,20 +234,20 @@ def test_describe_guess_says_what_may_be_wrong() -> None:
     scaling = [keras.layers.Rescaling(1 / 255), keras.layers.Dense(3)]
     model = keras.Sequential([keras.Input((2,)), keras.Sequential(scaling)])
     found = describe_guess(data, "accuracy", model)
-    assert found == {
-        "metric": "accuracy",
-        "value": 0.5,
-        "classes": ["cat", "dog", "eel"],
-        "num_classes": 3,
-        "low": 0.0,
-        "high": 255.0,
-        "rescales": True,
-        "only_in_test": ["eel"],
-        "only_in_train": ["dog"],
-    }
+    assert found == Guess(
+        metric="accuracy",
+        value=0.5,
+        classes=("cat", "dog", "eel"),
+        num_classes=3,
+        low=0.0,
+        high=255.0,
+        rescales=True,
+        only_in_test=("eel",),
+        only_in_train=("dog",),
+    )
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
-    assert describe_guess(data, "accuracy", plain)["rescales"] is False
-    assert describe_guess(data, "accuracy", None)["rescales"] is None
+    assert describe_guess(data, "accuracy", plain).rescales is False
+    assert describe_guess(data, "accuracy", None).rescales is None
 
 
 def test_describe_guess_is_null_where_some_positions_do_not_count() -> None:
@@ -255,4 +256,4 @@ def test_describe_guess_is_null_where_some_positions_do_not_count() -> None:
     model = keras.Model(ids, keras.layers.Dense(3)(hidden))
     data = examples(np.zeros((6, 4), np.int64), np.zeros((6, 4), np.int32))
     dataset = Dataset(data, data, data, (), None)
-    assert describe_guess(dataset, "accuracy", model)["value"] is None
+    assert describe_guess(dataset, "accuracy", model).value is None

@@ -43,7 +43,7 @@ def allocates(content: bytes, size: int) -> bool:
 def test_arena_bytes_is_the_smallest_arena_in_which_tflite_micro_allocates(int8: Path) -> None:
     figure = arena_bytes(int8)
     assert figure.runs
-    assert figure.note == ""
+    assert figure.reason == ""
     assert figure.value is not None
     assert figure.value % 16 == 0
     assert allocates(int8.read_bytes(), figure.value)
@@ -60,7 +60,7 @@ def test_arena_bytes_is_none_when_tflite_micro_lacks_an_operator(tmp_path: Path)
     figure = arena_bytes(path)
     assert figure.value is None
     assert not figure.runs
-    assert "Didn't find op for builtin opcode 'CONV_3D'" in figure.note
+    assert "Didn't find op for builtin opcode 'CONV_3D'" in figure.reason
     assert figure.estimate == 4 * (4 * 4 * 2 * 2 + 3 * 3 * 1 * 3) + 4  # a multiple of 16
 
 
@@ -71,8 +71,8 @@ def test_arena_bytes_gives_the_kernels_reason_when_it_does_not_allocate(tmp_path
     path.write_bytes(convert.to_float32(keras.Model(inputs, x)))
     figure = arena_bytes(path)
     assert figure.value is None
-    assert "Type 'BOOL' is not supported by gather." in figure.note
-    assert "RecordingMicroAllocator" not in figure.note
+    assert "Type 'BOOL' is not supported by gather." in figure.reason
+    assert "RecordingMicroAllocator" not in figure.reason
 
 
 def test_arena_bytes_keeps_the_figure_when_a_kernel_then_refuses(tmp_path: Path) -> None:
@@ -85,13 +85,13 @@ def test_arena_bytes_keeps_the_figure_when_a_kernel_then_refuses(tmp_path: Path)
     assert figure.value is not None
     assert allocates(path.read_bytes(), figure.value)
     assert not figure.runs
-    assert "Type 'BOOL' is not supported by unpack" in figure.note
+    assert "Type 'BOOL' is not supported by unpack" in figure.reason
 
 
 def test_arena_bytes_is_none_when_time_is_up(int8: Path) -> None:
     figure = arena_bytes(int8, timeout_s=0.001)
     assert (figure.value, figure.estimate) == (None, 64 + 256)
-    assert "longer than" in figure.note
+    assert "longer than" in figure.reason
 
 
 def test_arena_bytes_is_none_when_the_file_is_corrupt(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_arena_bytes_is_none_when_the_file_is_corrupt(tmp_path: Path) -> None:
     path.write_bytes(b"\x1c\0\0\0TFL3 and nothing more")
     figure = arena_bytes(path)
     assert (figure.value, figure.estimate) == (None, None)
-    assert figure.note
+    assert figure.reason
 
 
 @pytest.mark.parametrize("needed", [1, 16, 17, 5_808, 99_999])
@@ -153,7 +153,7 @@ def test_arena_bytes_waits_no_longer_than_seconds_for_a_loop_that_never_ends(
     path.write_bytes(convert.convert(model, "float32").content)
     found = arena_bytes(path)
     assert found.value is not None
-    assert found.note == "TFLite Micro allocates the model, but took longer than 3 s to run it"
+    assert found.reason == "TFLite Micro allocates the model, but took longer than 3 s to run it"
 
 
 def test_predict_in_micro_gives_what_litert_gives() -> None:

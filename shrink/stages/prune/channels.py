@@ -94,7 +94,7 @@ def _hold_to_peak(
     limit: int | None, records: Sequence[TrainingRecord], context: StageContext
 ) -> None:
     """Raise `StageError` for a training that peaked above its budget, as the report would say."""
-    peak = max((record.training_peak_bytes or 0 for record in records), default=0)
+    peak = max((record.training_peak_bytes.value or 0 for record in records), default=0)
     if limit is not None and peak > limit:
         raise StageError(
             f"training_peak_bytes: training peaked at {peak:,} bytes, and at most {limit:,} were "

@@ -219,7 +219,7 @@ def _arena(content: bytes) -> float:
         figure = arena_bytes(path)
     if figure.value is None:
         raise StageError(
-            f"arena_bytes: {figure.note}",
+            f"arena_bytes: {figure.reason}",
             subject="prune",
             hint="prune to macs or file_bytes instead, or set file_precision: int8",
         )

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
+from shrink.base.measured import Measured
 from shrink.distillation.losses import softened_bernoulli_kl
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.pruning.allocation import any_channels, uniform
@@ -118,12 +119,12 @@ def context(folder: Path, **training: Any) -> StageContext:
 
 @pytest.mark.parametrize("peaks", [(900, 1000), ()])
 def test_prune_takes_a_training_within_its_budget(peaks: tuple[int, ...]) -> None:
-    records: Any = [SimpleNamespace(training_peak_bytes=peak) for peak in peaks]
+    records: Any = [SimpleNamespace(training_peak_bytes=Measured(peak)) for peak in peaks]
     _hold_to_peak(1000, records, SimpleNamespace(name="p"))  # type: ignore[arg-type]
 
 
 def test_prune_refuses_a_training_above_its_budget() -> None:
-    records: Any = [SimpleNamespace(training_peak_bytes=peak) for peak in (900, 1100)]
+    records: Any = [SimpleNamespace(training_peak_bytes=Measured(peak)) for peak in (900, 1100)]
     with pytest.raises(StageError, match="peaked at 1,100 bytes, and at most 1,000") as caught:
         _hold_to_peak(1000, records, SimpleNamespace(name="p"))  # type: ignore[arg-type]
     assert "fits 1,100; for less, ask for 900" in str(caught.value.hint)
@@ -139,8 +140,9 @@ def test_prune_trains_within_the_budget(tmp_path: Path) -> None:
     settings = {"training_peak_bytes": int(0.6 * before), "epochs": 1}
     result = run(PruneConfig.model_validate({"method": "channels", **settings}), opened)
     assert result.training is not None
-    assert result.training.training_peak_bytes is not None
-    assert 0.45 * before < result.training.training_peak_bytes <= 0.6 * before
+    peak = result.training.training_peak_bytes.value
+    assert peak is not None
+    assert 0.45 * before < peak <= 0.6 * before
     assert any("training_peak_bytes: steps of" in note for note in result.notes)
 
 

@@ -1,0 +1,70 @@
+"""A figure, or why there is none; and the sentences of a report that say so."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from shrink.base.figures import FIGURES, metric_names
+
+T_co = TypeVar("T_co", covariant=True)
+DOES_NOT_APPLY = "does not apply"
+NOTHING_TO_PLAN_FOR = "there is no training.memory_limit to plan for"
+_EXPECTED = (DOES_NOT_APPLY, "not planned: there is no")
+
+
+@dataclass(frozen=True)
+class Measured(Generic[T_co]):
+    """A figure as whoever measured it gives it.
+
+    Attributes:
+        value: None where there is none.
+        reason: why there is none; beside a value, what its reader must know; else empty.
+    """
+
+    value: T_co | None
+    reason: str = ""
+
+
+class Note(str):
+    """A sentence of a report; one about figures begins with their names: `p50_ms, p90_ms: why`.
+
+    Attributes:
+        figures: names of figures and metrics: why they are null, or how they were measured.
+    """
+
+    figures: tuple[str, ...] = ()
+
+    @classmethod
+    def about(cls, figures: Iterable[str], why: str) -> Note:
+        """Return the note that says `why` of these figures."""
+        names = tuple(figures)
+        note = cls(f"{', '.join(names)}: {why}")
+        note.figures = names
+        return note
+
+    @classmethod
+    def read(cls, text: str) -> Note:
+        """Return the note that was written as this text."""
+        names, colon, why = text.partition(": ")
+        figures = names.split(", ")
+        known = colon and all(name in FIGURES or name in metric_names() for name in figures)
+        return cls.about(figures, why) if known else cls(text)
+
+    @property
+    def why(self) -> str:
+        """The sentence without the names of its figures."""
+        return self.removeprefix(f"{', '.join(self.figures)}: ") if self.figures else str(self)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether no such stage has these figures: it trains nothing, or keeps within no limit."""
+        return bool(self.figures) and self.why.startswith(_EXPECTED)
+
+
+def reasons(figures: Mapping[str, Measured[object]]) -> list[Note]:
+    """Return what there is to say of figures, once for those in a row that have one reason."""
+    groups = itertools.groupby(figures.items(), key=lambda item: item[1].reason)
+    return [Note.about((name for name, _ in found), why) for why, found in groups if why]
