@@ -11,10 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from shrink.base.errors import ShrinkError
 from shrink.base.protobuf import messages, text
+from shrink.base.types import Json
 from shrink.contract.details import TaskOutput
 from shrink.model.reference import KERAS_METADATA, report_of
 from shrink.model.scan_files import check_archive, read_attribute
@@ -68,9 +69,9 @@ class Compiled:
         by: what says so, the model's file or the run that the model comes from.
     """
 
-    loss: Any = None
-    metrics: Any = None
-    loss_weights: Any = None
+    loss: Json = None
+    metrics: Json = None
+    loss_weights: Json = None
     by: Literal["compiled", "run"] = "compiled"
 
     def losses(self, outputs: Sequence[str]) -> list[CompiledLoss | None]:
@@ -120,8 +121,29 @@ def read_compiled(path: Path) -> Compiled | None:
     return Compiled(found.get("loss"), found.get("metrics"), found.get("loss_weights"))
 
 
-def said_by_run(path: Path) -> dict[str, Any] | None:
-    """Return loss, metrics and weights that a run measured its artifact with, as plain data.
+class StoredLoss(TypedDict):
+    """A loss as Keras stores it."""
+
+    class_name: str | None
+    config: dict[str, bool | None]
+
+
+class StoredTask(TypedDict):
+    """What an artifact's figures were measured with, as Keras would have stored it.
+
+    Attributes:
+        loss: of each output.
+        metrics: shrink's names of them.
+        loss_weights: the factor of each output's loss.
+    """
+
+    loss: list[StoredLoss]
+    metrics: list[str]
+    loss_weights: list[float]
+
+
+def said_by_run(path: Path) -> StoredTask | None:
+    """Return loss, metrics and weights that a run measured its artifact with.
 
     Args:
         path: of the artifact, in its run folder; None is returned for any other file.
@@ -137,12 +159,11 @@ def said_by_run(path: Path) -> dict[str, Any] | None:
     }
 
 
-def _as_stored(output: TaskOutput) -> dict[str, Any]:
-    """Return the loss of an output as Keras would have stored it."""
+def _as_stored(output: TaskOutput) -> StoredLoss:
     return {"class_name": output.loss, "config": {"from_logits": output.from_logits}}
 
 
-def _stored(path: Path) -> Any:
+def _stored(path: Path) -> Json:
     if path.is_dir():
         content = memoryview((path / KERAS_METADATA).read_bytes())
         for node in messages(content, _NODES):
@@ -157,7 +178,7 @@ def _stored(path: Path) -> Any:
     return None
 
 
-def _by_output(value: Any, outputs: Sequence[str]) -> list[Any]:
+def _by_output(value: Json, outputs: Sequence[str]) -> list[Json]:
     """Return what belongs to each output of one value for all, a list, or a mapping."""
     if isinstance(value, Mapping) and "class_name" not in value:
         return [value.get(name) for name in outputs]
@@ -166,7 +187,7 @@ def _by_output(value: Any, outputs: Sequence[str]) -> list[Any]:
     return [value] * len(outputs)
 
 
-def _loss(value: Any) -> CompiledLoss | None:
+def _loss(value: Json) -> CompiledLoss | None:
     stored, config = _named(value)
     if not stored:
         return None
@@ -180,7 +201,7 @@ def _loss(value: Any) -> CompiledLoss | None:
     return CompiledLoss(stored, name, stated if isinstance(stated, bool) else None, other)
 
 
-def _named(value: Any) -> tuple[str, Mapping[str, Any]]:
+def _named(value: Json) -> tuple[str, Mapping[str, Json]]:
     """Return the name of a loss or metric, and its settings."""
     if isinstance(value, str):
         return value[:100], {}
@@ -197,7 +218,7 @@ def _named(value: Any) -> tuple[str, Mapping[str, Any]]:
     return str(config or "")[:100], {}
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: Json) -> list[Json]:
     if isinstance(value, list | tuple):
         return [each for item in value for each in _flat(item)]
     if isinstance(value, Mapping) and "class_name" not in value:
@@ -209,6 +230,6 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _positive(value: Any) -> float | None:
+def _positive(value: Json) -> float | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number and math.isfinite(value) and value > 0 else None

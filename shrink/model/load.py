@@ -10,12 +10,12 @@ import signal
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ShrinkError
+from shrink.base.types import JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.scale import scaled
 from shrink.model.keras3.convert import compare_import, import_keras3
@@ -148,7 +148,7 @@ def _arguments_of(path: Path, function: str) -> set[str] | None:
     return set(taken)
 
 
-def _checked(model: Any, path: Path) -> keras.Model:
+def _checked(model: object, path: Path) -> keras.Model:
     if not isinstance(model, keras.Model):
         keras3 = type(model).__module__.startswith("keras.")
         hint = "build it with `import tf_keras as keras`" if keras3 else None
@@ -227,6 +227,8 @@ def _in_use_bytes() -> int:
 
 Shape = tuple[int, int, int]
 """Height, width and channels."""
+Dimensions = Sequence[int | None]
+"""Those of an input, with the batch; None where a length is open."""
 
 
 def image_input(source: ModelSource) -> Shape | None:
@@ -238,11 +240,11 @@ def image_input(source: ModelSource) -> Shape | None:
     Raises:
         ModelError: the model cannot be read.
     """
-    found = [shape for dims in _inputs(source) if (shape := _image(dims)) is not None]
+    found = [shape for each in _inputs(source) if (shape := _image(each)) is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _inputs(source: ModelSource) -> list[Sequence[Any]]:
+def _inputs(source: ModelSource) -> list[Dimensions]:
     """Return the shape of each input, with the batch."""
     path = source.path
     if source.kind == "tflite":
@@ -252,12 +254,12 @@ def _inputs(source: ModelSource) -> list[Sequence[Any]]:
         config = check_archive(path)[1]
     elif source.kind == "h5":
         config = read_attribute(path, "model_config")
-    if isinstance(config, Mapping) and (declared := list(_declared(config))):
+    if isinstance(config, dict) and (declared := list(_declared(config))):
         return declared
     return [tuple(tensor.shape) for tensor in load_source(source, as_graph=True).inputs]
 
 
-def _declared(config: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+def _declared(config: JsonObject) -> Iterator[Dimensions]:
     """Yield the shapes of a model's own input layers, as tf-keras and Keras 3 write them."""
     own = config.get("config")
     layers = own.get("layers") if isinstance(own, Mapping) else own
@@ -269,8 +271,9 @@ def _declared(config: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
                 yield shape
 
 
-def _image(dims: Sequence[Any]) -> Shape | None:
-    if len(dims) != 4 or not all(isinstance(side, int) for side in dims[1:]):
+def _image(dimensions: Dimensions) -> Shape | None:
+    known = [int(each) for each in dimensions[1:] if isinstance(each, int)]
+    if len(dimensions) != 4 or len(known) != 3:
         return None
-    height, width, channels = (int(side) for side in dims[1:])
+    height, width, channels = known
     return (height, width, channels) if channels in (1, 3) else None

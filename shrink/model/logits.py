@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.types import JsonObject
 from shrink.graph.network import Call, Network, Ref, read_network, with_losses
-from shrink.model.endings import kind_of
+from shrink.model.endings import Range, kind_of
 from shrink.model.endings.computations import ranges_of_model
 
 L = keras.layers
+
+Switch = Callable[[], contextlib.AbstractContextManager[None]]
+"""Leaves a final activation out for as long as its context lasts."""
 
 _ACTIVATED = (
     *(L.Activation, L.Dense, L.EinsumDense, L.Conv1D, L.Conv2D, L.Conv3D, L.Conv1DTranspose),
@@ -51,12 +54,12 @@ class LogProbabilities(keras.layers.Layer):
         kind: softmax or sigmoid.
     """
 
-    def __init__(self, kind: str, **options: Any) -> None:
+    def __init__(self, kind: str, **options: object) -> None:
         super().__init__(trainable=False, dtype="float32", **options)
         self.kind = kind
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return logits of probabilities, (n, ..., classes)."""
         probabilities = tf.cast(inputs, tf.float32)
         logarithm = tf.math.log(tf.maximum(probabilities, _SMALLEST))
@@ -64,7 +67,7 @@ class LogProbabilities(keras.layers.Layer):
             return logarithm
         return logarithm - tf.math.log(tf.maximum(1.0 - probabilities, _SMALLEST_REST))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Return how to make the layer again."""
         return {**super().get_config(), "kind": self.kind}
 
@@ -72,7 +75,7 @@ class LogProbabilities(keras.layers.Layer):
 @contextlib.contextmanager
 def logits_of(
     model: keras.Model,
-    *closing: Sequence[str],
+    *final_activations: Sequence[str],
     from_logits: Sequence[bool] | None = None,
     exact: bool = False,
 ) -> Iterator[keras.Model]:
@@ -85,16 +88,16 @@ def logits_of(
 
     Args:
         model: with one or several outputs.
-        closing: names of the functions that turn logits into the model's outputs, softmax by
-            default: one sequence for all outputs, or one for each, empty for an output that is
-            given as it is.
+        final_activations: names of the functions that turn logits into the model's outputs,
+            softmax by default: one sequence for all outputs, or one for each, empty for an output
+            that is given as it is.
         from_logits: whether each output is logits already; by default told from the graph.
         exact: refuse where only the logarithm can be had.
 
     Raises:
         ModelError: an output is neither logits nor probabilities, or not `exact`.
     """
-    each = closing or (("softmax",),)
+    each = final_activations or (("softmax",),)
     names = each * len(model.outputs) if len(each) == 1 else each
     ends = _Ends(model)
     tensors = []
@@ -122,20 +125,25 @@ def takes_logarithm(model: keras.Model) -> bool:
 class _Logarithm:
     """An output of which the logarithm is taken."""
 
-    tensor: Any
+    tensor: tf.Tensor
     kind: str
 
-    def of_probabilities(self) -> Any:
+    def of_probabilities(self) -> tf.Tensor:
         return LogProbabilities(self.kind)(self.tensor)
 
 
 def _opened(
-    ends: _Ends, place: int, tensor: Any, closing: Sequence[str], known: bool | None, exact: bool
-) -> Any:
+    ends: _Ends,
+    place: int,
+    tensor: tf.Tensor,
+    activations: Sequence[str],
+    known: bool | None,
+    exact: bool,
+) -> tf.Tensor | _Logarithm:
     """Return an output's tensor, which gives logits once the ends are switched off."""
     if known:
         return tensor
-    for kind in closing:
+    for kind in activations:
         if ends.switch_off(place, kind):
             return tensor
     if known is None:
@@ -145,13 +153,13 @@ def _opened(
         if told is None or exact:
             raise ModelError(
                 f"the model {ends.model.name!r} ends in {ends.last(place)}; distillation needs "
-                f"logits or a {' or '.join(closing)}",
+                f"logits or a {' or '.join(activations)}",
                 subject=ends.last_layer(place),
                 hint="set task.from_logits to what its outputs are",
             )
     elif exact:
         raise ModelError("its outputs are probabilities of which no logits can be had")
-    return _Logarithm(tensor, closing[0] if len(closing) == 1 else _kind(ends, place))
+    return _Logarithm(tensor, activations[0] if len(activations) == 1 else _kind(ends, place))
 
 
 def _kind(ends: _Ends, place: int) -> str:
@@ -160,22 +168,22 @@ def _kind(ends: _Ends, place: int) -> str:
 
 @dataclass
 class _Ends:
-    """The layers that close a model's outputs.
+    """The final activations of a model's outputs.
 
     Attributes:
         switches: what leaves each of them out for a while, by the layer's `id`.
     """
 
     model: keras.Model
-    switches: dict[int, Callable[[], Any]] = field(default_factory=dict)
+    switches: dict[int, Switch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network: Network = read_network(self.model)
         self._makers = {ref.index: call for call in self.network.calls for ref in call.outputs}
-        self._ranges: list[Any] | None = None
+        self._ranges: list[Range] | None = None
 
     @property
-    def ranges(self) -> list[Any]:
+    def ranges(self) -> list[Range]:
         """The bounds of each output, before anything is switched off."""
         if self._ranges is None:
             self._ranges = ranges_of_model(self.model)
@@ -194,9 +202,9 @@ class _Ends:
         return name or ("an input" if call is None else type(call.layer).__name__)
 
     def switch_off(self, place: int, kind: str) -> bool:
-        """Leave out all that closes an output, and say whether that gives its logits."""
+        """Leave out an output's final activation, and say whether that gives its logits."""
         ref = self.network.outputs[place]
-        found: list[tuple[Call, Callable[[], Any]]] = []
+        found: list[tuple[Call, Switch]] = []
         path: list[Call] = []
         if not self._walk(ref, kind, found, path) or self._is_shared(place, found, path):
             return False
@@ -208,7 +216,7 @@ class _Ends:
         return True
 
     def _walk(
-        self, ref: Ref, kind: str, found: list[tuple[Call, Callable[[], Any]]], path: list[Call]
+        self, ref: Ref, kind: str, found: list[tuple[Call, Switch]], path: list[Call]
     ) -> bool:
         call = self._makers.get(ref.index)
         if call is None:
@@ -230,7 +238,7 @@ class _Ends:
         return all(self._walk(each, kind, found, path) for each in call.inputs)
 
     def _is_shared(
-        self, place: int, found: Sequence[tuple[Call, Any]], path: Sequence[Call]
+        self, place: int, found: Sequence[tuple[Call, Switch]], path: Sequence[Call]
     ) -> bool:
         """Whether anything but this output depends on what would be left out."""
         on_path = {id(call) for call in path}
@@ -259,8 +267,8 @@ def _is_last_axis(layer: keras.layers.Layer) -> bool:
     return getattr(layer, "axis", -1) == -1 and getattr(layer, "function", None) is None
 
 
-def _switch(layer: keras.layers.Layer, kind: str) -> Callable[[], Any] | None:
-    """Return what leaves a closing function out for a while, None where the layer has none."""
+def _switch(layer: keras.layers.Layer, kind: str) -> Switch | None:
+    """Return what leaves a final activation out for a while, None where the layer has none."""
     inner = layer.layer if isinstance(layer, L.TimeDistributed) else layer
     if kind == "softmax" and type(inner) is L.Softmax:
         return lambda: _without_softmax(inner)
@@ -275,7 +283,7 @@ def _switch(layer: keras.layers.Layer, kind: str) -> Callable[[], Any] | None:
     return None
 
 
-def _computes(function: Any, kind: str) -> bool:
+def _computes(function: Callable[..., tf.Tensor] | None, kind: str) -> bool:
     """Whether a function is a softmax or a sigmoid, whatever its name."""
     if function is None or function is keras.activations.linear:
         return False
@@ -292,7 +300,9 @@ def _computes(function: Any, kind: str) -> bool:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def _replaced(
+    owner: keras.layers.Layer, name: str, value: Callable[..., tf.Tensor]
+) -> Iterator[None]:
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -303,7 +313,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_softmax(layer: keras.layers.Softmax) -> Iterator[None]:
-    def call(inputs: Any, mask: Any = None) -> Any:
+    def call(inputs: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         if mask is None:
             return inputs
         return inputs + (1.0 - tf.cast(mask, inputs.dtype)) * inputs.dtype.min

@@ -8,15 +8,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.types import Tensors
 from shrink.tflite.names import natural_order
 from shrink.tflite.serving import load_signature, traced
+
+if TYPE_CHECKING:
+    from tensorflow.types.experimental import ConcreteFunction
 
 
 class TracedGraph(keras.layers.Layer):
@@ -28,17 +32,19 @@ class TracedGraph(keras.layers.Layer):
         holder: kept alive, since it owns the function's variables.
     """
 
-    def __init__(self, function: Any, names: Sequence[str], holder: Any, **options: Any) -> None:
+    def __init__(
+        self, function: ConcreteFunction, names: Sequence[str], holder: object, **options: object
+    ) -> None:
         super().__init__(trainable=False, **options)
         self._function, self._names = function, tuple(names)
         self._holder = _Untracked(holder)
 
-    def call(self, inputs: Any) -> list[Any]:
+    def call(self, inputs: Tensors) -> list[tf.Tensor]:
         """Return the outputs for inputs in the order of the names, each (n, ...)."""
         fed = dict(zip(self._names, tf.nest.flatten(inputs), strict=True))
         return [tf.cast(each, tf.float32) for each in _in_order(self._function(**fed))]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, str]:
         """Return the name and a digest of graph and weights; the layer cannot be made of it."""
         return {"name": self.name, "sha256": _digest(self._function)}
 
@@ -46,7 +52,7 @@ class TracedGraph(keras.layers.Layer):
 class _Untracked:
     """Holds an object out of Keras' sight, which would take its variables for the layer's."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
@@ -86,7 +92,7 @@ def subclassed_model(model: keras.Model, path: Path) -> keras.Model:
         for name, each in zip(names, flat, strict=True)
     }
 
-    def ask(feed: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(feed: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         inputs = tf.nest.pack_sequence_as(spec, [feed[name] for name in names])
         outputs = tf.nest.flatten(model(inputs, training=False))
         return {f"output_{index}": each for index, each in enumerate(outputs)}
@@ -95,7 +101,9 @@ def subclassed_model(model: keras.Model, path: Path) -> keras.Model:
     return _wrapped(function, specs, model, model.name)
 
 
-def _wrapped(function: Any, specs: Mapping[str, Any], holder: Any, name: str) -> keras.Model:
+def _wrapped(
+    function: ConcreteFunction, specs: Mapping[str, tf.TensorSpec], holder: object, name: str
+) -> keras.Model:
     inputs = [
         keras.Input(each.shape[1:], dtype=each.dtype, name=key) for key, each in specs.items()
     ]
@@ -105,7 +113,8 @@ def _wrapped(function: Any, specs: Mapping[str, Any], holder: Any, name: str) ->
     return keras.Model(inputs, outputs if len(outputs) > 1 else outputs[0], name=label)
 
 
-def _input_spec(model: keras.Model, path: Path) -> Any:
+def _input_spec(model: keras.Model, path: Path) -> Tensors:
+    """Return the specification of each input, in the structure that the model takes."""
     try:
         saved = model.save_spec()
     except ValueError:  # it was called on a variable, whose specification has another form
@@ -122,13 +131,13 @@ def _input_spec(model: keras.Model, path: Path) -> Any:
     )
 
 
-def _in_order(outputs: Any) -> list[Any]:
+def _in_order(outputs: Tensors) -> list[tf.Tensor]:
     return (
         outputs if not isinstance(outputs, dict) else [outputs[n] for n in natural_order(outputs)]
     )
 
 
-def _digest(function: Any) -> str:
+def _digest(function: ConcreteFunction) -> str:
     """Return a hash of operators, constants and weights; names differ from trace to trace."""
     digest, graph = hashlib.sha256(), function.graph.as_graph_def()
     bodies = [graph.node, *(each.node_def for each in graph.library.function)]

@@ -16,11 +16,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shrink.base.errors import ModelError, ShrinkError
 from shrink.base.protobuf import fields, messages, text
 from shrink.base.refusal import OR_TRUST, refused, unreadable
+from shrink.base.types import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.allowlist import OPERATORS, SAVER_OPERATORS
@@ -162,7 +162,7 @@ class ModelContent:
     """
 
     keras_version: str
-    config: Any
+    config: Json
 
     @property
     def from_keras3(self) -> bool:
@@ -257,7 +257,7 @@ def _died(path: Path, what: str) -> ModelError:
     return ModelError(f"refused: {what}", subject=path, hint="save the model again with model.save")
 
 
-def _main(job: dict[str, Any]) -> int:
+def _main(job: JsonObject) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_CAP_BYTES, _MEMORY_CAP_BYTES))
     try:
         check_model_file(Path(job["path"]), from_plain(Trust, job["trust"]))

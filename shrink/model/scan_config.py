@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shrink.base.errors import ModelError
 from shrink.base.refusal import OR_TRUST, refused
+from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.allowlist import (
     ACTIVATIONS,
@@ -34,10 +34,10 @@ from shrink.model.allowlist import (
 from shrink.model.user_modules import trusted_names
 
 _REFERENCE_LENGTHS = (3, 4)
-Reference = tuple[str, Any]
+Reference = tuple[str, Json]
 
 
-def check_nodes(config: Mapping[str, Any], where: str, path: Path) -> None:
+def check_nodes(config: JsonObject, where: str, path: Path) -> None:
     """Raise `ModelError` where a layer waits for an input that never comes.
 
     Args:
@@ -75,19 +75,19 @@ def _is_there(
     return isinstance(index, int) and called[name] > 0 and 0 <= index < called[name] + first
 
 
-def _name(layer: Mapping[str, Any]) -> str:
+def _name(layer: JsonObject) -> str:
     name = layer.get("name")
     return name if isinstance(name, str) else ""
 
 
-def _nodes(layer: Mapping[str, Any]) -> list[list[Reference]]:
+def _nodes(layer: JsonObject) -> list[list[Reference]]:
     nodes = layer.get("inbound_nodes")
     if not isinstance(nodes, list):
         return []
     return [list(_references(node)) for node in nodes if isinstance(node, list)]
 
 
-def _references(value: Any) -> Iterator[Reference]:
+def _references(value: Json) -> Iterator[Reference]:
     """Yield layer and node of every tensor that a node names, as tf-keras finds them."""
     if isinstance(value, list):
         if len(value) in _REFERENCE_LENGTHS and isinstance(value[0], str):
@@ -124,7 +124,7 @@ class DeclaredSize:
     value: int
 
 
-def check_config(config: Any, path: Path, trust: Trust = NO_TRUST) -> list[DeclaredSize]:
+def check_config(config: Json, path: Path, trust: Trust = NO_TRUST) -> list[DeclaredSize]:
     """Raise `ModelError` unless a configuration holds nothing but what Keras itself provides.
 
     Args:
@@ -153,7 +153,7 @@ def check_config(config: Any, path: Path, trust: Trust = NO_TRUST) -> list[Decla
     return sizes
 
 
-def _is_custom(value: Mapping[str, Any], names: frozenset[str]) -> bool:
+def _is_custom(value: JsonObject, names: frozenset[str]) -> bool:
     """Whether Keras will find an object among the custom ones, before it looks anywhere else.
 
     It looks for a function by its name, for a class by its registered name, and by the class's
@@ -176,8 +176,8 @@ def _size(key: str, value: float, where: str, path: Path) -> DeclaredSize:
 
 
 def _items(
-    value: Any, key: str, where: str, depth: int, path: Path
-) -> Iterator[tuple[str, Any, str]]:
+    value: Json, key: str, where: str, depth: int, path: Path
+) -> Iterator[tuple[str, Json, str]]:
     """Yield every value below with its key and the names of what is around it."""
     if depth > _DEPTH_CAP:
         raise refused("its configuration is nested too deep", where[:100], path)
@@ -193,13 +193,13 @@ def _items(
         yield key, value, where
 
 
-def _deeper(where: str, value: Mapping[str, Any]) -> str:
+def _deeper(where: str, value: JsonObject) -> str:
     config = value.get("config")
     name = config.get("name") if isinstance(config, dict) and "class_name" in value else None
     return f"{where}/{name}"[:300] if isinstance(name, str) else where
 
 
-def _check_object(value: Mapping[str, Any], where: str, path: Path) -> None:
+def _check_object(value: JsonObject, where: str, path: Path) -> None:
     if "class_name" not in value:
         return
     name, module = value["class_name"], value.get("module")
@@ -224,7 +224,7 @@ def _foreign(reason: str, where: str, path: Path) -> ModelError:
     return refused(reason, where, path, _REBUILD)
 
 
-def _check_registered(value: Mapping[str, Any], where: str, path: Path) -> None:
+def _check_registered(value: JsonObject, where: str, path: Path) -> None:
     registered = value.get("registered_name")
     if registered is not None and (not isinstance(registered, str) or ">" in registered):
         raise refused(f"{registered} is a custom object", where, path, _CUSTOM)
@@ -248,7 +248,7 @@ def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
         raise refused(what, where, path, _UNKNOWN if module is None else _REBUILD)
 
 
-def _check_function(value: Mapping[str, Any], where: str, path: Path) -> None:
+def _check_function(value: JsonObject, where: str, path: Path) -> None:
     module, name = value.get("module"), value.get("config")
     if module is not None and module not in PUBLIC_MODULES:
         raise refused(f"a function comes from the module {module!r}", where, path, _UNKNOWN)
@@ -256,7 +256,7 @@ def _check_function(value: Mapping[str, Any], where: str, path: Path) -> None:
         raise refused(f"{str(name)[:80]!r} is not a function of Keras", where, path, _UNKNOWN)
 
 
-def _check_tensor_function(value: Mapping[str, Any], where: str, path: Path) -> None:
+def _check_tensor_function(value: JsonObject, where: str, path: Path) -> None:
     module = value.get("module")
     if module is not None and module not in TENSOR_FUNCTION_MODULES | PUBLIC_MODULES:
         raise _foreign(f"{value['class_name']} comes from the module {module!r}", where, path)
@@ -268,7 +268,7 @@ def _check_tensor_function(value: Mapping[str, Any], where: str, path: Path) -> 
         raise _foreign(f"it calls the TensorFlow function {str(function)[:80]!r}", where, path)
 
 
-def _check_lookup(value: Mapping[str, Any], where: str, path: Path) -> None:
+def _check_lookup(value: JsonObject, where: str, path: Path) -> None:
     config = value.get("config")
     for key in ("vocabulary", "idf_weights"):
         if isinstance(config, dict) and isinstance(config.get(key), str):

@@ -11,10 +11,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from shrink.base.errors import ModelError
 from shrink.base.refusal import refused, unreadable
+from shrink.base.types import Json
+
+if TYPE_CHECKING:
+    import h5py
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _CONFIG_CAP_BYTES = 64 << 20
@@ -30,7 +34,7 @@ _DAMAGE = (
 """What zipfile, zlib and json raise for damaged data."""
 
 
-def check_archive(path: Path) -> tuple[Any, Any]:
+def check_archive(path: Path) -> tuple[Json, Json]:
     """Return metadata and configuration of a `.keras` file whose members are as they must be.
 
     Raises:
@@ -161,7 +165,7 @@ def _check_size(member: zipfile.ZipInfo, path: Path) -> None:
         raise refused(f"it is larger than {_CONFIG_CAP_BYTES >> 20} MiB", name, path)
 
 
-def _parsed(archive: zipfile.ZipFile, name: str) -> Any:
+def _parsed(archive: zipfile.ZipFile, name: str) -> Json:
     return json.loads(archive.read(name))
 
 
@@ -196,7 +200,7 @@ def check_hdf5(source: Path | BinaryIO, path: Path) -> set[int]:
         raise unreadable("an HDF5 file", error, path) from error
 
 
-def read_attribute(path: Path, name: str) -> Any:
+def read_attribute(path: Path, name: str) -> Json:
     """Return the parsed JSON of a root attribute, or None; text that is no JSON is returned as is.
 
     Raises:
@@ -217,12 +221,12 @@ def read_attribute(path: Path, name: str) -> Any:
         raise unreadable("an HDF5 model", error, path) from error
 
 
-def _shapes(file: Any, path: Path) -> Iterator[tuple[int, ...]]:
+def _shapes(file: h5py.File, path: Path) -> Iterator[tuple[int, ...]]:
     """Yield the shape of every data set after looking at it."""
     import h5py
 
-    seen: set[Any] = set()
-    waiting: list[tuple[str, Any, int]] = [("", file, 0)]
+    seen: set[int] = set()
+    waiting: list[tuple[str, h5py.Group, int]] = [("", file, 0)]
     while waiting:
         where, group, depth = waiting.pop()
         _check_attributes(group, where, path)
@@ -244,7 +248,7 @@ def _shapes(file: Any, path: Path) -> Iterator[tuple[int, ...]]:
                 raise refused("an object that is neither group nor data set", spot, path)
 
 
-def _check_attributes(item: Any, where: str, path: Path) -> None:
+def _check_attributes(item: h5py.Group, where: str, path: Path) -> None:
     import h5py
 
     for name in item.attrs:
@@ -257,7 +261,7 @@ def _check_attributes(item: Any, where: str, path: Path) -> None:
             raise refused("an attribute holds no plain value", f"{where}@{name}", path)
 
 
-def _check_dataset(data: Any, where: str, path: Path) -> None:
+def _check_dataset(data: h5py.Dataset, where: str, path: Path) -> None:
     creation = data.id.get_create_plist()
     if data.is_virtual:
         raise refused("a data set is put together from other files", where, path)
@@ -271,7 +275,7 @@ def _check_dataset(data: Any, where: str, path: Path) -> None:
     _check_extent(data, where, path)
 
 
-def _check_extent(data: Any, where: str, path: Path) -> None:
+def _check_extent(data: h5py.Dataset, where: str, path: Path) -> None:
     stored, wanted = data.id.get_storage_size(), data.nbytes
     packed = data.chunks is not None
     if wanted > (max(_HDF5_RATIO_CAP * stored, _FREE_BYTES) if packed else stored):

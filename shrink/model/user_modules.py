@@ -18,13 +18,20 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import shrink
 from shrink.base import files
 from shrink.base.cache import entry_path
 from shrink.base.errors import ModelError, ResourceError
 from shrink.contract.model_source import Trust
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    import tf_keras as keras
+
+CustomObject: TypeAlias = "type[keras.layers.Layer] | Callable[..., tf.Tensor]"
+"""A class or a function of a user's, by whose name a model file asks for it."""
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MISSING = "missing"
@@ -212,7 +219,7 @@ def _resolved(dotted: str, roots: list[Path]) -> Iterator[Path]:
 
 
 @functools.cache
-def imported(path: Path) -> Any:
+def imported(path: Path) -> ModuleType:
     """Return the module of a Python file, whose code runs here, once in a process.
 
     A second run would register its custom objects again, which Keras refuses.
@@ -238,14 +245,14 @@ def imported(path: Path) -> Any:
     return module
 
 
-def function_of(path: Path, name: str) -> Callable[..., Any]:
+def function_of(path: Path, name: str) -> Callable[..., object]:
     """Return a function of a Python file.
 
     Raises:
         ModelError: there is none of that name.
     """
     module = imported(path)
-    function: Callable[..., Any] | None = getattr(module, name, None)
+    function: Callable[..., object] | None = getattr(module, name, None)
     if function is None or not callable(function):
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ModelError(
@@ -254,14 +261,14 @@ def function_of(path: Path, name: str) -> Callable[..., Any]:
     named = function
 
     @functools.wraps(named)
-    def remembered(*arguments: Any, **named_arguments: Any) -> Any:
+    def remembered(*arguments: object, **named_arguments: object) -> object:
         with remembering_imports(path, module):  # it may import more than its module did
             return named(*arguments, **named_arguments)
 
     return remembered
 
 
-def custom_objects(path: Path | None) -> dict[str, Any]:
+def custom_objects(path: Path | None) -> dict[str, CustomObject]:
     """Return the classes and functions of a file by every name that Keras may ask for.
 
     Every name that the scan let pass is among them, so that Keras looks nowhere else.
@@ -271,11 +278,13 @@ def custom_objects(path: Path | None) -> dict[str, Any]:
     """
     if path is None:
         return {}
-    module, found = imported(path), {}
+    module = imported(path)
+    found: dict[str, CustomObject] = {}
     for stored, name in declared_objects(path).items():
-        found[stored] = getattr(module, name, None)
-        if not callable(found[stored]):
+        item = getattr(module, name, None)
+        if not callable(item):
             raise ModelError(f"{name} is not there once the file has run", subject=path)
+        found[stored] = item
     return found
 
 
@@ -327,7 +336,9 @@ def _registered(item: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
             _REGISTER
         ):
             continue
-        given: dict[str | None, Any] = dict(zip(("package", "name"), decorator.args, strict=False))
+        given: dict[str | None, ast.expr] = dict(
+            zip(("package", "name"), decorator.args, strict=False)
+        )
         given |= {keyword.arg: keyword.value for keyword in decorator.keywords}
         package = _text(given.get("package"), _DEFAULT_PACKAGE)
         yield f"{package}>{_text(given.get('name'), item.name)}"

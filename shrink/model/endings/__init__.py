@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
+
+from shrink.base.types import Array
 
 EndingKind = Literal["softmax", "sigmoid", "logits"]
 """Probabilities that add up to 1, probabilities each for itself, or neither: any numbers."""
@@ -24,7 +26,7 @@ def kind_of(found: Range) -> EndingKind | None:
     return "logits" if found.unbounded and found.reached else None
 
 
-def kind_of_values(values: np.ndarray[Any, Any], scale: float = 0.0) -> EndingKind | None:
+def kind_of_values(values: Array, scale: float = 0.0) -> EndingKind | None:
     """Return what an output is, told from its values; None where they do not tell.
 
     That all of them lie between 0 and 1 proves nothing; that they add up to 1 besides does.
@@ -43,7 +45,7 @@ def kind_of_values(values: np.ndarray[Any, Any], scale: float = 0.0) -> EndingKi
     return None
 
 
-def beyond_probabilities(values: np.ndarray[Any, Any], scale: float = 0.0) -> bool:
+def beyond_probabilities(values: Array, scale: float = 0.0) -> bool:
     """Whether values cannot be probabilities, whatever rounding did to them."""
     slack = _ROUNDING + scale
     return bool(np.any(values < -slack) or np.any(values > 1 + slack))
@@ -60,6 +62,7 @@ def described(kind: EndingKind | None, shape: Sequence[int | None]) -> str:
 
 
 Shape = tuple[int | None, ...]
+Tensor = TypeVar("Tensor", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ UNKNOWN = Range(-math.inf, math.inf, reached=False)
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(Generic[Tensor]):
     """An operator, with what its rule needs of it.
 
     Attributes:
@@ -107,15 +110,15 @@ class Node:
     """
 
     kind: str
-    inputs: tuple[Any, ...] = ()
+    inputs: tuple[Tensor, ...] = ()
     shape: Shape | None = None
     clamp: tuple[float, float] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    loop: Loop | None = None
+    options: Mapping[str, float] = field(default_factory=dict)
+    loop: Loop[Tensor] | None = None
 
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(Generic[Tensor]):
     """The body of a loop, whose values at the start are the operator's inputs.
 
     Attributes:
@@ -125,20 +128,20 @@ class Loop:
         collected: which of them are lists that each turn adds to.
     """
 
-    arguments: tuple[Any, ...]
-    results: tuple[Any, ...]
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
     place: int
     collected: frozenset[int] = frozenset()
 
 
-class Computation(Protocol):
+class Computation(Protocol[Tensor]):
     """A graph of operators; tensors are any hashable values."""
 
-    def node(self, tensor: Any) -> Node | None:
+    def node(self, tensor: Tensor) -> Node[Tensor] | None:
         """Return the operator that makes a tensor; None for an input of the model."""
 
-    def constant(self, tensor: Any) -> np.ndarray[Any, Any] | None:
+    def constant(self, tensor: Tensor) -> Array | None:
         """Return the values of a constant, None for any other tensor."""
 
-    def shape(self, tensor: Any) -> Shape | None:
+    def shape(self, tensor: Tensor) -> Shape | None:
         """Return a tensor's shape with the batch, None where not even the rank is known."""

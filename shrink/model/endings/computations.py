@@ -12,35 +12,41 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.model.endings import ANY, UNKNOWN, Computation, Loop, Node, Range, Shape
+from shrink.base.types import Array
+from shrink.model.endings import ANY, UNKNOWN, Computation, Loop, Node, Range, Shape, Tensor
 from shrink.model.endings.rules import REAL, RULES, WEIGHTS, Site, clamped, joined, range_of_values
 from shrink.tflite.flatbuffer import values as values_of
 from shrink.tflite.serving import traced
 from shrink.tflite.structure import Subgraph, read
 
+if TYPE_CHECKING:
+    from tensorflow.python.util.object_identity import Reference
+
 _TURNS = 4
 """Of a loop, before its values are taken to be anything at the start of a turn."""
 
 
-def range_of(computation: Computation, tensor: Any) -> Range:
+def range_of(computation: Computation[Tensor], tensor: Tensor) -> Range:
     """Return the bounds of a tensor's values."""
     return _Analysis(computation).range_of(tensor)
 
 
-class _Analysis:
+class _Analysis(Generic[Tensor]):
     """Finds bounds backwards from a tensor; every tensor once, without recursion but in loops."""
 
-    def __init__(self, computation: Computation, assumed: Mapping[Any, Range] | None = None):
+    def __init__(
+        self, computation: Computation[Tensor], assumed: Mapping[Tensor, Range] | None = None
+    ) -> None:
         self.graph = computation
-        self._found: dict[Any, Range] = dict(assumed or {})
+        self._found: dict[Tensor, Range] = dict(assumed or {})
 
-    def range_of(self, tensor: Any) -> Range:
+    def range_of(self, tensor: Tensor) -> Range:
         waiting = [tensor]
         while waiting:
             current = waiting[-1]
@@ -54,7 +60,7 @@ class _Analysis:
             self._found[waiting.pop()] = self._compute(current)
         return self._found[tensor]
 
-    def _needed(self, tensor: Any) -> list[Any]:
+    def _needed(self, tensor: Tensor) -> list[Tensor]:
         """Return the inputs whose bounds are needed first; a product of weights needs none."""
         node = self.graph.node(tensor)
         if node is None or self.graph.constant(tensor) is not None:
@@ -63,7 +69,7 @@ class _Analysis:
             return []
         return [each for each in node.inputs if each not in self._found]
 
-    def _compute(self, tensor: Any) -> Range:
+    def _compute(self, tensor: Tensor) -> Range:
         values = self.graph.constant(tensor)
         if values is not None:
             return range_of_values(values)
@@ -85,7 +91,7 @@ class _Analysis:
             found = UNKNOWN
         return found if node.clamp is None else clamped(found, *node.clamp)
 
-    def _looped(self, begin: list[Range], loop: Loop) -> Range:
+    def _looped(self, begin: list[Range], loop: Loop[Tensor]) -> Range:
         """Return bounds that a turn of the loop does not leave, starting from within them."""
         values, turns = begin, 0
         while (after := self._turn(values, loop)) != values:
@@ -100,7 +106,7 @@ class _Analysis:
             ]
         return values[loop.place]
 
-    def _turn(self, values: list[Range], loop: Loop) -> list[Range]:
+    def _turn(self, values: list[Range], loop: Loop[Tensor]) -> list[Range]:
         inner = _Analysis(self.graph, dict(zip(loop.arguments, values, strict=True)))
         after = [inner.range_of(each) for each in loop.results]
         return [joined(*pair) for pair in zip(values, after, strict=True)]
@@ -120,7 +126,7 @@ class _Place:
         call: the call that its function is in, None for the outermost.
     """
 
-    tensor: Any
+    tensor: Reference
     call: _Call | None = None
 
 
@@ -128,14 +134,14 @@ class _Place:
 class _Call:
     """A call of a traced function by another."""
 
-    graph: Any
+    graph: tf.Graph
     arguments: tuple[_Place, ...]
 
 
 class TracedComputation:
     """A concrete function of TensorFlow; calls inside it are looked into."""
 
-    def node(self, place: _Place) -> Node | None:
+    def node(self, place: _Place) -> Node[_Place] | None:
         """Return the operator that makes a tensor; None for an input of the model."""
         tensor, call = place.tensor.deref(), place.call
         operation = tensor.op
@@ -150,7 +156,7 @@ class TracedComputation:
             options["alpha"] = operation.get_attr("alpha")
         return Node(operation.type, _inputs(operation, call), _shape(tensor), options=options)
 
-    def constant(self, place: _Place) -> np.ndarray[Any, Any] | None:
+    def constant(self, place: _Place) -> Array | None:
         """Return the values of a small constant, None for any other tensor."""
         tensor = place.tensor.deref()
         if tensor.op.type == "Placeholder" and place.call is not None:
@@ -164,7 +170,7 @@ class TracedComputation:
         """Return a tensor's shape with the batch, None where not even the rank is known."""
         return _shape(place.tensor.deref())
 
-    def _argument(self, tensor: Any, call: _Call | None) -> Node | None:
+    def _argument(self, tensor: tf.Tensor, call: _Call | None) -> Node[_Place] | None:
         if call is None:
             captured = any(tensor is each for each in tensor.graph.internal_captures)
             return Node("ReadVariableOp", (), _shape(tensor)) if captured else None
@@ -173,7 +179,7 @@ class TracedComputation:
                 return Node("Identity", (given,), _shape(tensor))
         return None
 
-    def _looped(self, tensor: Any, call: _Call | None) -> Node:
+    def _looped(self, tensor: tf.Tensor, call: _Call | None) -> Node[_Place]:
         graph, begin = _function(tensor.op, "body"), _inputs(tensor.op, call)
         if graph is None:
             return Node("?", (), _shape(tensor))
@@ -187,7 +193,7 @@ class TracedComputation:
         loop = Loop(arguments, results, tensor.value_index, lists)
         return Node("While", begin, _shape(tensor), loop=loop)
 
-    def _called(self, tensor: Any, call: _Call | None) -> Node:
+    def _called(self, tensor: tf.Tensor, call: _Call | None) -> Node[_Place]:
         graph, arguments = _function(tensor.op, "f"), _inputs(tensor.op, call)
         if graph is None:
             return Node("?", (), _shape(tensor))
@@ -199,7 +205,7 @@ def ranges_of_model(model: keras.Model) -> list[Range]:
     """Return the bounds of each output of a functional model, in inference mode."""
     specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
 
-    def ask(*given: Any) -> list[Any]:
+    def ask(*given: tf.Tensor) -> list[tf.Tensor]:
         inputs = tf.nest.pack_sequence_as(model._nested_inputs, list(given))
         return [tf.identity(each) for each in tf.nest.flatten(model(inputs, training=False))]
 
@@ -208,17 +214,17 @@ def ranges_of_model(model: keras.Model) -> list[Range]:
     return [range_of(computation, _Place(each.ref())) for each in function.graph.outputs]
 
 
-def _function(operation: Any, attribute: str) -> Any:
+def _function(operation: tf.Operation, attribute: str) -> tf.Graph | None:
     """Return the graph of the function that an operator calls, None where it is not there."""
     function = operation.graph._get_function(operation.get_attr(attribute).name)
     return getattr(function, "graph", None)
 
 
-def _inputs(operation: Any, call: _Call | None) -> tuple[_Place, ...]:
+def _inputs(operation: tf.Operation, call: _Call | None) -> tuple[_Place, ...]:
     return tuple(_Place(each.ref(), call) for each in operation.inputs)
 
 
-def _shape(tensor: Any) -> Shape | None:
+def _shape(tensor: tf.Tensor) -> Shape | None:
     return None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
 
 
@@ -265,7 +271,7 @@ class FileComputation:
         self._graph = graph
         self._makers = {index: each for each in graph.operators for index in each.outputs}
 
-    def node(self, tensor: int) -> Node | None:
+    def node(self, tensor: int) -> Node[int] | None:
         """Return the operator that makes a tensor; None for an input of the model."""
         operator = self._makers.get(tensor)
         if operator is None:
@@ -277,7 +283,7 @@ class FileComputation:
             clamp=_CLAMPS.get(operator.fused_activation),
         )
 
-    def constant(self, tensor: int) -> np.ndarray[Any, Any] | None:
+    def constant(self, tensor: int) -> Array | None:
         """Return the real values of a constant, flat; None for any other tensor."""
         own = self._graph.tensors[tensor]
         stored = values_of(own) if own.constant else None

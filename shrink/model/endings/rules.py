@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.types import Array
 from shrink.model.endings import ANY, EMPTY, Computation, Node, Range, Shape
 
 
@@ -16,9 +17,9 @@ from shrink.model.endings import ANY, EMPTY, Computation, Node, Range, Shape
 class Site:
     """An operator with the bounds of its inputs."""
 
-    node: Node
+    node: Node[Any]
     inputs: Sequence[Range]
-    graph: Computation
+    graph: Computation[Any]
 
     def shape(self, place: int = 0) -> Shape | None:
         """Return the shape of an input."""
@@ -28,7 +29,7 @@ class Site:
 Rule = Callable[[Site], Range]
 
 
-def range_of_values(values: np.ndarray[Any, Any]) -> Range:
+def range_of_values(values: Array) -> Range:
     """Return the bounds of a constant."""
     if not values.size or values.dtype.kind not in "fiub" or not np.isfinite(values).all():
         return replace(ANY, fixed=True)

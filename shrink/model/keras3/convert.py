@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import h5py
 import keras as keras3
@@ -22,6 +21,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.types import Array, JsonObject, Tensors
 from shrink.model.keras3.graph import ConvertedModel, build_model
 from shrink.model.keras3.layers import ConvertedLayer, UnsupportedLayerError
 from shrink.model.scan_files import open_weights
@@ -32,7 +32,7 @@ _HINT = (
 )
 
 
-def import_keras3(path: Path, config: Any) -> keras.Model:
+def import_keras3(path: Path, config: JsonObject) -> keras.Model:
     """Return the tf-keras model that computes what a model of Keras 3 computes.
 
     Args:
@@ -44,12 +44,12 @@ def import_keras3(path: Path, config: Any) -> keras.Model:
             not fit the layers.
     """
     try:
-        carried = build_model(config)
+        converted = build_model(config)
         with _weights_file(path) as file:
             if path.suffix == ".keras":
-                assign_weights(carried, file)
+                assign_weights(converted, file)
             else:
-                assign_flat_weights(carried, file)
+                assign_flat_weights(converted, file)
     except UnsupportedLayerError as error:
         raise ModelError(
             f"Keras 3 saved it, and tf-keras cannot take over {error.layer}: {error.reason}",
@@ -64,11 +64,11 @@ def import_keras3(path: Path, config: Any) -> keras.Model:
             subject=path,
             hint=_HINT,
         ) from error
-    return carried.model
+    return converted.model
 
 
 @contextlib.contextmanager
-def _weights_file(path: Path) -> Iterator[Any]:
+def _weights_file(path: Path) -> Iterator[h5py.File]:
     source = open_weights(path) if path.suffix == ".keras" else None
     try:
         with h5py.File(source if source is not None else path, "r") as file:
@@ -87,32 +87,32 @@ _STATELESS = frozenset({"seed_generator", "random_generator", "_dropout_layer", 
 _OPTIMIZER = "optimizer"
 
 
-def assign_weights(carried: ConvertedModel, file: Any) -> None:
+def assign_weights(converted: ConvertedModel, file: h5py.File) -> None:
     """Assign the `model.weights.h5` of a `.keras` file.
 
     Args:
-        carried: the rebuilt model.
+        converted: the rebuilt model.
         file: the open HDF5 file.
 
     Raises:
         UnsupportedLayerError: a weight is missing, left over, or of another shape.
     """
     used: set[str] = set()
-    _assign_model(carried, file, used)
+    _assign_model(converted, file, used)
     for name in _data_sets(file):
         parts = name.split("/")
         if name not in used and parts[0] != _OPTIMIZER and not _STATELESS & set(parts):
             raise UnsupportedLayerError(name, "no layer takes this weight")
 
 
-def assign_flat_weights(carried: ConvertedModel, file: Any) -> None:
+def assign_flat_weights(converted: ConvertedModel, file: h5py.File) -> None:
     """Assign the weights of an `.h5` file: a flat list for each layer, by the layer's name.
 
     Raises:
         UnsupportedLayerError: a list that does not fit its layer.
     """
     root = file.get("model_weights", file)
-    for layer in carried.model.layers:
+    for layer in converted.model.layers:
         if not layer.weights:
             continue
         if layer.name not in root:
@@ -125,13 +125,13 @@ def assign_flat_weights(carried: ConvertedModel, file: Any) -> None:
         _finish(layer)
 
 
-def _text(name: Any) -> str:
+def _text(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
-def _assign_model(carried: ConvertedModel, group: Any, used: set[str]) -> None:
-    names = _group_names(kind for kind, _ in carried.layers)
-    for name, (_, item) in zip(names, carried.layers, strict=True):
+def _assign_model(converted: ConvertedModel, group: h5py.Group, used: set[str]) -> None:
+    names = _group_names(kind for kind, _ in converted.layers)
+    for name, (_, item) in zip(names, converted.layers, strict=True):
         inner = group.get(f"layers/{name}")
         if isinstance(item, ConvertedModel):
             if inner is not None:
@@ -159,34 +159,41 @@ def snake_case(name: str) -> str:
 
 
 def _assign_part(
-    layer: Any, group: Any, label: str, used: set[str], carried: ConvertedLayer | None = None
+    layer: keras.layers.Layer,
+    group: h5py.Group | None,
+    label: str,
+    used: set[str],
+    converted: ConvertedLayer | None = None,
 ) -> None:
     """Assign a layer's own variables, then those of the layers inside."""
     own = [*layer._trainable_weights, *layer._non_trainable_weights]
-    stored = {} if group is None or "vars" not in group else group["vars"]
+    groups: Mapping[str, h5py.Group] = {} if group is None else group
+    stored = groups.get("vars", {})
     values = [_array(stored[key]) for key in sorted(stored, key=int)]
-    if carried is not None and carried.reshape:
+    if converted is not None and converted.reshape:
         values = [v.reshape(w.shape) for v, w in zip(values, own, strict=True)]
     _assign(own, values, label)
     used.update(stored[key].name.lstrip("/") for key in stored)
-    for name in group or ():
+    for name in groups:
         if name == "vars" or name in _STATELESS:
             continue
         if name == "cells":
-            _assign_cells(layer.cells, group[name], label, used)
+            _assign_cells(layer.cells, groups[name], label, used)
             continue
         inner = getattr(layer, name, None) or getattr(layer, f"_{name}", None)
         if isinstance(inner, keras.layers.Layer):
-            _assign_part(inner, group[name], f"{label} ({name})", used)
+            _assign_part(inner, groups[name], f"{label} ({name})", used)
 
 
-def _assign_cells(cells: list[Any], group: Any, label: str, used: set[str]) -> None:
+def _assign_cells(
+    cells: list[keras.layers.Layer], group: h5py.Group, label: str, used: set[str]
+) -> None:
     names = _group_names(type(cell).__name__ for cell in cells)
     for name, cell in zip(names, cells, strict=True):
         _assign_part(cell, group[name], f"{label} ({name})", used)
 
 
-def _assign(weights: list[Any], values: list[Any], label: str) -> None:
+def _assign(weights: list[tf.Variable], values: list[Array], label: str) -> None:
     if len(weights) != len(values):
         raise UnsupportedLayerError(label, f"it has {len(weights)} weights, the file {len(values)}")
     for weight, value in zip(weights, values, strict=True):
@@ -197,20 +204,20 @@ def _assign(weights: list[Any], values: list[Any], label: str) -> None:
         weight.assign(value.astype(weight.dtype.as_numpy_dtype))
 
 
-def _array(data: Any) -> Any:
-    value = np.asarray(data)
+def _array(data: h5py.Dataset) -> Array:
+    value: Array = np.asarray(data)
     if data.attrs.get("dtype") == "bfloat16":
         # The upper half of a float32, stored as its bits.
         return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return value
 
 
-def _finish(layer: Any) -> None:
+def _finish(layer: keras.layers.Layer) -> None:
     if isinstance(layer, keras.layers.Normalization):
         layer.finalize_state()
 
 
-def _data_sets(file: Any) -> list[str]:
+def _data_sets(file: h5py.File) -> list[str]:
     names: list[str] = []
     file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
     return names
@@ -219,7 +226,7 @@ def _data_sets(file: Any) -> list[str]:
 CLOSE = 1e-5
 _TOO_FAR = 1e-3
 """Rounding can grow to this in a deep network; a layer that is not what it was is farther off."""
-_OPEN_SIDE = 8
+_OPEN_LENGTH = 8
 
 
 def compare_import(model: keras.Model, path: Path) -> str:
@@ -251,15 +258,15 @@ def compare_import(model: keras.Model, path: Path) -> str:
     return f"imported from Keras 3: outputs agree to {difference:.1e} of the largest one{exact}"
 
 
-def random_inputs(model: keras.Model) -> list[Any]:
-    """Return two random examples for each input; open sides are 8 long.
+def random_inputs(model: keras.Model) -> list[Array]:
+    """Return two random examples for each input; open dimensions are 8 long.
 
     Integers are indices, of which 0 and 1 are always there.
     """
     random = np.random.default_rng(0)
     arrays = []
     for tensor in model.inputs:
-        shape = [2, *(side or _OPEN_SIDE for side in tensor.shape[1:])]
+        shape = [2, *(length or _OPEN_LENGTH for length in tensor.shape[1:])]
         dtype = tensor.dtype.as_numpy_dtype
         integer = np.issubdtype(dtype, np.integer)
         values = random.choice([0, 1], shape) if integer else random.normal(size=shape)
@@ -267,7 +274,7 @@ def random_inputs(model: keras.Model) -> list[Any]:
     return arrays
 
 
-def largest_difference(ours: list[Any], theirs: list[Any]) -> float:
+def largest_difference(ours: Sequence[tf.Tensor], theirs: Sequence[tf.Tensor]) -> float:
     """Return the largest difference of two lists of outputs, each relative to its own largest."""
     worst = 0.0
     for a, b in zip(ours, theirs, strict=True):
@@ -279,7 +286,7 @@ def largest_difference(ours: list[Any], theirs: list[Any]) -> float:
     return worst
 
 
-def _fed(model: keras.Model, arrays: list[Any]) -> Any:
+def _fed(model: keras3.Model, arrays: list[Array]) -> Tensors:
     structure = getattr(model, "_inputs_struct", None)
     if structure is None or len(arrays) == 1:
         return arrays[0] if len(arrays) == 1 else arrays

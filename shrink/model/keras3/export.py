@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import keras as keras3
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.types import Json, Tensors
 from shrink.graph.network import Call, Network, Ref, map_tensors, read_network
 from shrink.model.keras3.convert import CLOSE, largest_difference, random_inputs
 
@@ -21,7 +21,7 @@ _DROPPED = frozenset(
 )
 _IDLE_VALUES = (None, False, "channels_last")
 _INNER = ("layer", "forward_layer", "backward_layer")
-_OPERATORS: Mapping[str, Callable[..., Any]] = {
+_OPERATORS: Mapping[str, Callable[..., Tensors]] = {
     "__operators__.add": keras3.ops.add,
     "math.add": keras3.ops.add,
     "math.subtract": keras3.ops.subtract,
@@ -48,7 +48,7 @@ def to_keras3(model: keras.Model) -> keras3.Model:
     """
     network = read_network(model)
     tensors = {ref.index: _input(layer, ref, network) for layer, ref in network.inputs}
-    built: dict[int, Any] = {}
+    built: dict[int, Callable[..., Tensors]] = {}
     for call in network.calls:
         outputs = _called(call, network, tensors, built)
         for ref, output in zip(call.outputs, outputs, strict=True):
@@ -62,13 +62,16 @@ def to_keras3(model: keras.Model) -> keras3.Model:
     return found
 
 
-def _input(layer: keras.layers.Layer, ref: Ref, network: Network) -> Any:
+def _input(layer: keras.layers.Layer, ref: Ref, network: Network) -> keras3.KerasTensor:
     return keras3.Input(ref.shape[1:], dtype=layer.dtype, name=network.name(layer))
 
 
 def _called(
-    call: Call, network: Network, tensors: Mapping[int, Any], built: dict[int, Any]
-) -> list[Any]:
+    call: Call,
+    network: Network,
+    tensors: Mapping[int, keras3.KerasTensor],
+    built: dict[int, Callable[..., Tensors]],
+) -> list[keras3.KerasTensor]:
     """Make the call in Keras 3; return its outputs."""
     args, kwargs = map_tensors(lambda ref: tensors[ref.index], call.arguments)
     if id(call.layer) not in built:
@@ -81,7 +84,7 @@ def _called(
         raise _unsupported(call.layer, str(error).splitlines()[0]) from error
 
 
-def _counterpart(layer: keras.layers.Layer, name: str) -> Callable[..., Any]:
+def _counterpart(layer: keras.layers.Layer, name: str) -> Callable[..., Tensors]:
     """Return a layer or an operation of Keras 3 that computes the same, with weights of its own."""
     kind = type(layer).__name__
     if kind == "TFOpLambda":
@@ -100,9 +103,10 @@ def _counterpart(layer: keras.layers.Layer, name: str) -> Callable[..., Any]:
         raise _unsupported(layer, str(error).splitlines()[0]) from error
 
 
-def _settings(layer: keras.layers.Layer, made: Any) -> dict[str, Any]:
+def _settings(layer: keras.layers.Layer, made: type[keras3.layers.Layer]) -> dict[str, object]:
     """Return the constructor's arguments; a setting that Keras 3 lacks must change nothing."""
-    kind, settings = type(layer).__name__, {}
+    kind = type(layer).__name__
+    settings: dict[str, object] = {}
     taken = inspect.signature(made.__init__).parameters
     config = {key: value for key, value in layer.get_config().items() if key not in _DROPPED}
     for key in _INNER:
@@ -127,7 +131,7 @@ def _initial(key: str) -> bool:
     return key.endswith("_initializer")
 
 
-def _slice(tensor: Any, slice_spec: Any) -> Any:
+def _slice(tensor: keras3.KerasTensor, slice_spec: Json) -> keras3.KerasTensor:
     found = slice_spec if isinstance(slice_spec, tuple | list) else (slice_spec,)
     return tensor[
         tuple(
@@ -137,7 +141,7 @@ def _slice(tensor: Any, slice_spec: Any) -> Any:
     ]
 
 
-def _copy_weights(layer: keras.layers.Layer, target: Any) -> None:
+def _copy_weights(layer: keras.layers.Layer, target: keras3.layers.Layer) -> None:
     values = layer.get_weights()
     if not values:
         return
@@ -159,7 +163,7 @@ def _check(model: keras.Model, found: keras3.Model) -> None:
             )
 
 
-def _one_or_all(values: list[Any]) -> Any:
+def _one_or_all(values: Sequence[Tensors]) -> Tensors:
     return values[0] if len(values) == 1 else values
 
 

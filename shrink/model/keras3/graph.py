@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Json, JsonObject, Tensors
 from shrink.model.keras3.layers import (
     MODEL_CLASSES,
     ConvertedLayer,
@@ -38,7 +39,7 @@ class ConvertedModel:
     layers: list[tuple[str, ConvertedLayer | ConvertedModel]] = field(default_factory=list)
 
 
-def build_model(config: Mapping[str, Any]) -> ConvertedModel:
+def build_model(config: JsonObject) -> ConvertedModel:
     """Return the tf-keras model of a serialized Keras 3 model, its weights still random.
 
     Raises:
@@ -53,13 +54,13 @@ def build_model(config: Mapping[str, Any]) -> ConvertedModel:
     )
 
 
-def _member(serialized: Mapping[str, Any]) -> ConvertedLayer | ConvertedModel:
+def _member(serialized: JsonObject) -> ConvertedLayer | ConvertedModel:
     if serialized["class_name"] in MODEL_CLASSES:
         return build_model(serialized)
     return convert_layer(serialized)
 
 
-def _input(config: Mapping[str, Any]) -> Any:
+def _input(config: JsonObject) -> tf.Tensor:
     shape = config.get("batch_shape") or config["batch_input_shape"]
     if config.get("sparse") or config.get("ragged"):
         raise UnsupportedLayerError(config["name"], "its input is sparse or ragged")
@@ -68,12 +69,10 @@ def _input(config: Mapping[str, Any]) -> Any:
     return keras.Input(shape[1:], batch_size=shape[0], dtype=dtype, name=config["name"])
 
 
-def _sequential(
-    config: Mapping[str, Any], build_config: Mapping[str, Any] | None
-) -> ConvertedModel:
+def _sequential(config: JsonObject, build_config: JsonObject | None) -> ConvertedModel:
     members = [m for m in config["layers"] if m["class_name"] != "InputLayer"]
     inputs = [m["config"] for m in config["layers"] if m["class_name"] == "InputLayer"]
-    carried = [(member["class_name"], _member(member)) for member in members]
+    converted = [(member["class_name"], _member(member)) for member in members]
     if inputs:
         tensor = _input(inputs[0])
     else:
@@ -83,26 +82,30 @@ def _sequential(
                 config["name"], "it was saved before it knew its input's shape"
             )
         tensor = keras.Input(shape[1:], batch_size=shape[0])
-    layers = _layers_of(carried)
-    if all(_is_single(item) for _, item in carried):
+    layers = _layers_of(converted)
+    if all(_is_single(item) for _, item in converted):
         model = keras.Sequential([tensor, *layers], name=config["name"])
     else:
         output = tensor
-        for _, item in carried:
+        for _, item in converted:
             output = _callable(item)(output)
         rename_added_layers(output, [_entry(tensor), *layers])
         model = keras.Model(tensor, output, name=config["name"])
     model.trainable = config.get("trainable", True)
-    return _with_trainable(ConvertedModel(model, carried), config)
+    return _with_trainable(ConvertedModel(model, converted), config)
 
 
-def _layers_of(carried: Sequence[tuple[str, ConvertedLayer | ConvertedModel]]) -> list[Any]:
+def _layers_of(
+    converted: Sequence[tuple[str, ConvertedLayer | ConvertedModel]],
+) -> list[keras.layers.Layer]:
     """Return what stands for the layers of the file, without those that need no layer."""
-    found = [item.model if isinstance(item, ConvertedModel) else item.layer for _, item in carried]
+    found = [
+        item.model if isinstance(item, ConvertedModel) else item.layer for _, item in converted
+    ]
     return [layer for layer in found if layer is not None]
 
 
-def _entry(tensor: Any) -> Any:
+def _entry(tensor: tf.Tensor) -> keras.layers.Layer:
     return tensor._keras_history.layer
 
 
@@ -110,21 +113,21 @@ def _is_single(item: ConvertedLayer | ConvertedModel) -> bool:
     return isinstance(item, ConvertedModel) or (item.after is None and item.layer is not None)
 
 
-def _callable(item: ConvertedLayer | ConvertedModel) -> Callable[..., Any]:
+def _callable(item: ConvertedLayer | ConvertedModel) -> Callable[..., Tensors]:
     return item.model if isinstance(item, ConvertedModel) else item
 
 
-def _with_trainable(carried: ConvertedModel, config: Mapping[str, Any]) -> ConvertedModel:
+def _with_trainable(converted: ConvertedModel, config: JsonObject) -> ConvertedModel:
     """Freeze again what was frozen; setting it on a model sets it on all its layers."""
     by_name = {layer["config"].get("name"): layer["config"] for layer in config["layers"]}
-    for layer in carried.model.layers:
+    for layer in converted.model.layers:
         frozen = by_name.get(layer.name, {}).get("trainable", True) is False
-        if frozen or not carried.model.trainable:
+        if frozen or not converted.model.trainable:
             layer.trainable = False
-    return carried
+    return converted
 
 
-def _functional(config: Mapping[str, Any]) -> ConvertedModel:
+def _functional(config: JsonObject) -> ConvertedModel:
     walk = _Walk(config)
     walk.run()
     inputs = walk.structure(config["input_layers"])
@@ -139,14 +142,14 @@ def _functional(config: Mapping[str, Any]) -> ConvertedModel:
 class _Walk:
     """Calls every layer of a functional configuration as soon as its inputs are there."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: JsonObject) -> None:
         self.layers: list[tuple[str, ConvertedLayer | ConvertedModel]] = []
-        self._nodes: list[tuple[Mapping[str, Any], int, Callable[..., Any]]] = []
-        self._tensors: dict[tuple[str, int], Any] = {}
+        self._nodes: list[tuple[JsonObject, int, Callable[..., Tensors]]] = []
+        self._tensors: dict[tuple[str, int], Tensors] = {}
         for serialized in config["layers"]:
             self._enter(serialized)
 
-    def _enter(self, serialized: Mapping[str, Any]) -> None:
+    def _enter(self, serialized: JsonObject) -> None:
         name, kind = _name(serialized), serialized["class_name"]
         if kind == "InputLayer":
             self._tensors[name, 0] = _input(serialized["config"])
@@ -169,7 +172,7 @@ class _Walk:
                 raise UnsupportedLayerError(_name(left[0][0]), "its inputs come from nowhere")
             waiting = left
 
-    def structure(self, value: Any) -> Any:
+    def structure(self, value: Json) -> Tensors:
         """Return the tensors that a structure of [layer, node, tensor] means."""
         if isinstance(value, Mapping):
             return {key: self.structure(item) for key, item in value.items()}
@@ -177,11 +180,10 @@ class _Walk:
             return self._tensor(*value)
         return [self.structure(item) for item in value]
 
-    def _tensor(self, name: str, node: int, index: int) -> Any:
-        result = self._tensors[name, node]
-        return _flat(result)[index]
+    def _tensor(self, name: str, node: int, index: int) -> tf.Tensor:
+        return _flat(self._tensors[name, node])[index]
 
-    def _call(self, serialized: Mapping[str, Any], index: int, call: Callable[..., Any]) -> bool:
+    def _call(self, serialized: JsonObject, index: int, call: Callable[..., Tensors]) -> bool:
         node = serialized["inbound_nodes"][index]
         if any((name, at) not in self._tensors for name, at, _ in _histories(node)):
             return False
@@ -199,30 +201,30 @@ class _Walk:
         return True
 
 
-def _name(serialized: Mapping[str, Any]) -> str:
+def _name(serialized: JsonObject) -> str:
     return str(serialized.get("name") or serialized["config"]["name"])
 
 
-def _label(serialized: Mapping[str, Any]) -> str:
+def _label(serialized: JsonObject) -> str:
     return f"{serialized['class_name']} {_name(serialized)!r}"
 
 
-def _op_call(serialized: Mapping[str, Any]) -> Callable[..., Any]:
+def _op_call(serialized: JsonObject) -> Callable[..., Tensors]:
     config = plain_value(serialized["config"])
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Tensors, **kwargs: object) -> Tensors:
         return call_op(serialized["module"], serialized["class_name"], config, args, kwargs)
 
     return call
 
 
-def _layer_call(layer: Callable[..., Any], serialized: Mapping[str, Any]) -> Callable[..., Any]:
+def _layer_call(layer: Callable[..., Tensors], serialized: JsonObject) -> Callable[..., Tensors]:
     kind = serialized["class_name"]
     recurrent = kind in _RECURRENT
     # Keras 3 notes a value of `training` there whatever the caller said.
     ignores_training = recurrent or kind.startswith("Random")
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Tensors, **kwargs: object) -> Tensors:
         given = {key: value for key, value in kwargs.items() if value is not None}
         if ignores_training:
             given.pop("training", None)
@@ -235,7 +237,7 @@ def _layer_call(layer: Callable[..., Any], serialized: Mapping[str, Any]) -> Cal
     return call
 
 
-def _histories(value: Any) -> list[tuple[str, int, int]]:
+def _histories(value: Json) -> list[tuple[str, int, int]]:
     if isinstance(value, Mapping):
         if value.get("class_name") == "__keras_tensor__":
             name, node, index = value["config"]["keras_history"]
@@ -246,7 +248,7 @@ def _histories(value: Any) -> list[tuple[str, int, int]]:
     return []
 
 
-def _flat(value: Any) -> Sequence[Any]:
+def _flat(value: Tensors) -> list[tf.Tensor]:
     if isinstance(value, Mapping):
         return [found for key in sorted(value) for found in _flat(value[key])]
     if isinstance(value, list | tuple):

@@ -9,14 +9,20 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Json, JsonObject, Tensors
 
-def rename_added_layers(outputs: Any, own: Iterable[Any]) -> None:
+Activation: TypeAlias = Callable[[Tensors], tf.Tensor]
+"""A function of a layer's symbolic output; that of some layers takes several."""
+
+
+def rename_added_layers(outputs: Tensors, own: Iterable[keras.layers.Layer]) -> None:
     """Give the layers before these outputs other names where the file's layers have them.
 
     tf-keras numbers the names that it gives, but does not look whether one was given before.
@@ -35,7 +41,7 @@ def rename_added_layers(outputs: Any, own: Iterable[Any]) -> None:
         taken.add(layer.name)
 
 
-def _layers_before(tensors: list[Any]) -> Iterator[Any]:
+def _layers_before(tensors: list[tf.Tensor]) -> Iterator[keras.layers.Layer]:
     """Yield every layer that these tensors come from, once."""
     seen: set[int] = set()
     yielded: set[int] = set()
@@ -52,7 +58,7 @@ def _layers_before(tensors: list[Any]) -> Iterator[Any]:
         waiting.extend(tensor._keras_history for tensor in node.keras_inputs)
 
 
-def plain_value(value: Any, tensor: Callable[[str, int, int], Any] | None = None) -> Any:
+def plain_value(value: Json, tensor: Callable[[str, int, int], tf.Tensor] | None = None) -> Json:
     """Return lists, tuples, slices and arrays in place of their serialized forms.
 
     Args:
@@ -87,55 +93,55 @@ SAME = frozenset(
 RENAMED = {"silu": "swish", "hard_swish": "hard_silu"}
 
 
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: tf.Tensor) -> tf.Tensor:
     """Return relu6(x + 3) / 6."""
     shifted = keras.layers.Rescaling(1.0, offset=3.0)(x)
     return keras.layers.Rescaling(1.0 / 6.0)(keras.layers.ReLU(max_value=6.0)(shifted))
 
 
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: tf.Tensor) -> tf.Tensor:
     """Return x · relu6(x + 3) / 6 (Howard et al. 2019)."""
     return keras.layers.Multiply()([x, hard_sigmoid(x)])
 
 
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: tf.Tensor, alpha: float = 1.0) -> tf.Tensor:
     """Return max(x, 0) + alpha · (exp(min(x, 0) / alpha) - 1)."""
     return tf.nn.relu(x) + alpha * tf.math.expm1(tf.math.minimum(x, 0.0) / alpha)
 
 
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: tf.Tensor, axis: int = -1) -> tf.Tensor:
     """Return the first half times the sigmoid of the second (Dauphin et al. 2017)."""
     first, second = tf.split(x, 2, axis=axis)
     return tf.math.multiply(first, tf.math.sigmoid(second))
 
 
-def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+def soft_shrink(x: tf.Tensor, threshold: float = 0.5) -> tf.Tensor:
     """Return x moved towards 0 by the threshold."""
     return tf.nn.relu(x - threshold) - tf.nn.relu(-x - threshold)
 
 
-def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+def hard_shrink(x: tf.Tensor, threshold: float = 0.5) -> tf.Tensor:
     """Return x where it is farther from 0 than the threshold, else 0."""
     return tf.where(tf.math.greater(tf.math.abs(x), threshold), x, tf.zeros_like(x))
 
 
-def threshold(x: Any, threshold: float, default_value: float) -> Any:
+def threshold(x: tf.Tensor, threshold: float, default_value: float) -> tf.Tensor:
     """Return x where it is above the threshold, else the default value."""
     other = tf.zeros_like(x) + default_value
     return tf.where(tf.math.greater(x, threshold), x, other)
 
 
-def squareplus(x: Any, b: float = 4.0) -> Any:
+def squareplus(x: tf.Tensor, b: float = 4.0) -> tf.Tensor:
     """Return (x + sqrt(x² + b)) / 2."""
     return (x + tf.math.sqrt(tf.math.square(x) + b)) / 2.0
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: tf.Tensor, negative_slope: float = 0.2) -> tf.Tensor:
     """Return x, its negative part times the slope."""
     return keras.layers.LeakyReLU(alpha=negative_slope)(x)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., tf.Tensor]] = {
     "celu": celu,
     "glu": glu,
     "hard_shrink": hard_shrink,
@@ -197,17 +203,17 @@ class ConvertedLayer:
     """
 
     label: str
-    layer: Any
-    after: Callable[[Any], Any] | None = None
+    layer: keras.layers.Layer | None
+    after: Activation | None = None
     reshape: bool = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tensors, **kwargs: object) -> Tensors:
         """Call the layer, then its activation."""
         result = args[0] if self.layer is None else self.layer(*args, **kwargs)
         return self.after(result) if self.after is not None else result
 
 
-def convert_layer(serialized: Mapping[str, Any]) -> ConvertedLayer:
+def convert_layer(serialized: JsonObject) -> ConvertedLayer:
     """Return what computes the same as a serialized layer of Keras 3.
 
     Raises:
@@ -227,7 +233,7 @@ def convert_layer(serialized: Mapping[str, Any]) -> ConvertedLayer:
     return ConvertedLayer(label, _layer(kind, config, label), after)
 
 
-def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
+def _layer(kind: str, config: JsonObject, label: str) -> keras.layers.Layer:
     cls = getattr(keras.layers, kind, None)
     if cls is None:
         raise UnsupportedLayerError(label, "tf-keras has no such layer")
@@ -244,20 +250,20 @@ def _layer(kind: str, config: Mapping[str, Any], label: str) -> Any:
     return cls(**arguments)
 
 
-def _custom_layer(custom: Any, config: Mapping[str, Any], label: str) -> Any:
+def _custom_layer(custom: object, config: JsonObject, label: str) -> keras.layers.Layer:
     """Return a layer of a user's class, which has to take the configuration that it gave."""
-    cls: Any = custom
     if not (isinstance(custom, type) and issubclass(custom, keras.layers.Layer)):
         raise UnsupportedLayerError(
             label,
             "among the custom objects it is no layer of tf-keras",
             "write the class with `import tf_keras as keras`",
         )
+    kind: type[keras.layers.Layer] = custom
     arguments = dict(plain_value(config))
     if "dtype" in config:
         arguments["dtype"] = _dtype(config["dtype"], label)
     try:
-        return cls.from_config(arguments)
+        return kind.from_config(arguments)
     except Exception as error:  # it raises whatever its author does
         text = str(error).strip().splitlines()[:1]
         raise UnsupportedLayerError(
@@ -265,28 +271,28 @@ def _custom_layer(custom: Any, config: Mapping[str, Any], label: str) -> Any:
         ) from error
 
 
-def _is_idle(value: Any) -> bool:
+def _is_idle(value: Json) -> bool:
     return not isinstance(value, list | dict) and value in _IDLE_VALUES
 
 
-def _accepted(cls: Any) -> set[str]:
+def _accepted(cls: type[keras.layers.Layer]) -> set[str]:
     """Return the keywords that a layer's constructors take."""
     names = set(_BASE_KEYS)
     for base in cls.__mro__:
         if base in (keras.layers.Layer, object):
             break
         if "__init__" in vars(base):
-            parameters = inspect.signature(base.__init__).parameters.values()
+            parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
             names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
             if not any(p.kind is p.VAR_KEYWORD for p in parameters):
                 break
     return names - {"self"}
 
 
-def _argument(key: str, value: Any, label: str) -> Any:
+def _argument(key: str, value: Json, label: str) -> object:
     if key == "dtype":
         return _dtype(value, label)
-    if key in _INNER_KEYS and isinstance(value, Mapping):
+    if key in _INNER_KEYS and isinstance(value, dict):
         return _inner_layer(value, label)
     if key == "cells":
         return [_inner_layer(cell, label) for cell in value]
@@ -298,18 +304,18 @@ def _argument(key: str, value: Any, label: str) -> Any:
     return plain_value(value)
 
 
-def _inner_layer(serialized: Mapping[str, Any], label: str) -> Any:
+def _inner_layer(serialized: JsonObject, label: str) -> keras.layers.Layer:
     """Return the one layer for a layer inside a wrapper; what needs several cannot stand there."""
     inner = f"{serialized['class_name']} within {label}"
     if serialized["class_name"] in MODEL_CLASSES:
         raise UnsupportedLayerError(inner, "a model inside a wrapper")
-    carried = convert_layer(serialized)
-    if carried.after is not None or carried.layer is None or carried.reshape:
+    converted = convert_layer(serialized)
+    if converted.after is not None or converted.layer is None or converted.reshape:
         raise UnsupportedLayerError(inner, "its activation takes several layers in tf-keras")
-    return carried.layer
+    return converted.layer
 
 
-def _dtype(value: Any, label: str) -> Any:
+def _dtype(value: Json, label: str) -> str | keras.mixed_precision.Policy | None:
     name = value["config"].get("name") if isinstance(value, Mapping) else value
     kind = value.get("class_name") if isinstance(value, Mapping) else "DTypePolicy"
     if kind not in ("DTypePolicy", "FloatDTypePolicy") or _is_quantized(name):
@@ -321,11 +327,11 @@ def _dtype(value: Any, label: str) -> Any:
     return keras.mixed_precision.Policy(name) if str(name).startswith("mixed_") else name
 
 
-def _is_quantized(name: Any) -> bool:
+def _is_quantized(name: object) -> bool:
     return any(word in str(name) for word in _QUANTIZED)
 
 
-def _object(value: Any, room: Any, label: str) -> Any:
+def _object(value: Json, room: ModuleType, label: str) -> object:
     """Return an initializer, regularizer or constraint."""
     if value is None or isinstance(value, str):
         return value
@@ -340,7 +346,7 @@ def _object(value: Any, room: Any, label: str) -> Any:
     return cls(**{key: item for key, item in config.items() if key in accepted})
 
 
-def _function_name(value: Any, label: str) -> str:
+def _function_name(value: Json, label: str) -> str:
     """Return the name of an activation, whichever way it was written."""
     if value is None:
         return "linear"
@@ -351,7 +357,7 @@ def _function_name(value: Any, label: str) -> str:
     return RENAMED.get(value, value)
 
 
-def _activation_name(value: Any, label: str, key: str) -> str:
+def _activation_name(value: Json, label: str, key: str) -> str:
     name = _function_name(value, label)
     if name not in SAME:
         raise UnsupportedLayerError(
@@ -360,14 +366,12 @@ def _activation_name(value: Any, label: str, key: str) -> str:
     return name
 
 
-def _without_activation(
-    config: dict[str, Any], label: str
-) -> tuple[dict[str, Any], Callable[[Any], Any] | None]:
+def _without_activation(config: JsonObject, label: str) -> tuple[JsonObject, Activation | None]:
     """Return the configuration with an activation that tf-keras has, and what to do after it."""
     if "activation" not in config or "recurrent_activation" in config:
         return config, None
     value = config["activation"]
-    if isinstance(value, Mapping) and hasattr(keras.layers, str(value.get("class_name"))):
+    if isinstance(value, dict) and hasattr(keras.layers, str(value.get("class_name"))):
         return {**config, "activation": "linear"}, convert_layer(value)
     name = _function_name(value, label)
     if name in SAME:
@@ -377,7 +381,7 @@ def _without_activation(
     return {**config, "activation": "linear"}, FUNCTIONS[name]
 
 
-def _layer_scale(config: Mapping[str, Any], label: str) -> ConvertedLayer:
+def _layer_scale(config: JsonObject, label: str) -> ConvertedLayer:
     """A factor per channel (ConvNeXt): a depthwise convolution of 1 x 1 that can be trained."""
     layer = keras.layers.DepthwiseConv2D(
         1, use_bias=False, name=config["name"], dtype=_dtype(config.get("dtype"), label)
@@ -385,7 +389,7 @@ def _layer_scale(config: Mapping[str, Any], label: str) -> ConvertedLayer:
     return ConvertedLayer(label, layer, reshape=True)
 
 
-def _stochastic_depth(config: Mapping[str, Any], label: str) -> ConvertedLayer:
+def _stochastic_depth(config: JsonObject, label: str) -> ConvertedLayer:
     """A whole example's branch dropped: dropout with one draw per example."""
     shape = (None, 1, 1, 1)
     dtype = _dtype(config.get("dtype"), label)
@@ -395,7 +399,7 @@ def _stochastic_depth(config: Mapping[str, Any], label: str) -> ConvertedLayer:
     )
 
 
-def _scaled_sum(config: Mapping[str, Any], label: str) -> ConvertedLayer:
+def _scaled_sum(config: JsonObject, label: str) -> ConvertedLayer:
     """`a + scale * b` (Inception-ResNet)."""
     dtype, name = _dtype(config.get("dtype"), label), config["name"]
     scale = keras.layers.Rescaling(config["scale"], name=f"{name}_scale", dtype=dtype)
@@ -403,7 +407,7 @@ def _scaled_sum(config: Mapping[str, Any], label: str) -> ConvertedLayer:
     return ConvertedLayer(label, None, lambda both: add([both[0], scale(both[1])]))
 
 
-_SPECIAL: dict[str, Callable[[dict[str, Any], str], ConvertedLayer]] = {
+_SPECIAL: dict[str, Callable[[JsonObject, str], ConvertedLayer]] = {
     "LayerScale": _layer_scale,
     "StochasticDepth": _stochastic_depth,
     "CustomScaleLayer": _scaled_sum,

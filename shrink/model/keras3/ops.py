@@ -6,24 +6,27 @@ Where tf-keras has a layer for it, the layer is taken: later stages know layers 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import JsonObject, Tensors
 from shrink.model.keras3.layers import FUNCTIONS, UnsupportedLayerError
 
-_Op = Callable[..., Any]
+_Op: TypeAlias = Callable[..., tf.Tensor]
+_Operand: TypeAlias = "tf.Tensor | np.ndarray | Sequence[float] | float"
+_Axes: TypeAlias = int | Sequence[int]
 
 
 def call_op(
     module: str,
     name: str,
-    config: Mapping[str, Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+    config: JsonObject,
+    args: Sequence[Tensors],
+    kwargs: Mapping[str, object],
+) -> Tensors:
     """Return what an operation of Keras 3 makes of symbolic tensors of tf-keras.
 
     Args:
@@ -49,20 +52,24 @@ def call_op(
         raise UnsupportedLayerError(label, str(error).strip().splitlines()[0][:300]) from error
 
 
-def _is_tensor(value: Any) -> bool:
-    return bool(keras.backend.is_keras_tensor(value)) if not _is_number(value) else False
+def _is_tensor(value: object) -> TypeGuard[tf.Tensor]:
+    return not _is_number(value) and bool(keras.backend.is_keras_tensor(value))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float | bool | list | tuple | np.ndarray)
 
 
-def _binary(layer: Any, function: _Op) -> _Op:
+def _binary(layer: type[keras.layers.Layer] | None, function: _Op) -> _Op:
     """Two tensors of equal rank through the layer, all else through the function."""
 
-    def call(x1: Any, x2: Any) -> Any:
-        both = _is_tensor(x1) and _is_tensor(x2)
-        if layer is not None and both and x1.shape.rank == x2.shape.rank and x1.dtype == x2.dtype:
+    def call(x1: _Operand, x2: _Operand) -> tf.Tensor:
+        if (
+            layer is not None
+            and _is_tensor(x1)
+            and _is_tensor(x2)
+            and (x1.shape.rank, x1.dtype) == (x2.shape.rank, x2.dtype)
+        ):
             return layer(dtype=x1.dtype.name)([x1, x2])
         if _is_tensor(x1):
             return function(x1, _constant(x2))
@@ -71,7 +78,7 @@ def _binary(layer: Any, function: _Op) -> _Op:
     return call
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: _Operand) -> _Operand:
     return np.asarray(value, np.float32) if isinstance(value, list | tuple) else value
 
 
@@ -80,7 +87,9 @@ def _unary(function: _Op) -> _Op:
 
 
 def _reduce(function: _Op) -> _Op:
-    def call(x: Any, axis: Any = None, keepdims: bool = False, **others: Any) -> Any:
+    def call(
+        x: tf.Tensor, axis: _Axes | None = None, keepdims: bool = False, **others: object
+    ) -> tf.Tensor:
         _only_defaults(others)
         axis = list(axis) if isinstance(axis, tuple) else axis
         return function(x, axis=axis, keepdims=keepdims)
@@ -88,13 +97,13 @@ def _reduce(function: _Op) -> _Op:
     return call
 
 
-def _only_defaults(others: Mapping[str, Any]) -> None:
+def _only_defaults(others: Mapping[str, object]) -> None:
     for key, value in others.items():
         if value not in (None, 0, False):
             raise ValueError(f"{key}={value!r} has no counterpart")
 
 
-def _reshape(x: Any, newshape: Sequence[Any]) -> Any:
+def _reshape(x: tf.Tensor, newshape: Sequence[int | None]) -> tf.Tensor:
     rest = [-1 if size is None else size for size in newshape[1:]]
     known = x.shape[1:].is_fully_defined() and -1 not in rest
     if newshape[0] in (-1, None) and known and np.prod(rest) == x.shape[1:].num_elements():
@@ -102,7 +111,7 @@ def _reshape(x: Any, newshape: Sequence[Any]) -> Any:
     return tf.reshape(x, [-1 if size is None else size for size in newshape])
 
 
-def _transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
+def _transpose(x: tf.Tensor, axes: Sequence[int] | None = None) -> tf.Tensor:
     order = list(axes) if axes is not None else list(range(x.shape.rank))[::-1]
     order = [axis % x.shape.rank for axis in order]
     if order[0] == 0 and len(order) > 1:
@@ -110,13 +119,13 @@ def _transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     return tf.transpose(x, order)
 
 
-def _swap_axes(x: Any, axis1: int, axis2: int) -> Any:
+def _swap_axes(x: tf.Tensor, axis1: int, axis2: int) -> tf.Tensor:
     order = list(range(x.shape.rank))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     return _transpose(x, order)
 
 
-def _move_axis(x: Any, source: Any, destination: Any) -> Any:
+def _move_axis(x: tf.Tensor, source: _Axes, destination: _Axes) -> tf.Tensor:
     sources, targets = np.atleast_1d(source), np.atleast_1d(destination)
     rank = x.shape.rank
     order = [axis for axis in range(rank) if axis not in {int(s) % rank for s in sources}]
@@ -127,7 +136,7 @@ def _move_axis(x: Any, source: Any, destination: Any) -> Any:
     return _transpose(x, order)
 
 
-def _get_item(x: Any, key: Any) -> Any:
+def _get_item(x: tf.Tensor, key: object) -> tf.Tensor:
     parts = list(key) if isinstance(key, list | tuple) else [key]
     if any(
         not (part is None or part is Ellipsis or isinstance(part, int | slice)) for part in parts
@@ -141,34 +150,41 @@ def _get_item(x: Any, key: Any) -> Any:
     return x[tuple(parts)]
 
 
-def _concatenate(xs: Sequence[Any], axis: int = -1) -> Any:
+def _concatenate(xs: Sequence[_Operand], axis: int | None = -1) -> tf.Tensor:
     if all(_is_tensor(x) for x in xs):
         return keras.layers.Concatenate(axis=-1 if axis is None else axis)(list(xs))
     return tf.concat(list(xs), axis)
 
 
-def _split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def _split(x: tf.Tensor, indices_or_sections: _Axes, axis: int = 0) -> list[tf.Tensor]:
     if isinstance(indices_or_sections, int):
         return tf.split(x, indices_or_sections, axis=axis)
     edges = [0, *indices_or_sections, x.shape[axis]]
     return tf.split(x, list(np.diff(edges).tolist()), axis=axis)
 
 
-def _pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+def _pad(
+    x: tf.Tensor,
+    pad_width: Sequence[_Axes],
+    mode: str = "constant",
+    constant_values: float | None = None,
+) -> tf.Tensor:
     width = [list(pair) if isinstance(pair, list | tuple) else [pair, pair] for pair in pad_width]
     width = width * x.shape.rank if len(width) == 1 else width
     return tf.pad(x, width, mode.upper(), constant_values=constant_values or 0)
 
 
-def _clip(x: Any, x_min: Any, x_max: Any) -> Any:
+def _clip(x: tf.Tensor, x_min: _Operand, x_max: _Operand) -> tf.Tensor:
     return tf.clip_by_value(x, x_min, x_max)
 
 
-def _cast(x: Any, dtype: str) -> Any:
+def _cast(x: tf.Tensor, dtype: str) -> tf.Tensor:
     return tf.cast(x, dtype)
 
 
-def _normalize(x: Any, axis: int = -1, order: int = 2, epsilon: float | None = None) -> Any:
+def _normalize(
+    x: tf.Tensor, axis: int = -1, order: int = 2, epsilon: float | None = None
+) -> tf.Tensor:
     if order != 2:
         raise ValueError(f"order={order!r} has no counterpart")
     return tf.math.l2_normalize(x, axis=axis, epsilon=epsilon or 1e-12)
@@ -176,8 +192,12 @@ def _normalize(x: Any, axis: int = -1, order: int = 2, epsilon: float | None = N
 
 def _pool(kind: str) -> _Op:
     def call(
-        x: Any, pool_size: Any, strides: Any = None, padding: str = "valid", data_format: Any = None
-    ) -> Any:
+        x: tf.Tensor,
+        pool_size: _Axes,
+        strides: _Axes | None = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+    ) -> tf.Tensor:
         rank = x.shape.rank - 2
         cls = getattr(keras.layers, f"{kind}Pooling{rank}D")
         return cls(pool_size, strides=strides, padding=padding, data_format=data_format)(x)
@@ -186,8 +206,12 @@ def _pool(kind: str) -> _Op:
 
 
 def _resize(
-    x: Any, size: Any, interpolation: str = "bilinear", antialias: bool = False, **others: Any
-) -> Any:
+    x: tf.Tensor,
+    size: Sequence[int],
+    interpolation: str = "bilinear",
+    antialias: bool = False,
+    **others: object,
+) -> tf.Tensor:
     others.pop("fill_mode", None)
     others.pop("fill_value", None)
     if others.pop("data_format", None) == "channels_first":
@@ -197,7 +221,7 @@ def _resize(
 
 
 def _arg(function: _Op) -> _Op:
-    def call(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    def call(x: tf.Tensor, axis: int | None = None, keepdims: bool = False) -> tf.Tensor:
         if axis is None or keepdims:
             raise ValueError("it has no axis, or keeps it")
         return function(x, axis=axis, output_type=tf.int32)
@@ -207,10 +231,6 @@ def _arg(function: _Op) -> _Op:
 
 def _activation(name: str) -> _Op:
     return lambda x: keras.layers.Activation(name)(x)
-
-
-def _leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    return keras.layers.LeakyReLU(alpha=negative_slope)(x)
 
 
 _LAYERED: dict[str, _Op] = {
@@ -231,7 +251,7 @@ _LAYERED: dict[str, _Op] = {
     "nn.Relu": lambda x: keras.layers.ReLU()(x),
     "nn.Relu6": FUNCTIONS["relu6"],
     "nn.Softmax": lambda x, axis=-1: keras.layers.Softmax(axis=axis)(x),
-    "nn.LeakyRelu": _leaky_relu,
+    "nn.LeakyRelu": FUNCTIONS["leaky_relu"],
     "nn.Elu": lambda x, alpha=1.0: keras.layers.ELU(alpha)(x),
     "nn.Gelu": lambda x, approximate=True: tf.nn.gelu(x, approximate=approximate),
     "nn.Celu": FUNCTIONS["celu"],
