@@ -11,7 +11,7 @@ files of 40 GB, of all three kinds or of those named.
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import os
 import statistics
 import subprocess
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks import huge_files
+from tests.benchmarks.harness import apart, by_turns, say
 
 _BATCH = 128
 
@@ -37,31 +38,26 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=[5_000, 50_000, 500_000])
     parser.add_argument("--huge", nargs="*", choices=("npz", "hdf5", "tfrecord"))
     parser.add_argument("--only-speed", action="store_true", help="leave memory out")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.child:
-        call = json.loads(arguments.child)
-        _say(json.dumps(_CHILDREN[call.pop("action")](**call)))
-        return
+    pictures = arguments.data and arguments.data.resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHRINK_CACHE_DIR"] = f"{folder}/cache"
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-        if arguments.data:
+        if pictures:
             if not arguments.only_speed:
-                _memory_table(arguments.data, arguments.counts, Path(folder))
-                _fingerprint_table(arguments.data)
+                _memory_table(pictures, arguments.counts, Path(folder))
+                _fingerprint_table(pictures)
             if arguments.repeats:
-                _speed_table(arguments.data, arguments.repeats, Path(folder))
+                _speed_table(pictures, arguments.repeats, Path(folder))
         if arguments.huge is not None:
             _huge_table(Path(folder), arguments.huge)
 
 
 def _memory_table(pictures: Path, counts: list[int], folder: Path) -> None:
-    _say(f"{'files':>9} {'pictures read':>14} {'MB above TensorFlow':>20} {'pictures/s':>11}")
+    say(f"{'files':>9} {'pictures read':>14} {'MB above TensorFlow':>20} {'pictures/s':>11}")
     for count in counts:
         listed = _listed(pictures, count, folder)
-        found = _child(action="stream", path=str(listed), source="images", batches=400)
-        _say(f"{count:>9,} {found['examples']:>14,} {found['mb']:>20.0f} {found['per_s']:>11,.0f}")
+        found = apart(_stream, path=str(listed), source="images", batches=400)
+        say(f"{count:>9,} {found['examples']:>14,} {found['mb']:>20.0f} {found['per_s']:>11,.0f}")
 
 
 def _listed(pictures: Path, count: int, folder: Path) -> Path:
@@ -80,24 +76,22 @@ def _speed_table(pictures: Path, repeats: int, folder: Path) -> None:
     packed = folder / "packed"
     command = ("data", "pack", str(pictures), "--output", str(packed), "--quiet")
     subprocess.run([sys.executable, "-m", "shrink", *command], check=True)
-    ways: dict[str, dict[str, Any]] = {
-        "image_dataset_from_directory": {"action": "keras", "path": str(pictures)},
-        "shrink, pictures": {"action": "stream", "path": str(pictures), "source": "images"},
-        "shrink, packed": {"action": "stream", "path": str(packed), "source": "tfrecord"},
+    ways: dict[str, Callable[[], dict[str, Any]]] = {
+        "image_dataset_from_directory": functools.partial(apart, _keras, path=str(pictures)),
+        "shrink, pictures": functools.partial(apart, _stream, path=str(pictures), source="images"),
+        "shrink, packed": functools.partial(apart, _stream, path=str(packed), source="tfrecord"),
     }
-    speeds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):  # in turn, so that a busy minute meets all of them
-        for name, call in ways.items():
-            speeds[name].append(_child(**call)["per_s"])
+    found = by_turns(ways, repeats)
+    speeds = {name: [run["per_s"] for run in runs] for name, runs in found.items()}
     base = statistics.median(speeds["image_dataset_from_directory"])
-    _say(f"\n{'one epoch, shuffled':30} {'pictures/s (median)':>20} {'ratio':>6}")
+    say(f"\n{'one epoch, shuffled':30} {'pictures/s (median)':>20} {'ratio':>6}")
     for name, values in speeds.items():
         median = statistics.median(values)
-        _say(f"{name:30} {median:>20,.0f} {median / base:>6.2f}")
+        say(f"{name:30} {median:>20,.0f} {median / base:>6.2f}")
 
 
 def _huge_table(folder: Path, chosen: list[str]) -> None:
-    _say(f"\n{'a sparse file of 40 GB':30} {'MB above TensorFlow':>20} {'read, MB':>9}")
+    say(f"\n{'a sparse file of 40 GB':30} {'MB above TensorFlow':>20} {'read, MB':>9}")
     ways: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
         "npz": (huge_files.write_npz, {"batches": 400}),
         "hdf5": (huge_files.write_hdf5, {"batches": 400}),
@@ -109,8 +103,8 @@ def _huge_table(folder: Path, chosen: list[str]) -> None:
     for source in chosen or list(ways):
         write, call = ways[source]
         path = write(folder)
-        found = _child(action="stream", path=str(path), source=source, **call)
-        _say(f"{source:30} {found['mb']:>20.0f} {found['read_mb']:>9,.0f}")
+        found = apart(_stream, path=str(path), source=source, **call)
+        say(f"{source:30} {found['mb']:>20.0f} {found['read_mb']:>9,.0f}")
         path.unlink()
 
 
@@ -121,20 +115,10 @@ def _fingerprint_table(pictures: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
-    _say(f"\n{'fingerprint of':24} {'seconds':>8} {'MB above Python':>16}")
+    say(f"\n{'fingerprint of':24} {'seconds':>8} {'MB above Python':>16}")
     for name in ("files not read before", "files known by stamps"):
-        found = _child(action="fingerprint", path=str(pictures))
-        _say(f"{len(files):,} {name:24} {found['s']:>8.2f} {found['mb']:>16.0f}")
-
-
-def _child(**call: Any) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.benchmarks.bench_data", "--child", json.dumps(call)]
-    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        raise SystemExit(done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        found = apart(_fingerprint, path=str(pictures))
+        say(f"{len(files):,} {name:24} {found['s']:>8.2f} {found['mb']:>16.0f}")
 
 
 def _fingerprint(path: str) -> dict[str, Any]:
@@ -204,17 +188,6 @@ def _high_water_mb() -> float:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1e3
 
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-_CHILDREN: dict[str, Callable[..., dict[str, Any]]] = {
-    "stream": _stream,
-    "keras": _keras,
-    "fingerprint": _fingerprint,
-}
 
 if __name__ == "__main__":
     main()

@@ -1,44 +1,83 @@
-"""What a teacher costs while a student trains: asked once, on every batch, or as in the tutorial.
+"""What a teacher costs, what it is worth, and what it loses when its outputs are stored.
 
-Run: python tests/benchmarks/bench_distill.py [--rounds 3] [--examples 4096] [--teacher-width 1.0]
-    [--ways alone cached live tutorial]
+Run: python -m tests.benchmarks.bench_distill cost [--rounds 3] [--examples 4096]
+         [--teacher-width 1.0] [--ways alone cached live tutorial]
+     python -m tests.benchmarks.bench_distill worth --model resnet8.h5 --data pictures
+         [--pictures 5000] [--epochs 10] [--seeds 0 1 2]
+     python -m tests.benchmarks.bench_distill stored [--epochs 10] [--seeds 0 1 2] [--top-k 2]
 
-Student and teacher are ResNet8s for 32x32 pictures (random ones; time and memory are the same),
-the student of width 0.5. Every way runs in a process of its own, in turns, `--rounds` times:
+cost: student and teacher are ResNet8s for 32x32 pictures (random ones; time and memory are the
+same), the student of width 0.5. Every way runs in a process of its own, in turns, `--rounds` times:
 
-alone     the student on hard labels, by shrink
-cached    by shrink, the teacher asked once before
-live      by shrink, the teacher asked on every batch
-tutorial  keras.io's Distiller, "Knowledge Distillation" (Borup 2020), `Model.fit`
+  alone     the student on hard labels, by shrink
+  cached    by shrink, from cached teacher outputs
+  live      by shrink, the teacher run on every batch
+  tutorial  keras.io's Distiller, "Knowledge Distillation" (Borup 2020), `Model.fit`
 
 Prints medians: seconds per epoch after the first, by the clock and of all cores together (which a
 busy machine changes less), what the teacher's forward pass costs of the student's training, the
 first epoch by whose end cached took no longer than another way, the teacher's single pass and the
 building of graphs included, allocator peaks, and the largest difference between the weights of
 cached and live, as a fraction of the largest weight of their array.
+
+worth: the same student with and without its teacher, for the same updates. `--data` is a folder
+train/<class>/*.jpg and test/<class>/*.jpg. Each seed draws its own few training pictures,
+stratified; a tenth is for validation. Two students of at most a quarter of the teacher's parameters
+are distilled by the stage with `control: true`: one that starts from random weights and one that is
+cut from the teacher. Prints each student's accuracy on the whole test split alone and taught, and
+over the seeds the mean gain with its 95 % interval (Student's t).
+
+stored: the digits' network teaches one of a quarter of its width from cached outputs, its ten
+logits stored as float32, as float16, and as the largest `--top-k` alone. Prints for each the bytes,
+the accuracy on the test digits of all seeds together, and its difference to float32 with the 95 %
+interval, paired over the same digits.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import functools
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import numpy as np
+import tf_keras as keras
+
+from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.run import run as distill
+from tests.benchmarks.harness import apart, by_turns, say_json, subcommands
+from tests.jobs import context_of, source
 
 WAYS = ("alone", "cached", "live", "tutorial")
 _EPOCHS, _BATCH = 3, 64
+_STUDENTS = ["from-random", "from-teacher"]
+_STORED = ("float32", "float16", "topk")
 Runs = dict[str, list[dict[str, Any]]]
+
+
+def main() -> None:
+    """Print what was asked for, in lines of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    of = subcommands(parser, {"cost": cost, "worth": worth, "stored": stored})
+    of["cost"].add_argument("--rounds", type=int, default=3)
+    of["cost"].add_argument("--examples", type=int, default=4096)
+    of["cost"].add_argument("--teacher-width", type=float, default=1.0)
+    of["cost"].add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    of["worth"].add_argument("--model", type=Path, required=True)
+    of["worth"].add_argument("--data", type=Path, required=True)
+    of["worth"].add_argument("--pictures", type=int, default=5000)
+    of["worth"].add_argument("--width", type=float, default=0.48)
+    of["worth"].add_argument("--students", nargs="+", choices=_STUDENTS, default=_STUDENTS)
+    of["stored"].add_argument("--top-k", type=int, default=2)
+    for name in ("worth", "stored"):
+        of[name].add_argument("--epochs", type=int, default=10)
+        of[name].add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options = parser.parse_args()
+    options.run(options)
 
 
 class Clock:
@@ -64,36 +103,15 @@ class Clock:
         }
 
 
-def main() -> None:
-    """Run each way in turns and print the medians and ratios."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--examples", type=int, default=4096)
-    parser.add_argument("--teacher-width", type=float, default=1.0)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.way:
-        _print(_measure(arguments.way, arguments.work))
-        return
+def cost(arguments: argparse.Namespace) -> None:
+    """Seconds and memory of each way to train with a teacher, and their ratios."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         _write(work, arguments)
-        runs: Runs = {way: [] for way in arguments.ways}
-        for _ in range(arguments.rounds):
-            for way in arguments.ways:
-                runs[way].append(_child(way, work))
-        _report(runs, work)
-
-
-def _child(way: str, work: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.benchmarks.bench_distill"]
-    done = subprocess.run(
-        [*command, "--way", way, "--work", str(work)], check=True, capture_output=True, text=True
-    )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        ways = {
+            way: functools.partial(apart, _train, way=way, folder=name) for way in arguments.ways
+        }
+        _report(by_turns(ways, arguments.rounds), work)
 
 
 def _report(runs: Runs, work: Path) -> None:
@@ -109,13 +127,13 @@ def _report(runs: Runs, work: Path) -> None:
             row["teacher_to_student"] = epochs["live"] / epochs["alone"] - 1
         if {"cached", "tutorial"} <= epochs.keys():
             row["tutorial_to_cached"] = epochs["tutorial"] / epochs["cached"]
-        _print({**row, "break_even": _break_even(runs, until)})
+        say_json({**row, "break_even": _break_even(runs, until)})
     peaks = _medians(runs, "peak_bytes")
-    _print({"teacher_s": _medians(runs, "teacher_s"), "peak_bytes": peaks})
+    say_json({"teacher_s": _medians(runs, "teacher_s"), "peak_bytes": peaks})
     if {"cached", "live"} <= runs.keys():
         cached, live = (np.load(work / f"{way}.npz") for way in ("cached", "live"))
-        apart = max(_relative(cached[name], live[name]) for name in live.files)
-        _print({"weights_cached_to_live": apart})
+        furthest = max(_relative(cached[name], live[name]) for name in live.files)
+        say_json({"weights_cached_to_live": furthest})
 
 
 def _medians(runs: Runs, name: str) -> dict[str, float]:
@@ -151,8 +169,6 @@ def _break_even(runs: Runs, name: str) -> dict[str, int | None]:
 
 def _write(work: Path, arguments: argparse.Namespace) -> None:
     """Write pictures, teacher and student."""
-    import tf_keras as keras
-
     from models.resnet import build
 
     random = np.random.default_rng(0)
@@ -168,20 +184,17 @@ def _write(work: Path, arguments: argparse.Namespace) -> None:
     build(width=0.5).save(work / "student.keras")
 
 
-def _measure(way: str, work: Path) -> dict[str, Any]:
+def _train(way: str, folder: str) -> dict[str, Any]:
+    """Return the figures of one way; its weights are left in the folder."""
+    work = Path(folder)
     return _tutorial(work) if way == "tutorial" else _by_shrink(way, work)
 
 
 def _by_shrink(way: str, work: Path) -> dict[str, Any]:
-    import tf_keras as keras
-
     from shrink.base.activity import Progress
     from shrink.contract.events import Event
-    from shrink.stages.distill.config import DistillConfig
-    from shrink.stages.distill.run import run as distill
     from shrink.stages.train.config import TrainConfig
     from shrink.stages.train.run import run as train
-    from tests.jobs import context_of
 
     optimizer = {"name": "sgd", "learning_rate": 0.01}
     settings = {"global_batch_size": _BATCH, "optimizer": optimizer}
@@ -224,7 +237,6 @@ def _by_shrink(way: str, work: Path) -> dict[str, Any]:
 
 def _tutorial(work: Path) -> dict[str, Any]:
     import tensorflow as tf
-    import tf_keras as keras
 
     class Distiller(keras.Model):
         """The class of the tutorial, https://keras.io/examples/vision/knowledge_distillation."""
@@ -265,8 +277,142 @@ def _tutorial(work: Path) -> dict[str, Any]:
     return clock.figures()
 
 
-def _print(row: dict[str, Any]) -> None:
-    print(json.dumps(row), flush=True)  # noqa: T201
+def worth(arguments: argparse.Namespace) -> None:
+    """Accuracy of each student alone and taught, and the mean gain over seeds."""
+    from shrink.base.intervals import mean_interval
+
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        test = _read(_files(arguments.data / "test"))
+        for seed in arguments.seeds:
+            for row in _students(arguments, seed, test, Path(name)):
+                rows.append(row)
+                say_json(row)
+    for student in dict.fromkeys(row["student"] for row in rows):
+        gains = [row["gain"] for row in rows if row["student"] == student]
+        interval = mean_interval(gains)
+        say_json({"student": student, "gain_points": gains, "mean": interval.value,
+                "low": interval.low, "high": interval.high})  # fmt: skip
+
+
+def _students(
+    arguments: argparse.Namespace, seed: int, test: tuple[Any, Any], work: Path
+) -> Iterator[dict[str, Any]]:
+    data = work / f"{seed}.npz"
+    x, y = _read(_few(_files(arguments.data / "train"), arguments.pictures, seed))
+    np.savez(data, x_train=x, y_train=y, x_test=test[0], y_test=test[1])
+    for name in arguments.students:
+        inherit = float(name == "from-teacher")
+        scale = {"width": arguments.width, "inherit": inherit}
+        yield {"student": name, "seed": seed, **_distilled(arguments, seed, data, scale, work)}
+
+
+def _distilled(
+    arguments: argparse.Namespace, seed: int, data: Path, scale: dict[str, float], work: Path
+) -> dict[str, Any]:
+    file = arguments.model.resolve()
+    inputs = {"teacher": source(file), "model": source(file, arguments=scale)}
+    optimizer = {"name": "adam", "learning_rate": 3e-3, "schedule": "cosine"}
+    training = {"seed": seed, "global_batch_size": 64, "optimizer": optimizer}
+    described = {"source": "npz", "path": str(data), "validation_split": 0.1}
+    keras.utils.set_random_seed(seed)
+    context = context_of(
+        work, kind="distill", inputs=inputs, data=described, training=training, split_seed=seed
+    )
+    config = DistillConfig.model_validate({"epochs": arguments.epochs, "control": True})
+    result = distill(config, context)
+    assert result.model is not None
+    assert result.training is not None
+    control = dict(result.details or {})["control"]
+    gain = control["gain"]["accuracy"]
+    history = result.training.history
+    return {
+        "parameters": result.model.count_params(),
+        "updates": result.training.updates,
+        "teacher": 100 * control["teacher"]["accuracy"],
+        "alone": 100 * control["alone"]["accuracy"],
+        "taught": 100 * control["taught"]["accuracy"],
+        "taught_on_validation": 100 * history["val_accuracy"][-1],
+        "gain": 100 * gain["value"],
+        "gain_low": 100 * gain["low"],
+        "gain_high": 100 * gain["high"],
+    }
+
+
+def _files(folder: Path) -> list[list[Path]]:
+    return [sorted(c.iterdir()) for c in sorted(folder.iterdir()) if c.is_dir()]
+
+
+def _few(classes: Sequence[list[Path]], count: int, seed: int) -> list[list[Path]]:
+    random, each = np.random.default_rng(seed), count // len(classes)
+    return [[c[i] for i in random.permutation(len(c))[:each]] for c in classes]
+
+
+def _read(classes: Sequence[list[Path]]) -> tuple[np.ndarray, np.ndarray]:
+    from PIL import Image
+
+    x = np.stack([np.asarray(Image.open(path)) for files in classes for path in files])
+    return x, np.repeat(np.arange(len(classes)), [len(files) for files in classes])
+
+
+def stored(arguments: argparse.Namespace) -> None:
+    """Bytes of cached teacher outputs, and what the student is worth that learned from them."""
+    from shrink.base.intervals import paired_interval
+    from shrink.data.config import DataConfig
+    from shrink.data.opening import open_dataset
+
+    dataset = open_dataset(DataConfig(source="digits"), seed=0)
+    right: dict[str, list[float]] = {dtype: [] for dtype in _STORED}
+    sizes: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        _write_models(work, dataset, arguments.epochs)
+        for seed in arguments.seeds:
+            for dtype in _STORED:
+                found, sizes[dtype] = _taught(work, dataset, dtype, seed, arguments)
+                right[dtype] += found
+    for dtype in _STORED:
+        gain = paired_interval(right["float32"], right[dtype])
+        row = {
+            "cache_dtype": dtype,
+            "bytes": sizes[dtype],
+            "accuracy": float(np.mean(right[dtype])),
+            "to_float32": gain.value,
+            "low": gain.low,
+            "high": gain.high,
+        }
+        say_json(row)
+
+
+def _write_models(work: Path, dataset: Any, epochs: int) -> None:
+    from models.digits_cnn import build
+
+    keras.utils.set_random_seed(0)
+    teacher = build()
+    x, y = dataset.train.arrays(np.arange(len(dataset.train)))
+    teacher.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    teacher.fit(np.asarray(x, np.float32), y, epochs=epochs, verbose=0)
+    teacher.save(work / "teacher.keras")
+    build(width=0.25).save(work / "student.keras")
+
+
+def _taught(
+    work: Path, dataset: Any, dtype: str, seed: int, arguments: argparse.Namespace
+) -> tuple[list[float], int]:
+    """Return whether each test digit is right, 1.0 or 0.0, and the bytes of the outputs."""
+    inputs = {"model": work / "student.keras", "teacher": work / "teacher.keras"}
+    optimizer = {"name": "adam", "learning_rate": 3e-3, "schedule": "cosine"}
+    training = {"seed": seed, "optimizer": optimizer}
+    keras.utils.set_random_seed(seed)
+    context = context_of(work, kind="distill", inputs=inputs, training=training)
+    settings = {"cache_dtype": dtype, "top_k": arguments.top_k, "epochs": arguments.epochs}
+    result = distill(DistillConfig.model_validate({**settings, "teacher_cache": "on"}), context)
+    assert result.model is not None
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    chosen = np.asarray(result.model(np.asarray(x, np.float32))).argmax(axis=1)
+    return (chosen == y).astype(float).tolist(), dict(result.details or {})["teacher_cache"][
+        "bytes"
+    ]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Three figures that are easily got wrong, beside what one would take for them otherwise.
 
-Run: python -m tests.benchmarks.bench_findings latency | aware | arena
+Run: python -m tests.benchmarks.bench_findings latency
+     python -m tests.benchmarks.bench_findings aware
+     python -m tests.benchmarks.bench_findings arena
 
 latency: the median of one inference on zeros, as an interpreter's inputs hold them after
 `allocate_tensors`, on real examples, and as shrink reports it.
@@ -19,15 +21,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import numpy as np
@@ -40,7 +39,8 @@ from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.arena import arena_bytes
-from tests.benchmarks.bench_tiny_sizes import examples
+from tests.benchmarks.harness import say
+from tests.benchmarks.random_models import examples
 
 L = keras.layers
 _INVOKES = 200
@@ -59,7 +59,7 @@ def main() -> None:
 
 def compare_latency(folder: Path) -> None:
     """Print milliseconds of recurrent and other models."""
-    _say(f"{'p50, ms':<24}{'zeros':>10}{'examples':>10}{'shrink':>10}")
+    say(f"{'p50, ms':<24}{'zeros':>10}{'examples':>10}{'shrink':>10}")
     for name, model in {
         "LSTM(128) on (50, 256)": _sequential((50, 256), L.LSTM(128), L.Dense(4)),
         "GRU(64) on (50, 64)": _sequential((50, 64), L.GRU(64), L.Dense(4)),
@@ -71,7 +71,7 @@ def compare_latency(folder: Path) -> None:
         x = x.astype(np.float32)
         zeros, real = _median_ms(path, x[:1] * 0), _median_ms(path, x)
         reported = latency(path, inputs=[x]).p50_ms.value or 0.0
-        _say(f"{name:<24}{zeros:>10.3f}{real:>10.3f}{reported:>10.3f}")
+        say(f"{name:<24}{zeros:>10.3f}{real:>10.3f}{reported:>10.3f}")
 
 
 def compare_aware(folder: Path) -> None:
@@ -86,7 +86,7 @@ def compare_aware(folder: Path) -> None:
     trained = folder / "trained.keras"
     network.save(trained)
 
-    _say(f"{'trained under rounding':<44}{'equal codes':>12}{'accuracy':>10}")
+    say(f"{'trained under rounding':<44}{'equal codes':>12}{'accuracy':>10}")
     calibration = examples(train[:300])
     model = aware_model(network, calibration.batches())
     _fit(model.aware, train, labels[:1400], epochs=2, learning_rate=5e-4)
@@ -113,7 +113,7 @@ def compare_aware(folder: Path) -> None:
 
 def compare_arenas(folder: Path) -> None:
     """Print bytes of tensor arenas of int8 and float models."""
-    _say(f"{'arena, bytes':<24}{'plan':>10}{'allocator':>11}{'smallest':>10}{'shrink':>10}")
+    say(f"{'arena, bytes':<24}{'plan':>10}{'allocator':>11}{'smallest':>10}{'shrink':>10}")
     recurrent = _sequential((20, 8), L.LSTM(16), L.Dense(4))
     for name, model, scheme in (
         ("convolutions, int8", _convolutions(), "static_wi8_ai8"),
@@ -129,7 +129,7 @@ def compare_arenas(folder: Path) -> None:
         found = arena_bytes(path)
         own = (_allocator_total(made.content), _smallest_arena(made.content))
         words = ["-" if n is None else f"{n:,}" for n in (found.estimate, *own, found.value)]
-        _say(f"{name:<24}{words[0]:>10}{words[1]:>11}{words[2]:>10}{words[3]:>10}")
+        say(f"{name:<24}{words[0]:>10}{words[1]:>11}{words[2]:>10}{words[3]:>10}")
 
 
 def _sequential(shape: tuple[int, ...], *layers: Any) -> Any:
@@ -178,7 +178,7 @@ def _say_codes(name: str, content: bytes, simulated: Any, x: Any, labels: Any) -
     scale, zero = out["quantization"]
     wanted = np.clip(np.rint(simulated / scale) + zero, -128, 127)
     right = float(np.mean(np.argmax(codes, axis=-1) == labels))
-    _say(f"{name:<44}{np.mean(np.array(codes) == wanted):>12.1%}{right:>10.1%}")
+    say(f"{name:<44}{np.mean(np.array(codes) == wanted):>12.1%}{right:>10.1%}")
 
 
 def _allocator_total(content: bytes) -> int | None:
@@ -229,11 +229,6 @@ def _in_a_fork(attempt: Callable[[], object]) -> tuple[bool, str]:
         ended = os.waitpid(child, 0)[1] == 0
         output.seek(0)
         return ended, output.read().decode(errors="replace")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 _FIGURES: dict[str, Callable[[Path], None]] = {

@@ -1,6 +1,6 @@
 """What shrink itself costs: the start of its light commands, and its share of each stage.
 
-Run it with `python tests/benchmarks/bench_overhead.py [--light]` on an idle machine. The share of
+Run it with `python -m tests.benchmarks.bench_overhead [--light]` on an idle machine. The share of
 a stage is its wall time without what its worker says it used and without the imports of the
 libraries, which are timed alone.
 """
@@ -18,6 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.benchmarks.harness import say
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "digits.yaml")
@@ -98,10 +100,7 @@ def median_s(command: Sequence[str], cwd: Path) -> float:
 
 def timed(command: Sequence[str], cwd: Path) -> float:
     """Return a command's wall time in seconds; exit codes other than 0 and 1 are errors."""
-    settings = {
-        "PYTHONPATH": str(ROOT), "SHRINK_CACHE_DIR": str(cwd / "store"),
-        "TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
-    }  # fmt: skip
+    settings = {"PYTHONPATH": str(ROOT), "SHRINK_CACHE_DIR": str(cwd / "store")}
     environment = {**os.environ, **settings}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed shrink is compiled
     started = time.perf_counter()
@@ -109,12 +108,6 @@ def timed(command: Sequence[str], cwd: Path) -> float:
     if done.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr!r}")
     return time.perf_counter() - started
-
-
-def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -4,26 +4,23 @@ Run: python -m tests.benchmarks.bench_peers_plot --model model.h5 --data picture
          [--pruned FILE.keras ...] [--points FILE ...] [--skip NAME ...] [--plot plot.svg]
 
 The model is MLPerf Tiny's ResNet8, `--data` a folder {train,test}/<class>/*. Each point is a line
-of JSON: nothing is trained, but `--pruned` takes models that `bench_channels --save` fine-tuned;
-`--points` reads lines that were printed before. Accuracy is on all test pictures, through LiteRT,
-bytes are those of the artifact and of `gzip -9`. The other tools' figures are typed in below: same
-model, same data, 2 epochs of fine-tuning where they fine-tune, one run each. In the end every
-pruning and clustering row is listed with the best point that is no larger.
+of JSON: nothing is trained, but `--pruned` takes models that `bench_channels accuracy --save`
+fine-tuned; `--points` reads lines that were printed before. Accuracy is on all test pictures,
+through LiteRT, bytes are those of the artifact and of `gzip -9`. The other tools' figures are typed
+in below: same model, same data, 2 epochs of fine-tuning where they fine-tune, one run each. In the
+end every pruning and clustering row is listed with the best point that is no larger.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from tests.benchmarks.harness import accuracy_of, say, say_json
 
 Point = dict[str, Any]
 _PEERS: tuple[tuple[str, int, float, bool], ...] = (
@@ -87,9 +84,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, source, scheme in _wanted(arguments, Path(folder), skip):
             points.append({"name": name, **measure(source, scheme, arguments.data, Path(folder))})
-            sys.stdout.write(json.dumps(points[-1]) + "\n")
-            sys.stdout.flush()
-    sys.stdout.write("\n".join(compared(points)) + "\n")
+            say_json(points[-1])
+    for line in compared(points):
+        say(line)
     if arguments.plot:
         arguments.plot.write_text(drawn(points), encoding="utf-8")
 
@@ -128,17 +125,16 @@ def measure(model: Path, scheme: dict[str, Any], data: Path, folder: Path) -> Po
     from shrink.measure.size import gzip_bytes
     from shrink.stages.quantize.config import QuantizeConfig
     from shrink.stages.quantize.run import run
-    from shrink.task.artifact import evaluate_artifact
 
     context = _context("quantize", model, data, folder)
     result = run(QuantizeConfig.model_validate(scheme), context)
     artifact = folder / "artifact.tflite"
     artifact.write_bytes(result.tflite or b"")
-    found = evaluate_artifact(artifact, context.dataset.test, context.task(context.load()))
+    right = accuracy_of(result.tflite or b"", context, context.load())
     return {
         "file_bytes": artifact.stat().st_size,
         "gzip_bytes": gzip_bytes(artifact),
-        "accuracy": round(100 * float(found.metrics["accuracy"]), 2),
+        "accuracy": round(100 * right, 2),
     }
 
 

@@ -1,6 +1,6 @@
 """Time and size of the rendered report of a 200-layer, 6-stage run.
 
-Run: python tests/benchmarks/bench_render.py [--layers 200] [--stages 6] [--runs 5]
+Run: python -m tests.benchmarks.bench_render [--layers 200] [--stages 6] [--runs 5]
 
 The figures are made up, the shape is that of a real run: layers before and after, two quantized
 stages with their operators, 200 epochs of history, full memory timelines. Beside rendering in this
@@ -21,6 +21,7 @@ from typing import Any
 
 from shrink.contract.codec import to_plain
 from shrink.report.verdict import StageOutcome
+from tests.benchmarks.harness import say
 from tests.report.plain import render_html
 from tests.report.toys import outcome, report, with_result
 
@@ -39,12 +40,11 @@ def main() -> None:
         command = [sys.executable, "-m", "shrink", "report", folder, "--quiet"]
         whole = [_timed(lambda: subprocess.run(command, check=True)) for _ in range(arguments.runs)]
         json_bytes = path.stat().st_size
-    write = sys.stdout.write
-    write(f"{arguments.layers} layers, {arguments.stages} stages, median of {arguments.runs}\n")
-    write(f"render report.html   {statistics.median(here):.3f} s\n")
-    write(f"shrink report        {statistics.median(whole):.3f} s, all files, start included\n")
-    write(f"report.html          {len(page.encode()):,} bytes\n")
-    write(f"report.json          {json_bytes:,} bytes\n")
+    say(f"{arguments.layers} layers, {arguments.stages} stages, median of {arguments.runs}")
+    say(f"render report.html   {statistics.median(here):.3f} s")
+    say(f"shrink report        {statistics.median(whole):.3f} s, all files, start included")
+    say(f"report.html          {len(page.encode()):,} bytes")
+    say(f"report.json          {json_bytes:,} bytes")
 
 
 def synthetic_report(layers: int, stages: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from shrink.base.errors import ModelError
 from shrink.model.scan import check_model_file, guard_model_file
 from tests.attacks.parts import archive, dense, h5, sequential
 from tests.attacks.test_mutants import mutate
+from tests.benchmarks.harness import say
 
 _LAYERS, _SHAPE = 50, (1000, 500)
 _RUNS = 5
@@ -37,12 +38,12 @@ def main() -> None:
     """Print a line for each form."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _say(f"longest of 2,000 damaged files {longest_s(folder, 2000):.3f} s")
+        say(f"longest of 2,000 damaged files {longest_s(folder, 2000):.3f} s")
         for path in (*archives(folder), hdf5(folder), saved_model(folder)):
             own, child = (median_s(scan, path) for scan in (check_model_file, guard_model_file))
             busy = median_s(check_model_file, path, time.process_time)
             times = f"{own:.3f} s ({busy:.3f} of the processor)  child {child:.3f} s"
-            _say(f"{path.name:16} {size_bytes(path) / 1e6:5.1f} MB  {times}")
+            say(f"{path.name:16} {size_bytes(path) / 1e6:5.1f} MB  {times}")
 
 
 def longest_s(folder: Path, count: int) -> float:
@@ -134,10 +135,6 @@ def _varint(value: int) -> bytes:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*parts, value])
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  a benchmark's result
 
 
 if __name__ == "__main__":

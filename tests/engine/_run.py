@@ -26,6 +26,7 @@ def run_in_fresh_process(
     function: str,
     *,
     environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = 600,
     **arguments: Any,
 ) -> Any:
     """Return what `module.function(**arguments)` returns as JSON in a process of its own."""
@@ -37,7 +38,7 @@ def run_in_fresh_process(
         text=True,
         cwd=ROOT,
         env={**os.environ, **(environment or {})},
-        timeout=600,
+        timeout=timeout_s,
         check=False,
     )
     if done.returncode != 0:
