@@ -40,7 +40,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     arguments = ("run", str(recipe), "--output", "out", *SHORT)
 
     def make(cwd: Path) -> None:
-        done = shrink(*arguments, cwd=cwd, store=cwd / "store", fresh=True)
+        done = shrink(*arguments, cwd=cwd, store=cwd / "store")
         printed = json.dumps([done.stdout, done.stderr])
         (cwd / "printed.json").write_text(printed, encoding="utf-8")
 

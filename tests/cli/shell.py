@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cli import forks
+from tests import forks
 
 
 def shrink(

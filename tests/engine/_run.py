@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +73,3 @@ def run_in_fork(function: Callable[..., Any], **arguments: Any) -> Any:
     if not succeeded:
         raise RuntimeError(f"exit {process.exitcode}: {result}")
     return result
-
-
-def start_in_fresh_processes(
-    module: str, function: str, jobs: Mapping[int, dict[str, Any]]
-) -> dict[int, Future[Any]]:
-    """Run a function once for each job, two at a time, and return what will be their results."""
-    pool = ThreadPoolExecutor(max_workers=2)
-    futures = {
-        key: pool.submit(run_in_fresh_process, module, function, **arguments)
-        for key, arguments in jobs.items()
-    }
-    pool.shutdown(wait=False)
-    return futures

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine._cross_replica import COUNT, EPOCHS
-from tests.engine._run import run_in_fresh_process
+from tests.forks import call
 
 EXACT = 1e-12
 
@@ -16,9 +16,7 @@ EXACT = 1e-12
 @cache
 def run(*scenarios: str) -> dict[str, Any]:
     return dict(
-        run_in_fresh_process(
-            "tests.engine._cross_replica", "run_all", replicas=2, scenarios=list(scenarios)
-        )
+        call("tests.engine._cross_replica", "run_all", replicas=2, scenarios=list(scenarios))
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine._run import run_in_fresh_process, start_in_fresh_processes
+from tests.forks import call
 
 EXACT = 1e-12
 FLOAT32 = 1e-5
@@ -50,22 +50,18 @@ CASES: dict[int, dict[str, Case]] = {
 
 
 @cache
-def jobs() -> dict[int, Any]:
-    arguments = {
-        replicas: {"replicas": replicas, "cases": list(cases.values())}
-        for replicas, cases in CASES.items()
-    }
-    return start_in_fresh_processes("tests.engine._exactness", "compare", arguments)
-
-
 def results(replicas: int) -> dict[str, dict[str, float]]:
-    return dict(zip(CASES[replicas], jobs()[replicas].result(), strict=True))
+    cases = CASES[replicas]
+    values = call(
+        "tests.engine._exactness", "compare", replicas=replicas, cases=list(cases.values())
+    )
+    return dict(zip(cases, values, strict=True))
 
 
 @cache
 def scenarios(replicas: int) -> dict[str, Any]:
     """What `tests.engine._scenarios` measured on that many replicas."""
-    return dict(run_in_fresh_process("tests.engine._scenarios", "run_all", replicas=replicas))
+    return dict(call("tests.engine._scenarios", "run_all", replicas=replicas))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +93,7 @@ def test_train_step_equals_one_big_batch_over_the_whole_matrix(
     cases: list[Case] = [{"optimizer": optimizer, "micro_batch_size": size} for size in sizes]
     # The last batch of 50 has two examples: replicas may have none.
     cases.append({"optimizer": optimizer, "micro_batch_size": WHOLE, "count": 50})
-    values = run_in_fresh_process(
-        "tests.engine._exactness", "compare", replicas=replicas, cases=cases
-    )
+    values = call("tests.engine._exactness", "compare", replicas=replicas, cases=cases)
     assert max(value["difference"] for value in values) <= EXACT
     assert min(value["moved"] for value in values) > 1e-3
 

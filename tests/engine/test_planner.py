@@ -238,7 +238,12 @@ def test_run_ends_with_levers_when_not_even_one_example_fits(recipe: Path) -> No
 
 @pytest.mark.slow
 def test_training_with_max_pooling_has_the_same_peak_in_every_process() -> None:
-    step = {"architecture": "conv", "optimizer": "sgd", "batch_size": 512, "micro_batch_size": 32}
+    step: dict[str, Any] = {
+        "architecture": "conv",
+        "optimizer": "sgd",
+        "batch_size": 512,
+        "micro_batch_size": 32,
+    }
     peaks = [
         run_in_fresh_process(
             "tests.benchmarks.planning",

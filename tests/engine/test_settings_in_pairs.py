@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine._run import run_in_fresh_process
 from tests.engine._settings import FACTORS
+from tests.forks import call
 from tests.pairwise import pairwise_cases
 
 EXACT: dict[str, list[Any]] = {
@@ -56,10 +56,10 @@ def is_exact(case: dict[str, Any]) -> bool:
 
 
 def check(cases: list[dict[str, Any]], cache: Path) -> None:
-    outcomes = run_in_fresh_process(
+    outcomes = call(
         "tests.engine._settings",
         "run_cases",
-        environment={"TF_ENABLE_ONEDNN_OPTS": "1", "SHRINK_CACHE_DIR": str(cache)},
+        environment={"SHRINK_CACHE_DIR": str(cache)},
         cases=cases,
     )
     wrong = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cli import forks
+from tests import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 

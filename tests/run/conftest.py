@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.tiny import TinyRun, finish, write_recipe
+from tests.run.tiny import TinyRun, run_together, write_recipe
 from tests.sharing import made_once
 
 
@@ -16,8 +16,7 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[TinyRun, TinyRun]:
 
     def make(root: Path) -> None:
         write_recipe(root)
-        processes = [TinyRun(root, output).start() for output in outputs]
-        assert [finish(process) for process in processes] == [0, 0]
+        assert run_together(*(TinyRun(root, output) for output in outputs)) == [0, 0]
 
     outputs = ("out", "other-out")
     root = made_once(tmp_path_factory, "twins", make)

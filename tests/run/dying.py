@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import forks
 from tests.cli.shell import command, environment, read_report, stage
 
 # The layer sees every micro-batch that is trained on; a marker file for each death keeps count.
@@ -109,7 +110,7 @@ class DyingRun:
     def run_until_a_new_checkpoint(self, seen: set[str]) -> int:
         """Kill the run once it has written a checkpoint of a step that is not yet in `seen`."""
         process = subprocess.Popen(
-            self._command(),
+            command(*self._words),
             cwd=self.root,
             env=environment(self.root / "store"),
             stderr=subprocess.DEVNULL,
@@ -123,13 +124,18 @@ class DyingRun:
             time.sleep(0.005)
         return process.returncode
 
-    def _command(self) -> list[str]:
-        return command("run", self.root / "recipe.yaml", "--output", self.root / "out")
+    @property
+    def _words(self) -> list[str]:
+        return ["run", str(self.root / "recipe.yaml"), "--output", str(self.root / "out")]
 
-    def run(self, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(self) -> subprocess.CompletedProcess[str]:
         """Run the recipe to its end."""
+        return forks.run(self._words, self.root, environment(self.root / "store"))
+
+    def run_with(self, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run the recipe to its end, with what TensorFlow reads when it is imported."""
         return subprocess.run(
-            self._command(),
+            command(*self._words),
             cwd=self.root,
             env=environment(self.root / "store", env),
             capture_output=True,

@@ -16,6 +16,7 @@ from tests.run.tiny import (
     check_same_artifacts,
     check_whole,
     finish,
+    run_together,
     wait_until_nobody_uses,
 )
 
@@ -58,7 +59,7 @@ def check_completes(run: TinyRun, reference: TinyRun) -> int:
     """Check what a killed run left, run it again; return how many stages were computed."""
     wait_until_nobody_uses(run.store)
     check_no_report_of_other_artifacts(run)
-    assert finish(run.start()) == 0
+    assert run_together(run) == [0]
     check_whole(run)
     check_same_artifacts(run, reference)
     return list(run.statuses().values()).count("done")

@@ -99,7 +99,7 @@ def test_run_completes_when_killed_at_random_steps(
 def test_run_completes_when_the_allocator_refuses(tmp_path: Path, onednn: str) -> None:
     run = DyingRun(tmp_path)
     run.write_convolutional()
-    done = run.run(
+    done = run.run_with(
         {
             "TF_CPU_ALLOCATOR_USE_BFC": "true",
             "TF_CPU_BFC_MEM_LIMIT_IN_MB": "300",

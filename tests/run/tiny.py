@@ -22,6 +22,7 @@ from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.report.rendered import RENDERED
 from shrink.run.store import Store
+from tests import forks
 from tests.cli.shell import command, environment, read_report
 
 STAGES = ("train", "prune", "quantize")
@@ -68,10 +69,16 @@ class TinyRun:
     def statuses(self) -> dict[str, str]:
         return {stage["name"]: stage["status"] for stage in self.report["stages"]}
 
+    @property
+    def words(self) -> list[str]:
+        """The command line of its run."""
+        recipe = self.root / "recipe.yaml"
+        return ["run", str(recipe), "--output", str(self.folder), "--quiet"]
+
     def start(self, kill_at: str = "") -> subprocess.Popen[str]:
         """Start a run, which is killed where it reaches `kill_at`."""
         return subprocess.Popen(
-            command("run", self.root / "recipe.yaml", "--output", self.folder, "--quiet"),
+            command(*self.words),
             cwd=self.root,
             env=environment(self.store, {VARIABLE: kill_at}),
             stdout=subprocess.DEVNULL,
@@ -95,6 +102,14 @@ def write_recipe(root: Path) -> None:
     """Write the model and the recipe."""
     (root / "tiny.py").write_text(_MODEL, encoding="utf-8")
     (root / "recipe.yaml").write_text(_RECIPE, encoding="utf-8")
+
+
+def run_together(*runs: TinyRun) -> list[int]:
+    """Run several runs of one store at the same time, to their end; return the exit codes."""
+    root, words = runs[0].root, [run.words for run in runs]
+    ended = forks.run_together(words, root, environment(runs[0].store))
+    assert not any("Traceback" in done.stderr for done in ended), ended
+    return [done.returncode for done in ended]
 
 
 def finish(process: subprocess.Popen[str]) -> int:

@@ -1,7 +1,7 @@
-"""Runs shrink in children of a process that has TensorFlow imported.
+"""Runs shrink, or a function, in children of a process that has TensorFlow imported.
 
 That saves two imports for each command, its own and its worker's; all else is the same code in the
-same order, and each step still has a process of its own. Run as `python -m tests.cli.forks`.
+same order, and each step still has a process of its own. Run as `python -m tests.forks`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _CRASHED = 70
+_RESULT = "RESULT"
 _AT_IMPORT = {"TF_USE_LEGACY_KERAS": "1", "TF_ENABLE_ONEDNN_OPTS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 """What TensorFlow reads when it is imported, as workers have it."""
 
@@ -44,18 +45,65 @@ def run(
         env: the whole environment.
         prepare: a function, `module:name`, that the child calls before it begins.
     """
+    return run_together([arguments], cwd, env, prepare=prepare)[0]
+
+
+def run_together(
+    commands: Sequence[Sequence[str]], cwd: Path, env: Mapping[str, str], *, prepare: str = ""
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run several commands at the same time; see `run`."""
+    words = [[*map(str, arguments)] for arguments in commands]
+    ended = _children([{"arguments": each, "prepare": prepare} for each in words], cwd, env)
+    return [
+        subprocess.CompletedProcess(arguments, *each)
+        for arguments, each in zip(words, ended, strict=True)
+    ]
+
+
+def call(
+    module: str, function: str, *, environment: Mapping[str, str] | None = None, **arguments: Any
+) -> Any:
+    """Return what `module.function(**arguments)` returns as JSON in a process of its own.
+
+    Args:
+        module: imported there.
+        function: of the module.
+        environment: more of it; not what TensorFlow reads when it is imported.
+        arguments: the function's.
+
+    Raises:
+        RuntimeError: it ended in another way; says what it printed.
+    """
+    job = {"module": module, "function": function, "arguments": arguments}
+    ((code, out, err),) = _children([job], ROOT, {**os.environ, **(environment or {})})
+    if code != 0:
+        raise RuntimeError(f"exit {code}\n{out[-2000:]}\n{err[-6000:]}")
+    return json.loads(out.rsplit(_RESULT, 1)[1])
+
+
+def _children(
+    jobs: Sequence[Mapping[str, Any]], cwd: Path, env: Mapping[str, str]
+) -> list[tuple[int, str, str]]:
+    """Return exit code, stdout and stderr of each job, which run at the same time."""
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
-        job = {"arguments": [*map(str, arguments)], "cwd": str(cwd), "env": dict(env)}
-        server.stdin.write(json.dumps({**job, "prepare": prepare, "printed": folder}) + "\n")
+        places = [Path(folder, str(number)) for number in range(len(jobs))]
+        for place in places:
+            place.mkdir()
+        told = [
+            {**job, "cwd": str(cwd), "env": dict(env), "printed": str(place)}
+            for job, place in zip(jobs, places, strict=True)
+        ]
+        server.stdin.write(json.dumps(told) + "\n")
         server.stdin.flush()
         answer = server.stdout.readline()
-        assert answer, "the process that forks has ended: run `python -m tests.cli.forks`"
-        code = int(answer)
-        out, err = (Path(folder, name).read_text("utf-8") for name in ("out", "err"))
-    return subprocess.CompletedProcess(arguments, code, out, err)
+        assert answer, "the process that forks has ended: run `python -m tests.forks`"
+        return [
+            (code, *((place / name).read_text("utf-8") for name in ("out", "err")))
+            for code, place in zip(json.loads(answer), places, strict=True)
+        ]
 
 
 @functools.cache
@@ -63,7 +111,7 @@ def _server() -> subprocess.Popen[str]:
     """Start the process that forks; it ends with the one that asked for it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "KERAS", "GITHUB_"))}
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.forks"],
+        [sys.executable, "-m", "tests.forks"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -137,28 +185,31 @@ def _serve() -> None:
     gc.freeze()
     gc.enable()
     for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            _command(json.loads(line))
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code}\n")
+        codes = [os.waitpid(child, 0)[1] for child in [_child(job) for job in json.loads(line)]]
+        sys.stdout.write(json.dumps([os.waitstatus_to_exitcode(code) for code in codes]) + "\n")
         sys.stdout.flush()
 
 
-def _command(job: Mapping[str, Any]) -> NoReturn:
-    """Run one command, as `python -m shrink` does, and end this process."""
+def _child(job: Mapping[str, Any]) -> int:
+    """Start a job; return its process id."""
+    child = os.fork()
+    if not child:
+        _work(job)
+    return child
+
+
+def _work(job: Mapping[str, Any]) -> NoReturn:
+    """Call a function, or run one command as `python -m shrink` does, and end this process."""
     try:
         os.chdir(job["cwd"])
         printed = Path(job["printed"])
         with (printed / "out").open("wb") as out, (printed / "err").open("wb") as err:
             _become(job["env"], out.fileno(), err.fileno())
-        if job["prepare"]:
-            module, _, name = job["prepare"].partition(":")
-            getattr(importlib.import_module(module), name)()
-        sys.argv = ["shrink", *job["arguments"]]
-        from shrink.cli import main
-
-        main()
+        if "function" in job:
+            function = getattr(importlib.import_module(job["module"]), job["function"])
+            sys.stdout.write(_RESULT + json.dumps(function(**job["arguments"])))
+        else:
+            _command(job["arguments"], job["prepare"])
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
@@ -167,6 +218,16 @@ def _command(job: Mapping[str, Any]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _command(arguments: Sequence[str], prepare: str) -> None:
+    if prepare:
+        module, _, name = prepare.partition(":")
+        getattr(importlib.import_module(module), name)()
+    sys.argv = ["shrink", *arguments]
+    from shrink.cli import main
+
+    main()
 
 
 if __name__ == "__main__":
