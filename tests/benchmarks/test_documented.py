@@ -9,7 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.py")]
-NAMED = re.compile(r"\b(bench_\w+)(?: ([a-z]+)\b)?")
+NAMED = re.compile(r"\b(bench_\w+)(?:\s+([a-z]+)\b)?")
 
 
 def usage(path: Path) -> str:
