@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -14,7 +14,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
 UNIT_BYTES = {
     "B": 1,
@@ -89,6 +89,36 @@ OpenFraction = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[int, Field(ge=0)]
+
+
+class NameIn:
+    """Takes a name of a registry, also one that was added to it since; else says what there is.
+
+    A type `Annotated[str, NameIn(names)]` reads like a `Literal` of all names, in errors too.
+
+    Args:
+        names: the registry, or its names.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def check(self, name: object) -> str:
+        """Return a name that is known.
+
+        Raises:
+            PydanticKnownError: it is not, as pydantic says it of a `Literal`.
+        """
+        if isinstance(name, str) and name in self.names:
+            return name
+        *others, last = map(repr, self.names)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
+        return {"enum": list(self.names), "type": "string"}
 
 
 IDLE = "idle"

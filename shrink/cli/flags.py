@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shrink.base.fields import parse_bytes
+from shrink.base.fields import NameIn, parse_bytes
 from shrink.base.yaml.reader import parse_scalar
 
 _HIDDEN_KEYS = {"name", "from_", "training"}
@@ -68,7 +68,7 @@ def flags_of(
                 (_option(keys),),
                 keys,
                 _help(field),
-                _metavar(field.annotation),
+                _metavar(field),
                 _is_list(field.annotation),
                 {*_alternatives(field.annotation)} == {_SWITCH},
             )
@@ -189,8 +189,11 @@ def _help(field: FieldInfo) -> str:
     return f"{text} [default: {told}]"
 
 
-def _metavar(annotation: Any) -> str:
-    return "|".join(dict.fromkeys(_alternatives(annotation))) or "VALUE"
+def _metavar(field: FieldInfo) -> str:
+    for one in field.metadata:
+        if isinstance(one, NameIn):
+            return "|".join(one.names)
+    return "|".join(dict.fromkeys(_alternatives(field.annotation))) or "VALUE"
 
 
 def _alternatives(annotation: Any) -> Iterator[str]:

@@ -13,7 +13,6 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
 
 from shrink.base.errors import DataError, ShrinkError
 from shrink.base.extensions import Extension, find_extension
@@ -21,6 +20,7 @@ from shrink.base.fields import (
     Config,
     Count,
     Fraction,
+    NameIn,
     NonNegative,
     OpenFraction,
     Positive,
@@ -164,11 +164,10 @@ NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
 
 
 def _known_source(name: object) -> str:
-    """Return a source's name; pydantic's error of a `Literal` where nothing has that name."""
-    if isinstance(name, str) and (name in SOURCES or added_source(name) is not None):
+    """Return a source's name: shrink's own, or one that an installed package adds."""
+    if isinstance(name, str) and name not in SOURCES and added_source(name) is not None:
         return name
-    *others, last = map(repr, SOURCES)
-    raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+    return NameIn(SOURCES).check(name)
 
 
 SourceName = Annotated[

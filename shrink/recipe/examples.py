@@ -13,7 +13,7 @@ from shrink.recipe.load import LoadedRecipe
 from shrink.report.targets import TARGETS
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
-from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig
+from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 
 _NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
 
@@ -79,4 +79,5 @@ def _no_data(kind: str = "", why: str = "") -> RecipeError:
 def _hint(kind: str = "") -> str:
     if kind != QuantizeConfig.kind:
         return _NAME_DATA
-    return f"{_NAME_DATA}; schemes that need none: {', '.join(SCHEMES_WITHOUT_EXAMPLES)}"
+    without = (name for name, scheme in SCHEME_TRAITS.items() if not scheme.calibrates)
+    return f"{_NAME_DATA}; schemes that need none: {', '.join(without)}"

@@ -7,8 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from shrink.base.fields import Config, Count, Fraction, Positive
+from shrink.base.fields import Config, Count, Fraction, NameIn, Positive
 from shrink.stages.base import StageConfig
+
+LOSSES = ["auto", "kl", "logit_mse", "decoupled", "output_mse"]
+"""Names of what `shrink.distillation.losses` has a function for, and `auto`."""
 
 
 class StudentScale(Config):
@@ -58,7 +61,7 @@ class DistillConfig(StageConfig):
     """Weight of the loss on the hard labels, the teacher's has 1 - alpha; or `{start, end}`."""
     epochs: Count = 10
     """Passes over the training split."""
-    loss: Literal["auto", "kl", "logit_mse", "decoupled", "output_mse"] = "auto"
+    loss: Annotated[str, NameIn(LOSSES)] = "auto"
     """auto: kl (divergence of softened outputs) for classes, output_mse for other targets."""
     beta: Positive = 8.0
     """decoupled: weight of the classes that are not the target (Zhao et al. 2022)."""

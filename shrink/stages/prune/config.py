@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from shrink.base.fields import Bytes, Count, Fraction, NonNegative, OpenFraction, Positive
+from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative, OpenFraction, Positive
 from shrink.stages.base import StageConfig
 
 _SCHEDULE = ("schedule", "ramp", "frequency")
@@ -19,6 +19,11 @@ _CHANNELS = (
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
 """The keys that belong to one method alone."""
+
+IMPORTANCES = [
+    "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random", "least_squares",
+]  # fmt: skip
+"""Names of what `shrink.pruning.importance` has a function for, and `least_squares`."""
 
 Ratio = Annotated[float, Field(ge=0, lt=1)]
 
@@ -61,10 +66,7 @@ class PruneConfig(StageConfig):
     allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
     """channels: the same fraction of every group, more where the validation loss minds less, or the
     least important channels of all groups together."""
-    importance: Literal[
-        "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random",
-        "least_squares",
-    ] = "l2"  # fmt: skip
+    importance: Annotated[str, NameIn(IMPORTANCES)] = "l2"
     """channels: which go first; least_squares also solves for the kernels that read the others."""
     samples: Count = 400
     """channels: training examples for taylor, apoz, mean_activation and least_squares."""

@@ -2,59 +2,62 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import model_validator
 
-from shrink.base.fields import Bytes, Count, Fraction, NonNegative
+from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative
 from shrink.model.reference import Form
 from shrink.stages.base import StageConfig
 
-SchemeName = Literal[
-    "float32",
-    "float16",
-    "dynamic_wi8_afp32",
-    "dynamic_wi4_afp32",
-    "weight_only_wi8_afp32",
-    "weight_only_wi4_afp32",
-    "static_wi8_ai8",
-    "static_wi8_ai16",
-    "mixed",
-]
 InputOutputType = Literal["int8", "uint8", "int16", "float32"]
 
-SCHEMES_WITHOUT_EXAMPLES: tuple[SchemeName, ...] = (
-    "float32",
-    "float16",
-    "dynamic_wi8_afp32",
-    "weight_only_wi8_afp32",
-)
-"""Schemes that a model alone decides; the others calibrate on training examples."""
 
-_MEANT_BY: dict[str, str] = {
-    **dict.fromkeys(("int8", "i8", "full_integer", "static", "qat", "8bit"), "static_wi8_ai8"),
-    **dict.fromkeys(("int16", "16x8", "int16x8"), "static_wi8_ai16"),
-    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
-    **dict.fromkeys(("fp32", "f32", "float"), "float32"),
-    **dict.fromkeys(("dynamic", "drq", "dynamic_range", "dynamic_int8"), "dynamic_wi8_afp32"),
-    **dict.fromkeys(("weight_only", "wo8", "weight_only_int8"), "weight_only_wi8_afp32"),
-    **dict.fromkeys(("int4", "i4", "4bit"), "dynamic_wi4_afp32"),
-}
-"""What people elsewhere call a scheme, or what is near to it: for hints, not for recipes."""
+@dataclass(frozen=True)
+class SchemeTraits:
+    """What a recipe may ask of a scheme, and what it is called; light.
 
-LEGAL_TYPES: dict[str, tuple[str, ...]] = {
-    "static_wi8_ai8": ("int8", "uint8", "float32"),
-    "static_wi8_ai16": ("int16", "float32"),
+    Attributes:
+        types: input and output types that the artifact can have, the default first.
+        calibrates: whether training examples set ranges or rounding, and not the model alone.
+        is_integer: whether at least one operator must have integer weights.
+        runs_in_micro: whether kernels of TFLite Micro read its weights.
+        meant_by: what people elsewhere call it, or what is near to it: for hints, not for recipes.
+    """
+
+    types: tuple[str, ...] = ("float32",)
+    calibrates: bool = True
+    is_integer: bool = True
+    runs_in_micro: bool = True
+    meant_by: tuple[str, ...] = ()
+
+
+SCHEME_TRAITS = {
+    "float32": SchemeTraits(calibrates=False, is_integer=False, meant_by=("fp32", "f32", "float")),
+    "float16": SchemeTraits(
+        calibrates=False, is_integer=False, runs_in_micro=False, meant_by=("fp16", "f16", "half")
+    ),
+    "dynamic_wi8_afp32": SchemeTraits(
+        calibrates=False,
+        runs_in_micro=False,
+        meant_by=("dynamic", "drq", "dynamic_range", "dynamic_int8"),
+    ),
+    "dynamic_wi4_afp32": SchemeTraits(runs_in_micro=False, meant_by=("int4", "i4", "4bit")),
+    "weight_only_wi8_afp32": SchemeTraits(
+        calibrates=False, meant_by=("weight_only", "wo8", "weight_only_int8")
+    ),
+    "weight_only_wi4_afp32": SchemeTraits(runs_in_micro=False),
+    "static_wi8_ai8": SchemeTraits(
+        types=("int8", "uint8", "float32"),
+        meant_by=("int8", "i8", "full_integer", "static", "qat", "8bit"),
+    ),
+    "static_wi8_ai16": SchemeTraits(
+        types=("int16", "float32"), meant_by=("int16", "16x8", "int16x8")
+    ),
+    "mixed": SchemeTraits(types=("int8", "float32")),
 }
-"""Input and output types that a static scheme can have, the default first; others have float32."""
-_MIXED_STATIC_TYPES = ("int8", "float32")
-_NOT_FOR_MICRO: tuple[SchemeName, ...] = (
-    "float16",
-    "dynamic_wi8_afp32",
-    "dynamic_wi4_afp32",
-    "weight_only_wi4_afp32",
-)
-"""Schemes whose weights no kernel of TFLite Micro reads, whatever the model."""
+"""Every scheme by its name; of `mixed` the types are those with int8 activations."""
 
 
 class QuantizeConfig(StageConfig):
@@ -63,9 +66,11 @@ class QuantizeConfig(StageConfig):
     kind: ClassVar[str] = "quantize"
     accepts: ClassVar[tuple[Form, ...]] = ("keras", "tflite")
     produces: ClassVar[Form] = "tflite"
-    meant_by: ClassVar[dict[str, dict[str, str]]] = {"scheme": _MEANT_BY}
+    meant_by: ClassVar[dict[str, dict[str, str]]] = {
+        "scheme": {word: name for name, one in SCHEME_TRAITS.items() for word in one.meant_by}
+    }
 
-    scheme: SchemeName = "static_wi8_ai8"
+    scheme: Annotated[str, NameIn(SCHEME_TRAITS)] = "static_wi8_ai8"
     """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget."""
     accuracy_drop: Fraction | None = None
     """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
@@ -93,11 +98,16 @@ class QuantizeConfig(StageConfig):
     """Also store labels and normalisation in the file, as the metadata entry `shrink` (JSON)."""
 
     @property
+    def traits(self) -> SchemeTraits:
+        """What its scheme is like."""
+        return SCHEME_TRAITS[self.scheme]
+
+    @property
     def legal_types(self) -> tuple[str, ...]:
         """Input and output types that the scheme can have, the default first."""
-        if self.scheme == "mixed" and self.activations == "int8":
-            return _MIXED_STATIC_TYPES
-        return LEGAL_TYPES.get(self.scheme, ("float32",))
+        if self.scheme == "mixed" and self.activations == "float32":
+            return ("float32",)
+        return self.traits.types
 
     @property
     def artifact_input_type(self) -> str:
@@ -112,9 +122,7 @@ class QuantizeConfig(StageConfig):
     @property
     def needs_examples(self) -> str | None:
         """What it does with examples; some schemes need none."""
-        if self.scheme in SCHEMES_WITHOUT_EXAMPLES:
-            return None
-        return f"calibrates {self.scheme} on them"
+        return f"calibrates {self.scheme} on them" if self.traits.calibrates else None
 
     @property
     def needs_classes(self) -> bool:
@@ -136,7 +144,7 @@ class QuantizeConfig(StageConfig):
             raise ValueError(f"dense_scales belongs to static_wi8_ai8, not to {self.scheme}")
         if self.sparse and self.target == "tflm":
             raise ValueError("sparse needs target litert: TFLite Micro has no DENSIFY")
-        if self.target == "tflm" and self.scheme in _NOT_FOR_MICRO:
+        if self.target == "tflm" and not self.traits.runs_in_micro:
             raise ValueError(
                 f"target tflm: TFLite Micro has no kernels for the weights of {self.scheme}; take "
                 "static_wi8_ai8"

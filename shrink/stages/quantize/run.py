@@ -18,8 +18,6 @@ from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import (
-    CALIBRATED_SCHEMES,
-    INTEGER_SCHEMES,
     SCHEMES,
     mixed_artifact,
     static_int8,
@@ -240,7 +238,7 @@ def _converted(
     conversion = Conversion(
         _in_order_of(source, conversion.content), (*conversion.notes, *kept_float)
     )
-    if config.scheme in INTEGER_SCHEMES and quantized_operators(conversion.content) == 0:
+    if config.traits.is_integer and quantized_operators(conversion.content) == 0:
         raise StageError(
             f"{config.scheme} quantized no operator of this model",
             subject=context.name,
@@ -290,6 +288,6 @@ def _source(context: StageContext) -> FloatModel:
 def _lint(
     config: QuantizeConfig, calibration: CalibrationExamples, context: StageContext
 ) -> list[str]:
-    if config.scheme not in CALIBRATED_SCHEMES:
+    if not config.traits.calibrates:
         return []
     return lint_calibration(calibration, context.dataset.class_names)

@@ -38,7 +38,7 @@ from shrink.quantization.mixed import (
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
-from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig
+from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.interface import artifact_interface
 from shrink.task.task import Task
@@ -234,14 +234,7 @@ SCHEMES: dict[str, Scheme] = {
     "static_wi8_ai8": static_int8,
     "static_wi8_ai16": static_int16,
 }
-"""Every scheme by its name but `mixed`, which needs a budget and data to keep it; a new one is
-one function and one line here."""
-
-INTEGER_SCHEMES = frozenset({"mixed", *SCHEMES}) - {"float32", "float16"}
-"""Schemes that must leave at least one operator with integer weights."""
-
-CALIBRATED_SCHEMES = frozenset({"mixed", *SCHEMES}) - set(SCHEMES_WITHOUT_EXAMPLES)
-"""Schemes that look at training examples."""
+"""How each of `SCHEME_TRAITS` is made; `mixed`, which keeps a budget, is `mixed_artifact`."""
 
 
 def mixed_artifact(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.distillation.losses import softened_kl
+from shrink.distillation.losses import SOFT_LOSSES, softened_kl
 from shrink.engine.objective import SupervisedObjective
-from shrink.stages.distill.config import Ramp
+from shrink.stages.distill.config import LOSSES, Ramp
 from shrink.stages.distill.objective import (
     DistillationLoss,
     DistillationObjective,
@@ -21,6 +21,10 @@ RANDOM = np.random.default_rng(0)
 STUDENT, TEACHER = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 4)))
 LABELS = tf.constant(RANDOM.integers(0, 4, 6))
 HARD = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+
+
+def test_losses_are_those_that_a_recipe_can_name() -> None:
+    assert {*SOFT_LOSSES, "auto"} - {"bernoulli_kl"} == set(LOSSES)
 
 
 def test_loss_weighs_labels_and_teacher() -> None:

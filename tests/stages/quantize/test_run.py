@@ -16,8 +16,9 @@ from shrink.contract.model_source import ModelKind, ModelSource
 from shrink.pruning.sharing import cluster
 from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.quantize.config import SCHEMES_WITHOUT_EXAMPLES, QuantizeConfig, SchemeName
+from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run
+from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import metadata_of
 from shrink.tflite.flatbuffer import float_operators
@@ -62,6 +63,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quantized(folder: Path, tmp_path: Path, form: ModelKind = "keras", **keys: Any) -> StageResult:
     context = context_for(folder / f"model.{form}", form, tmp_path)
     return run(QuantizeConfig(**keys), context)
+
+
+def test_schemes_are_those_that_a_recipe_can_name() -> None:
+    assert {*SCHEMES, "mixed"} == set(SCHEME_TRAITS)
 
 
 def test_run_leaves_zeros_out_of_kernels(trained: Path, tmp_path: Path) -> None:
@@ -254,10 +259,10 @@ def test_run_aware_refuses_a_tflite_file(trained: Path, tmp_path: Path) -> None:
         quantized(trained, tmp_path, "tflite", aware=True, epochs=1)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES_WITHOUT_EXAMPLES)
+@pytest.mark.parametrize("scheme", [s for s, one in SCHEME_TRAITS.items() if not one.calibrates])
 @pytest.mark.parametrize("form", ["keras", "tflite"])
 def test_run_needs_no_data_for_what_the_model_alone_decides(
-    tmp_path: Path, scheme: SchemeName, form: ModelKind
+    tmp_path: Path, scheme: str, form: ModelKind
 ) -> None:
     keras.utils.set_random_seed(0)
     real, index = L.Input((5,), name="z"), L.Input((4,), dtype="int32", name="a")
