@@ -205,6 +205,8 @@ def _work(job: Mapping[str, Any]) -> NoReturn:
         printed = Path(job["printed"])
         with (printed / "out").open("wb") as out, (printed / "err").open("wb") as err:
             _become(job["env"], out.fileno(), err.fileno())
+        places = [place for place in job["env"].get("PYTHONPATH", "").split(os.pathsep) if place]
+        sys.path[:0] = [place for place in places if place not in sys.path]
         if "function" in job:
             function = getattr(importlib.import_module(job["module"]), job["function"])
             sys.stdout.write(_RESULT + json.dumps(function(**job["arguments"])))

@@ -28,11 +28,12 @@ def shrink(
         cwd: where to run it.
         store: its store.
         expect: the exit code.
-        env: more environment, which an interpreter may have to see when it starts.
-        fresh: with an interpreter of its own and another for each worker, as a user does; else
-            both are children of a process that has done the imports.
+        env: more environment.
+        fresh: with an interpreter of its own and another for each worker, as a user does, where
+            environment and streams matter as these start; else both are children of a process
+            that has done the imports.
     """
-    if fresh or env:
+    if fresh:
         done = subprocess.run(
             command(*arguments),
             cwd=cwd,
@@ -42,7 +43,7 @@ def shrink(
             check=False,
         )
     else:
-        done = forks.run([*map(str, arguments)], cwd, environment(store))
+        done = forks.run([*map(str, arguments)], cwd, environment(store, env))
     assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done

@@ -21,5 +21,5 @@ def test_shrink_completes_commands_and_flags(
         "COMP_WORDS": typed,
         "COMP_CWORD": str(typed.count(" ")),
     }
-    done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked)
+    done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked, fresh=True)
     assert done.stdout.split() == expected

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from shrink import __version__
-from tests.cli.shell import command, environment
-
-
-def _shrink(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    done = command(*words)
-    env = environment(cwd / "store")
-    return subprocess.run(done, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+from tests.cli.shell import shrink
 
 
 @pytest.mark.parametrize(
@@ -32,8 +25,7 @@ def _shrink(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_switches_take_a_value_or_none(tmp_path: Path, words: list[str], told: str | None) -> None:
     (tmp_path / "m.keras").touch()
     more = ("--scheme", "float16", "--emit-recipe")
-    done = _shrink(tmp_path, "quantize", "m.keras", *words, *more)
-    assert done.returncode == 0, done.stderr
+    done = shrink("quantize", "m.keras", *words, *more, cwd=tmp_path, store=tmp_path / "store")
     found = [line.strip() for line in done.stdout.splitlines() if "sparse" in line]
     assert found == ([told] if told else [])
 
@@ -49,19 +41,19 @@ def test_switches_take_a_value_or_none(tmp_path: Path, words: list[str], told: s
 def test_flags_of_other_tools_are_told_what_is_meant(
     tmp_path: Path, words: list[str], told: str
 ) -> None:
-    done = _shrink(tmp_path, "quantize", "m.keras", *words)
-    assert done.returncode == 2
+    store = tmp_path / "store"
+    done = shrink("quantize", "m.keras", *words, cwd=tmp_path, store=store, expect=2)
     assert told in done.stderr
 
 
 def test_help_names_what_a_flag_takes(tmp_path: Path) -> None:
-    told = _shrink(tmp_path, "prune", "--help").stdout
+    told = shrink("prune", "--help", cwd=tmp_path, store=tmp_path).stdout
     for words in ("--file-bytes SIZE", "--memory-limit SIZE", "-o, --output PATH", "--sparsity N"):
         assert words in told
-    assert "MODEL  A .tflite file" in _shrink(tmp_path, "bench", "--help").stdout
+    assert "MODEL  A .tflite file" in shrink("bench", "--help", cwd=tmp_path, store=tmp_path).stdout
 
 
 def test_version_is_printed(tmp_path: Path) -> None:
     for flag in ("--version", "-V"):
-        done = _shrink(tmp_path, flag)
-        assert (done.returncode, done.stdout) == (0, f"shrink {__version__}\n")
+        done = shrink(flag, cwd=tmp_path, store=tmp_path)
+        assert done.stdout == f"shrink {__version__}\n"
