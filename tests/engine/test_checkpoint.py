@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +12,15 @@ import tensorflow as tf
 
 from shrink.base.faults import VARIABLE
 from shrink.engine.checkpoint import CheckpointFolder
+from tests.forks import call
 
-_KILLED_WHILE_REPLACING = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from shrink.engine.checkpoint import CheckpointFolder
-folder = CheckpointFolder(Path(sys.argv[1]))
-folder.write([("a", np.full((1000,), 1.0))], {"update": 1})
-os.environ[sys.argv[2]] = sys.argv[3]
-folder.write([("a", np.full((1000,), 2.0))], {"update": 2})
-"""
+
+def write_twice(folder: str, killed_at: str) -> None:
+    """Write two checkpoints; this process is killed in the second."""
+    checkpoints = CheckpointFolder(Path(folder))
+    checkpoints.write([("a", np.full((1000,), 1.0))], {"update": 1})
+    os.environ[VARIABLE] = killed_at
+    checkpoints.write([("a", np.full((1000,), 2.0))], {"update": 2})
 
 
 @pytest.mark.parametrize(
@@ -33,8 +29,8 @@ folder.write([("a", np.full((1000,), 2.0))], {"update": 2})
 def test_read_returns_a_whole_checkpoint_when_killed_at(
     label: str, update: int, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", _KILLED_WHILE_REPLACING, str(tmp_path), VARIABLE, label]
-    assert subprocess.run(command, env=dict(os.environ), check=False).returncode == -signal.SIGKILL
+    with pytest.raises(RuntimeError, match=f"exit {-signal.SIGKILL}\n"):
+        call(__name__, "write_twice", folder=str(tmp_path), killed_at=label)
     folder = CheckpointFolder(tmp_path)
     checkpoint = folder.read()
     assert checkpoint is not None
