@@ -30,8 +30,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_lists_its_own_recipes(installed: Path, tmp_path: Path) -> None:
     done = shrink(
-        "recipes", "--json", cwd=tmp_path, store=tmp_path, env={"PYTHONPATH": str(installed)}
-    )
+        "recipes", "--json",
+        cwd=tmp_path, store=tmp_path, env={"PYTHONPATH": str(installed)}, fresh=True,
+    )  # fmt: skip
     listed = json.loads(done.stdout)
     assert [r["name"] for r in listed] == [r.name for r in bundled_recipes()]
     assert all(Path(r["path"]).is_relative_to(installed) for r in listed)
@@ -42,7 +43,7 @@ def test_wheel_runs_a_recipe_by_its_name(installed: Path, tmp_path: Path) -> Non
     shrink(
         "run", "digits", "--until", "train", "--set", "train.epochs=1",
         "--set", "gates.accuracy_drop=0.9", "--set", "gates.tflite_bytes=1MB",
-        cwd=tmp_path, store=tmp_path / "store", env={"PYTHONPATH": str(installed)},
+        cwd=tmp_path, store=tmp_path / "store", env={"PYTHONPATH": str(installed)}, fresh=True,
     )  # fmt: skip
     assert read_report(tmp_path / "runs" / "digits")["stages"][0]["status"] == "done"
 
