@@ -25,13 +25,13 @@ from shrink.contract.report import (
     Report,
     Stage,
 )
-from shrink.contract.result import StepResult
+from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.headline import Chain
 from shrink.report.sanity import sanity_warnings
-from shrink.report.verdict import StageOutcome, ending
+from shrink.report.verdict import ending
 
 T = TypeVar("T")
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))

@@ -2,49 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
-from shrink.contract.report import Ending, Failure, Report, Status
-from shrink.contract.result import StepResult
+from shrink.contract.report import Ending, Report
 from shrink.report.content import warnings_of, was_stopped
 from shrink.report.gate_lines import missed_gates
-
-
-@dataclass(frozen=True)
-class StageOutcome:
-    """How one stage ended, and what its worker measured.
-
-    Args:
-        name: the stage's name in the run.
-        kind: baseline, train, distill, prune, ...
-        status: cached figures were measured by an earlier run; skipped stages never started.
-        duration_s: seconds that the stage took when it was computed.
-        artifact: path relative to the run folder.
-        sha256: hash of the artifact.
-        previous: the stage whose artifact this one started from.
-        result: the worker's.
-        scores: one score per test example, by metric, for intervals.
-        error: of a failed stage.
-    """
-
-    name: str
-    kind: str
-    status: Status
-    duration_s: float | None = None
-    artifact: str | None = None
-    sha256: str | None = None
-    previous: str | None = None
-    result: StepResult = field(default_factory=StepResult)
-    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    error: Failure | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether there are figures, new or cached."""
-        return self.status in ("done", "cached")
-
 
 Tone = Literal["good", "bad", "careful", "neutral"]
 _MOST_NAMES = 3

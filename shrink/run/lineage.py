@@ -23,11 +23,10 @@ from shrink.base.paths import cache_root
 from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.report import DataSet, Origin
-from shrink.contract.result import Counts, HeldOut
+from shrink.contract.result import Counts, HeldOut, StageOutcome
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
-from shrink.report.verdict import StageOutcome
 from shrink.run.store import Store, StoredStep
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")

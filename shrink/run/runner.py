@@ -30,13 +30,12 @@ from shrink.contract.events import Event
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource, Trust
 from shrink.contract.report import Failure, Report, Status
-from shrink.contract.result import StepDone, StepResult
+from shrink.contract.result import StageOutcome, StepDone, StepResult
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.taken import with_taken_task
-from shrink.report.verdict import StageOutcome
 from shrink.run.demands import demands_of
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import describe_steps, keys_of, runs_code, settings_of, step_keys

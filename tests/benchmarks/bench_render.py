@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shrink.contract.codec import to_plain
-from shrink.report.verdict import StageOutcome
+from shrink.contract.result import StageOutcome
 from tests.benchmarks.harness import say
 from tests.report.plain import render_html
 from tests.report.toys import outcome, report, with_result

@@ -10,10 +10,10 @@ import pytest
 
 from shrink.base.errors import InputError, RecipeError
 from shrink.contract.codec import to_plain
+from shrink.contract.result import StageOutcome
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
-from shrink.report.verdict import StageOutcome
 from tests.report.plain import check_gates, gate_lines, missed_sentences, shape_problem, verdict
 from tests.report.toys import outcome, report, with_result
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from shrink.contract.result import StepResult
+from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
-from shrink.report.verdict import StageOutcome
 from tests.report.plain import build_report, gate_lines, missed_sentences, render_markdown, verdict
 from tests.report.toys import outcome, outcomes, report, with_result
 

@@ -17,10 +17,9 @@ from shrink.base.files import write_json
 from shrink.base.intervals import paired_interval
 from shrink.contract.codec import from_plain
 from shrink.contract.report import Origin
-from shrink.contract.result import StepResult
+from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
 from shrink.report.headline import Chain
-from shrink.report.verdict import StageOutcome
 from tests.report.plain import build_report, read_report, render, render_report, shape_problem
 from tests.report.toys import failure, outcome, outcomes, report, scores, with_result
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shrink.contract.result import StageOutcome
 from shrink.report import svg
 from shrink.report.tradeoff import Candidate, pareto_front
-from shrink.report.verdict import StageOutcome
 from tests.report.plain import (
     headlines,
     loss_plots,

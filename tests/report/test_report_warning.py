@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.report import Environment
-from shrink.contract.result import StepResult
-from shrink.report.verdict import StageOutcome
+from shrink.contract.result import StageOutcome, StepResult
 from tests.report.plain import (
     build_report,
     render_html,

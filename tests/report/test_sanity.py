@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.result import StageOutcome
 from shrink.report.sanity import data_warnings
-from shrink.report.verdict import StageOutcome
 from tests.report.plain import shape_problem, warnings_of
 from tests.report.toys import EXAMPLES, outcome, report, with_result
 

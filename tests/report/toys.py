@@ -7,9 +7,8 @@ from typing import Any
 
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.report import Environment, Failure
-from shrink.contract.result import StepResult
+from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
-from shrink.report.verdict import StageOutcome
 from tests.report.plain import build_report
 
 EXAMPLES = 100
