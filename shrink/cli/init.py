@@ -64,9 +64,8 @@ def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, di
     from shrink.data.early import check_early
     from shrink.model.reference import parse_model_reference
     from shrink.recipe.data_reference import parse_named_data
-    from shrink.recipe.first import first_recipe
     from shrink.recipe.load import validate_section
-    from shrink.recipe.single import recipe_name
+    from shrink.recipe.single import first_recipe, recipe_name
     from shrink.run.tool import run_tool
 
     reference = parse_model_reference(model, Path.cwd())

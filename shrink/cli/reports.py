@@ -35,7 +35,7 @@ def report(
     from shrink.contract.report_file import read_report
     from shrink.report.content import warnings_of
     from shrink.report.rendered import render
-    from shrink.report.terminal import render_report
+    from shrink.report.text import render_report
     from shrink.run.trackers import Trackers
 
     console = Console(as_json=json_, quiet=quiet)

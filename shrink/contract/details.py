@@ -1,11 +1,55 @@
-"""What a stage tells in its own words, read as far as it is understood."""
+"""What a stage tells in its own words, as far as it is understood; and differences of figures."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
 
-from shrink.contract.codec import as_read
-from shrink.contract.deltas import MetricDelta
+from shrink.contract.codec import as_read, left_out
 from shrink.contract.record import record
+
+
+@record
+class Limits:
+    """The 95 % interval of a metric itself.
+
+    Attributes:
+        low, high: None where one example says nothing.
+        note: what the limits do not show: that they are wide, or may be too narrow.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    note: str | None = left_out(None)
+
+
+@record
+class FigureDelta:
+    """The difference of a size, a memory or a latency; no ratio to a 0."""
+
+    value: float
+    ratio: float | None
+
+
+@record
+class MetricDelta:
+    """The difference of a metric with its 95 % interval, as in `Limits`."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    note: str | None = left_out(None)
+
+
+Deltas = Mapping[str, FigureDelta | MetricDelta | None]
+"""Differences by figure; None where either side is null."""
+
+
+def metric_delta(deltas: Deltas | None, metric: str) -> MetricDelta | None:
+    """Return a metric's difference; None where there is none."""
+    delta = (deltas or {}).get(metric)
+    return delta if isinstance(delta, MetricDelta) else None
+
 
 Document = Mapping[str, object] | None
 Columns = Mapping[str, tuple[float | None, ...]]

@@ -13,8 +13,7 @@ from shrink.base.figures import figure_of
 from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import as_read, left_out
-from shrink.contract.deltas import Deltas, FigureDelta, Limits
-from shrink.contract.details import Details, Document, Training
+from shrink.contract.details import Deltas, Details, Document, FigureDelta, Limits, Training
 from shrink.contract.record import record
 
 SCHEMA_VERSION = 1

@@ -1,4 +1,4 @@
-"""What a worker gives back of a step, as the store keeps it."""
+"""What a worker gives back of a step, as the store keeps it and the report takes it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,39 @@ from dataclasses import dataclass, field
 
 from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning
+from shrink.contract.codec import left_out
 from shrink.contract.codec import left_out as no_key
 from shrink.contract.details import Details, Training
 from shrink.contract.record import record
 from shrink.contract.report import Failure, Figures, Guess, HasFigures, MeasuredAt, Skipped, Status
+
+
+@record
+class StoredFile:
+    """A file by its content; `size` in bytes."""
+
+    sha256: str
+    size: int
+    suffix: str
+
+
+@record
+class StepManifest:
+    """A finished step.
+
+    Attributes:
+        version: of this layout.
+        key: of the step.
+        files: by role.
+        result: what came of it.
+        digest: SHA-256 of all other fields.
+    """
+
+    version: int
+    key: str
+    files: Mapping[str, StoredFile]
+    result: StepResult
+    digest: str = left_out("")
 
 
 @record

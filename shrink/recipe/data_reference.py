@@ -1,7 +1,8 @@
-"""The data set that a command line names: a source, a path, or a file with a `data` section."""
+"""The data set that a command line names, or none; and what can be done without one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,88 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from shrink.base.errors import DataError, RecipeError, together
+from shrink.base.figures import TARGETS
 from shrink.base.suggest import did_you_mean, hint_for, near_file
 from shrink.base.yaml import reader as yaml
-from shrink.data.config import NO_DATA, SOURCES, DataConfig
+from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared
 from shrink.data.table import lists_pictures
 from shrink.model.reference import exists, expand_user
-from shrink.recipe.validation import errors_of
+from shrink.recipe.load import LoadedRecipe, errors_of
+from shrink.stages import STAGES
+from shrink.stages.base import StageConfig
+from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.task.config import TaskConfig
+
+_NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
+
+
+def check_examples(
+    source: str,
+    stages: Mapping[str, StageConfig],
+    gates: Iterable[str],
+    loaded: LoadedRecipe,
+) -> None:
+    """Raise `RecipeError` where a recipe without data trains, calibrates or measures a metric.
+
+    Args:
+        source: `data.source`.
+        stages: the configuration of every stage, by name.
+        gates: names of the gates.
+        loaded: the recipe's file, for the place of what is wrong.
+    """
+    if source != NO_DATA:
+        return
+    where = loaded.position("data", "source")
+    if not stages:
+        raise RecipeError(
+            f"nothing to evaluate on: {WHY_NO_METRICS}", position=where, hint=_name_data()
+        )
+    for name, config in stages.items():
+        if (why := config.needs_examples) is not None:
+            told = f"{WHY_NO_METRICS}, and {name} needs examples: it {why}"
+            raise RecipeError(told, position=where, hint=_name_data(config.kind))
+    for name in gates:
+        if TARGETS[name].figure.group == "metrics":
+            raise RecipeError(
+                f"gate {name}: no metric is measured, as {WHY_NO_METRICS}",
+                position=loaded.position("gates", name),
+                hint=_name_data(),
+            )
+
+
+def data_of_none(stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the `data` section of a single verb without data.
+
+    Args:
+        stages: each a kind with its settings; what is wrong with these is not told here.
+
+    Raises:
+        RecipeError: a stage needs examples, or there is nothing to do but to evaluate.
+    """
+    if not stages:
+        raise _no_data()
+    for kind, settings in (pair for entry in stages for pair in entry.items()):
+        try:
+            config = STAGES[kind].model_validate(settings)
+        except ValidationError:
+            continue  # whoever reads the recipe says what is wrong, and where
+        if config.needs_examples is not None:
+            raise _no_data(kind, config.needs_examples)
+    return {"source": NO_DATA}
+
+
+def _no_data(kind: str = "", why: str = "") -> RecipeError:
+    told = f"{WHY_NO_METRICS}, and {kind} needs examples: it {why}" if kind else WHY_NO_METRICS
+    return RecipeError(told, subject="--data", hint=_name_data(kind))
+
+
+def _name_data(kind: str = "") -> str:
+    if kind != QuantizeConfig.kind:
+        return _NAME_DATA
+    without = (name for name, scheme in SCHEME_TRAITS.items() if not scheme.calibrates)
+    return f"{_NAME_DATA}; schemes that need none: {', '.join(without)}"
+
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
 _SOURCE_OF_ENDING = {

@@ -23,11 +23,10 @@ from shrink.model.reference import (
     looks_like_model,
     parse_model_reference,
 )
-from shrink.recipe.examples import check_examples
-from shrink.recipe.load import LoadedRecipe
+from shrink.recipe.data_reference import check_examples
+from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
-from shrink.recipe.validation import errors_of
 from shrink.report.config import Gate
 from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from shrink.contract.report import Report
-from shrink.report.card import recipe_of
+from shrink.report.content import recipe_of
 
 _PLACES = {"model", "path", "teacher", "student", "against"}
 """Keys that hold places; only the last part of a path counts, as in the recipe's hash."""

@@ -21,8 +21,8 @@ from shrink.base.errors import RecipeError, ShrinkError
 from shrink.contract.report import Report
 from shrink.report.content import artifact_paths, errors_of, warnings_of
 from shrink.report.gate_lines import GateLine, gate_lines
-from shrink.report.markdown import render_markdown
-from shrink.report.verdict import ending, verdict
+from shrink.report.headline import ending, verdict
+from shrink.report.text import render_markdown
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even as an entity (Char, production 2)."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
+from shrink.base.figures import TARGETS, Target
 from shrink.base.suggest import hint_for
-from shrink.report.targets import TARGETS, Target
 
 
 class Gate(Config):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from shrink.base.errors import RecipeError
 from shrink.base.figures import (
     FIGURES,
     LOSS,
@@ -16,7 +19,7 @@ from shrink.base.figures import (
 )
 from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning, distinct
-from shrink.contract.deltas import Limits, metric_delta
+from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
 
 Cell = Callable[[Stage], str]
@@ -290,3 +293,22 @@ def stage_figures(stage: Stage) -> dict[str, float]:
     figures = {name: v for group in groups for name, v in (group or {}).items()}
     figures["duration_s"] = stage.duration_s
     return {name: value for name, value in figures.items() if value is not None}
+
+
+_BYTE_OF_A_NAME = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""How YAML writes a byte of a file's name that the locale could not read."""
+
+
+def recipe_of(report: Report) -> Mapping[str, Any]:
+    """Return the resolved recipe of a report for display; empty where it has none to be read.
+
+    Bytes of names that are no text in their locale become U+FFFD.
+    """
+    from shrink.base.yaml import reader as yaml  # only some renderings look into a recipe
+
+    text = _BYTE_OF_A_NAME.sub("\N{REPLACEMENT CHARACTER}", report.resolved_recipe or "{}")
+    try:
+        value = yaml.loads(text, "resolved recipe").value
+    except RecipeError:  # a report of another version; its figures still count
+        return {}
+    return value if isinstance(value, Mapping) else {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from shrink.base.figures import FIGURES, metric_figure
 from shrink.base.intervals import Bounds, Interval, paired_interval
-from shrink.contract.deltas import Deltas, FigureDelta, MetricDelta
+from shrink.contract.details import Deltas, FigureDelta, MetricDelta
 from shrink.contract.report import HasFigures, Stage
 
 Scores = Mapping[str, Sequence[float]]

@@ -12,7 +12,7 @@ from shrink.contract.report import GateResult, RecipeName, Report, Stage, Status
 from shrink.report.content import NULL, stage_figures
 from shrink.report.deltas import figure_delta
 from shrink.report.gate_lines import gate_line
-from shrink.report.markdown import escape, table
+from shrink.report.text import escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +135,7 @@ def change_lines(changes: Sequence[Mapping[str, str]]) -> list[str]:
 
 def render_diff_terminal(diff: Changes, console: Console) -> None:
     """Print a difference on a rich console."""
-    from shrink.report.terminal import Printer
+    from shrink.report.text import Printer
 
     printer = Printer(console)
     for heads, rows in _tables(diff):

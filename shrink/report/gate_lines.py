@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shrink.base.figures import FIGURES, Unit, exact_value, format_ratio, format_value
+from shrink.base.figures import (
+    FIGURES,
+    TARGETS,
+    Target,
+    Unit,
+    exact_value,
+    format_ratio,
+    format_value,
+)
 from shrink.base.measured import Note
 from shrink.contract.report import GateResult, Report
 from shrink.report.content import NULL
-from shrink.report.targets import TARGETS, Target
 
 Mark = Literal["FAIL", "WARN", "SKIP", "PASS"]
 _ORDER: tuple[Mark, ...] = ("FAIL", "WARN", "SKIP", "PASS")

@@ -12,8 +12,7 @@ from shrink.base.intervals import mean_interval
 from shrink.base.measured import DOES_NOT_APPLY, Note
 from shrink.base.report_warning import ReportWarning, gravest_first
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.deltas import Deltas, Limits, metric_delta
-from shrink.contract.details import Details, Training
+from shrink.contract.details import Deltas, Details, Limits, Training, metric_delta
 from shrink.contract.report import (
     Checkout,
     DataSet,
@@ -29,9 +28,8 @@ from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import Gate
 from shrink.report.deltas import stage_delta
 from shrink.report.gates import all_passed, check_gates
-from shrink.report.headline import Chain
+from shrink.report.headline import Chain, ending
 from shrink.report.sanity import sanity_warnings
-from shrink.report.verdict import ending
 
 T = TypeVar("T")
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))

@@ -1,17 +1,211 @@
-"""The files that are made from a report alone, by their names in the run folder."""
+"""The files that are made from a report alone, the model card and the metadata among them."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 
 from shrink.base import files
+from shrink.base.figures import figure_of, metric_figure
+from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.contract.codec import to_plain
-from shrink.contract.report import Report
-from shrink.report.card import render_card
+from shrink.contract.details import Interface, Limits, TensorType
+from shrink.contract.report import Report, Stage
 from shrink.report.ci import render_junit
-from shrink.report.content import flat_metrics
-from shrink.report.markdown import render_markdown
-from shrink.report.metadata import metadata
+from shrink.report.content import cached_lines, flat_metrics, recipe_of, warnings_of
+from shrink.report.headline import verdict
+from shrink.report.text import escape, render_markdown
+
+_MOST_LABELS = 50
+_MEANINGS = {
+    "tflite_bytes": "size of the TFLite file",
+    "parameters": "weights",
+    "macs": "multiply-accumulates per example",
+    "arena_bytes": "tensor arena on a microcontroller",
+    "inference_peak_bytes": "memory that loading and running adds on the host",
+    "p50_ms": "median latency on the host",
+    "p90_ms": "90th percentile of latency on the host",
+}
+
+
+def render_card(report: Report, report_sha256: str) -> str:
+    """Return the card as Markdown, with a part for each result of the run.
+
+    Args:
+        report: the report.
+        report_sha256: of the `report.json` that holds it.
+    """
+    results = [stage for stage in report.stages if stage.name in report.finals and stage.artifact]
+    parts = [f"# Model card: {escape(report.recipe.name)}"]
+    parts.append(
+        "Every figure was measured by shrink on the exported file; none is copied from elsewhere. "
+        "What is not written here was not measured."
+    )
+    parts.append(f"The run ended: {escape(verdict(report))}.")
+    if warnings := warnings_of(report):
+        parts += ["## Warnings", _list([warning.text() for warning in warnings])]
+    for stage in results:
+        parts += _result(report, stage)
+    if not results:
+        parts.append("The run has no result.")
+    parts += [
+        "## How it was made",
+        _list(_steps(report)),
+        "## Origin",
+        _list(_origin(report, report_sha256)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _result(report: Report, stage: Stage) -> Iterator[str]:
+    yield f"## {escape(stage.name)}: {escape(str(stage.artifact))}"
+    yield _list([f"SHA-256 {stage.sha256}", *_interface(stage.told.interface)])
+    yield "### Measured"
+    yield _figures(report, stage)
+    machine = (stage.measured and stage.measured.machine) or "an unknown machine"
+    yield (
+        f"{_tested_on(report, stage)} Latency and memory of the host are those of "
+        f"{escape(machine)}; other "
+        "devices differ."
+    )
+    if stage.notes:
+        yield "### Notes"
+        yield _list(stage.notes)
+
+
+def _interface(interface: Interface | None) -> Iterator[str]:
+    if interface is None:
+        return
+    yield from (f"input {_tensor(one)}" for one in interface.inputs or ())
+    yield from (f"output {_tensor(one)}" for one in interface.outputs or ())
+    yield f"normalisation before the input: {_normalisation(interface.normalize)}"
+    if interface.labels:
+        yield f"labels, by index of the output: {_labels(interface.labels)}"
+
+
+def _tested_on(report: Report, stage: Stage) -> str:
+    if not stage.examples:
+        return "Metrics were not measured: no data was named."
+    return (
+        f"Metrics on {stage.examples:,} examples of the test split, which no stage trained, "
+        f"tuned or calibrated on.{_doubt(report)}"
+    )
+
+
+def _figures(report: Report, stage: Stage) -> str:
+    base = report.stage(report.baseline) or stage
+    rows = ["| figure | value | 95 % interval | baseline |", "|---|---:|---:|---:|"]
+    for name, value in (stage.metrics or {}).items():
+        figure, limits = metric_figure(name), stage.intervals.get(name, Limits())
+        low, high = limits.low, limits.high
+        span = f"{figure.text(low)} to {figure.text(high)}" if low is not None else "-"
+        before = figure.text((base.metrics or {}).get(name))
+        rows.append(f"| {escape(name)} | {figure.text(value)} | {span} | {before} |")
+    for name, meaning in _MEANINGS.items():
+        figure, value = figure_of(name), stage.figure(name)
+        if value is not None:
+            before = figure.text(base.figure(name))
+            rows.append(f"| {meaning} | {figure.text(value)} | - | {before} |")
+    return "\n".join(rows)
+
+
+def _steps(report: Report) -> Iterator[str]:
+    recipe = recipe_of(report)
+    if data := recipe.get("data"):
+        yield f"data: {_settings(data)}"
+    configured = [entry for entry in recipe.get("stages", ()) if isinstance(entry, Mapping)]
+    for entry in configured:
+        for kind, settings in entry.items():
+            stage = report.stage(str((settings or {}).get("name") or kind))
+            yield f"{stage.name if stage else kind}: {_settings(settings or {})}"
+
+
+def _origin(report: Report, report_sha256: str) -> Iterator[str]:
+    yield f"shrink {report.environment.shrink}, TensorFlow {report.environment.tensorflow}"
+    yield f"recipe SHA-256 {report.recipe.sha256}"
+    yield f"report.json SHA-256 {report_sha256}"
+    if report.command:
+        yield f"command: {report.command}"
+    yield from cached_lines(report)
+
+
+def _settings(value: object) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    given = {key: item for key, item in value.items() if item not in (None, [], {}, "")}
+    return ", ".join(f"{key} {_inner(item)}" for key, item in given.items())
+
+
+def _inner(value: object) -> str:
+    return f"({_settings(value)})" if isinstance(value, Mapping) else str(value)
+
+
+def _doubt(report: Report) -> str:
+    codes = [warning.code for warning in warnings_of(report)]
+    unknown = " What the model was trained on before this run is not known."
+    return unknown if MAY_HAVE_BEEN_TRAINED_ON in codes else ""
+
+
+def _tensor(one: TensorType) -> str:
+    shape = "x".join(map(str, one.shape))
+    stored = f", real = {one.scale:.6g} * (stored - {one.zero_point})" if one.scale else ""
+    return f"{one.name}: {one.dtype}, {shape}{stored}"
+
+
+def _normalisation(normalize: Mapping[str, object] | None) -> str:
+    if normalize is None:
+        return "none, examples as they are stored"
+    return f"x * {normalize.get('scale')} + {normalize.get('offset')}"
+
+
+def _labels(labels: Sequence[str]) -> str:
+    shown = ", ".join(labels[:_MOST_LABELS])
+    more = len(labels) - _MOST_LABELS
+    return f"{shown} and {more} more, in metadata.json" if more > 0 else shown
+
+
+def _list(items: Iterator[str] | Sequence[str]) -> str:
+    return "\n".join(f"- {escape(item)}" for item in items) or "Nothing is known."
+
+
+_VERSION = 1
+
+
+def metadata(report: Report, report_sha256: str) -> dict[str, object]:
+    """Return what `artifacts/metadata.json` says, from the report alone.
+
+    Args:
+        report: the report.
+        report_sha256: of the `report.json` that holds it.
+
+    Returns:
+        `recipe`; `report_sha256`; and per finished .tflite artifact in `artifacts`: `file`,
+        `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
+        `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
+        before the model sees them, or null), `metrics` and the `examples` they are of.
+    """
+    return {
+        "schema_version": _VERSION,
+        "recipe": to_plain(report.recipe),
+        "report_sha256": report_sha256,
+        "artifacts": [_artifact(stage) for stage in report.stages if _is_tflite(stage)],
+    }
+
+
+def _is_tflite(stage: Stage) -> bool:
+    return (stage.artifact or "").endswith(".tflite")
+
+
+def _artifact(stage: Stage) -> dict[str, object]:
+    interface = to_plain(stage.told.interface or Interface())
+    return {
+        "file": str(stage.artifact).rpartition("/")[2],
+        "sha256": stage.sha256,
+        **{key: interface.get(key) for key in ("inputs", "outputs", "labels", "normalize")},
+        "metrics": stage.metrics,
+        "examples": stage.examples,
+    }
+
 
 ARTIFACTS = "artifacts"
 MARKDOWN_NAME = "report.md"
@@ -26,7 +220,7 @@ RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METAD
 
 def render(report: Report) -> dict[str, str]:
     """Return the files that show a report, by name: each is made from it alone."""
-    from shrink.report.html import render_html  # jinja2: only a run that ends needs it
+    from shrink.report.html import render_html
 
     digest = hashlib.sha256(files.json_text(to_plain(report)).encode()).hexdigest()
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 from shrink.base.figures import LOSS, Figure, format_value, metric_figure
 from shrink.base.report_warning import ReportWarning
-from shrink.contract.deltas import Limits, metric_delta
+from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Guess, Stage
 
 _WIDE = 0.1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shrink.base.figures import Figure, figure_of, metric_figure
-from shrink.contract.deltas import Limits
+from shrink.contract.details import Limits
 from shrink.contract.report import Report
 from shrink.report import svg
 from shrink.report.content import main_metric

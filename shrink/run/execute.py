@@ -28,14 +28,7 @@ from shrink.contract.details import Details, Training
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
 from shrink.contract.report import Figures, Guess, MeasuredAt, Skipped
-from shrink.contract.result import (
-    Counts,
-    HeldOut,
-    Measurement,
-    StepDone,
-    StepResult,
-    Timing,
-)
+from shrink.contract.result import Counts, HeldOut, Measurement, StepDone, StepResult, Timing
 from shrink.data.config import WHY_NO_METRICS
 from shrink.data.dataset import Dataset
 from shrink.data.examples import PARTS

@@ -24,8 +24,7 @@ from shrink.contract.report import Checkout, DataSet, Environment, Report
 from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
 from shrink.recipe.plan import Plan, Step
-from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text
-from shrink.recipe.taken import with_taken_task
+from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_taken_task
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
 from shrink.report.rendered import ARTIFACTS, RENDERED, render

@@ -35,7 +35,7 @@ from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
-from shrink.recipe.taken import with_taken_task
+from shrink.recipe.resolved import with_taken_task
 from shrink.run.demands import demands_of
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import describe_steps, keys_of, runs_code, settings_of, step_keys

@@ -29,8 +29,7 @@ from shrink.base import cache, files
 from shrink.base.errors import ResourceError
 from shrink.base.faults import reached
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.manifest import StepManifest, StoredFile
-from shrink.contract.result import StepResult
+from shrink.contract.result import StepManifest, StepResult, StoredFile
 
 _MANIFEST_VERSION = 1
 _WORK, _WRITERS = "work", "writers"

@@ -13,8 +13,7 @@ from shrink.contract.events import Send
 from shrink.contract.job import TrackerJob
 from shrink.contract.report import Report, Stage
 from shrink.contract.report_file import read_report
-from shrink.report.card import recipe_of
-from shrink.report.content import stage_figures
+from shrink.report.content import recipe_of, stage_figures
 
 _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")

@@ -12,7 +12,7 @@ from shrink.contract.events import Send
 from shrink.contract.job import TrackerJob
 from shrink.contract.report_file import read_report
 from shrink.report.content import stage_figures
-from shrink.report.markdown import render_markdown
+from shrink.report.text import render_markdown
 
 _SCALAR, _TENSOR = 1, 2
 """What TensorBoard calls data classes."""

@@ -14,31 +14,20 @@ from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.report import Report, Stage
 from shrink.recipe import recipe_diff
 from shrink.report import (
-    card,
     ci,
     content,
-    control,
     diff,
     gates,
     headline,
     html,
-    layers,
-    markdown,
     model,
     plots,
     rendered,
-    terminal,
+    tables,
+    text,
     tradeoff,
 )
-from shrink.report import (
-    gate_lines as lines,
-)
-from shrink.report import (
-    metadata as metadata_file,
-)
-from shrink.report import (
-    verdict as verdicts,
-)
+from shrink.report import gate_lines as lines
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,13 +43,13 @@ def reading(function: Callable[Concatenate[Report, P], T]) -> Callable[Concatena
     return read
 
 
-render_report = reading(terminal.render_report)
-render_markdown = reading(markdown.render_markdown)
+render_report = reading(text.render_report)
+render_markdown = reading(text.render_markdown)
 render_html = reading(html.render_html)
 render_junit = reading(ci.render_junit)
-render_card = reading(card.render_card)
+render_card = reading(rendered.render_card)
 render = reading(rendered.render)
-recipe_of = reading(card.recipe_of)
+recipe_of = reading(content.recipe_of)
 publish = reading(ci.publish)
 summary = reading(ci.summary)
 output_lines = reading(ci.output_lines)
@@ -69,15 +58,15 @@ warnings_of = reading(content.warnings_of)
 flat_metrics = reading(content.flat_metrics)
 gate_lines = reading(lines.gate_lines)
 missed_sentences = reading(lines.missed_sentences)
-ending = reading(verdicts.ending)
-verdict = reading(verdicts.verdict)
+ending = reading(headline.ending)
+verdict = reading(headline.verdict)
 headlines = reading(headline.headlines)
 more_results = reading(headline.more_results)
-control_tables = reading(control.control_tables)
-layer_tables = reading(layers.layer_tables)
-operator_tables = reading(layers.operator_tables)
-error_plots = reading(layers.error_plots)
-audit_sentences = reading(layers.audit_sentences)
+control_tables = reading(tables.control_tables)
+layer_tables = reading(tables.layer_tables)
+operator_tables = reading(tables.operator_tables)
+error_plots = reading(tables.error_plots)
+audit_sentences = reading(tables.audit_sentences)
 timeline_plots = reading(plots.timeline_plots)
 loss_plots = reading(plots.loss_plots)
 memory_groups = reading(plots.memory_groups)
@@ -87,7 +76,7 @@ other_tradeoffs = reading(tradeoff.other_tradeoffs)
 
 
 def metadata(document: Plain, digest: str) -> Any:
-    return metadata_file.metadata(report_file.report_of(document), digest)
+    return rendered.metadata(report_file.report_of(document), digest)
 
 
 def build_report(**settings: Any) -> dict[str, Any]:

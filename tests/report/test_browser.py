@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.report.plain import render_html
-from tests.report.test_layers import audited, layer, operator
+from tests.report.test_tables import audited, layer, operator
 from tests.report.toys import outcome, outcomes, report, with_result
 
 BROWSER = next(

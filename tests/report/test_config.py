@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from shrink.base.figures import TARGETS
 from shrink.report.config import Gate, gates_json_schema, parse_gates
-from shrink.report.targets import TARGETS
 
 SCHEMA = jsonschema.Draft202012Validator(gates_json_schema())
 

@@ -118,9 +118,7 @@ def test_read_report_refuses_or_the_renderers_accept_whatever_is_damaged(tmp_pat
 
 
 def test_the_report_imports_nothing_heavy() -> None:
-    modules = ", ".join(
-        f"shrink.report.{name}" for name in ("model", "terminal", "markdown", "diff", "config")
-    )
+    modules = ", ".join(f"shrink.report.{name}" for name in ("model", "text", "diff", "config"))
     code = (
         f"import sys, {modules}; "
         "print([m for m in ('rich', 'numpy', 'tensorflow', 'sklearn') if m in sys.modules])"

@@ -19,7 +19,7 @@ from shrink.contract.training import Training
 from shrink.data.matching import fed_like
 from shrink.engine.record import TrainingRecord
 from shrink.graph.network import with_losses
-from shrink.report.control import control_sentence, verdict
+from shrink.report.tables import control_sentence, verdict
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (

@@ -20,7 +20,7 @@ from shrink.contract.report_file import report_of
 from shrink.report.ci import gate_annotations, output_lines, summary
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 from shrink.report.rendered import render
-from shrink.report.terminal import render_report
+from shrink.report.text import render_report
 from tests.report.saved import NAMES, saved
 
 
