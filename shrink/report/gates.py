@@ -12,98 +12,6 @@ from shrink.contract.report import GateResult, Report, Stage
 from shrink.report.config import Gate
 from shrink.report.deltas import Scores, exact_difference, score_interval
 
-
-@dataclass(frozen=True)
-class Value:
-    """A figure of one stage, or of the whole run (`stage` None), or why there is none."""
-
-    stage: str | None
-    value: float | None
-    reason: str | None = None
-    judged: bool = True
-    """False where there is nothing to decide on: the stage never ended, or was left out."""
-    left_out: bool = False
-    """Whether the recipe has this stage, and the run was to stop before it."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How a figure compares with the saved one.
-
-    Args:
-        stage: the stage of this run.
-        worse_by: in the figure's unit; below 0 where it is better, None where one is unknown.
-        allowed: the most that it may be worse by.
-        measured: the figure now.
-        saved: the figure in the saved report.
-        reason: why there is no difference.
-        judged: false where nothing was decided.
-        excused: whether that counts as passed, as the gate says that nothing saved yet passes.
-        left_out: whether the run was to stop before the stage.
-    """
-
-    stage: str | None
-    worse_by: float | None
-    allowed: float
-    measured: float | None = None
-    saved: float | None = None
-    reason: str | None = None
-    judged: bool = True
-    excused: bool = False
-    left_out: bool = False
-
-
-def compare(
-    target: Target, gate: Gate, now: Sequence[Value], saved: Sequence[Value] | None
-) -> list[Comparison]:
-    """Return a comparison per value of this run.
-
-    `saved` is None where there is no report yet, which only a gate with `missing: pass` allows.
-    Stages are matched by name. Where either run has one value only, as for a training peak, which
-    is the largest of all stages, or for a recipe without branches, names do not matter.
-    """
-    if saved is None:
-        why = f"nothing to compare with: {Path(str(gate.against)).name} is not there yet"
-        return [_nothing_saved(gate, value, why) for value in now]
-    by_stage = {value.stage: value for value in saved}
-    if len(now) == 1 and len(saved) == 1:
-        by_stage = {now[0].stage: saved[0]}
-    return [_compared(target, gate, value, by_stage.get(value.stage)) for value in now]
-
-
-def _compared(target: Target, gate: Gate, now: Value, saved: Value | None) -> Comparison:
-    if now.value is None or not now.judged:
-        return _nothing_now(gate, now)
-    if saved is None or saved.value is None:
-        why = saved.reason if saved and saved.reason else f"it has no stage {now.stage} at an end"
-        return _nothing_saved(gate, now, f"nothing to compare with in the saved report: {why}")
-    rise = exact_difference(now.value, saved.value)
-    worse_by = -rise + 0 if target.figure.larger_is_better else rise
-    allowed = gate.limit if gate.ratio is None else gate.ratio * abs(saved.value)
-    return Comparison(now.stage, worse_by, allowed, now.value, saved.value)
-
-
-def _nothing_saved(gate: Gate, now: Value, reason: str) -> Comparison:
-    """Return what becomes of a figure without another one: a miss, unless the gate excuses it."""
-    if now.value is None or not now.judged:
-        return _nothing_now(gate, now)
-    excused = gate.missing == "pass"
-    return Comparison(
-        now.stage, None, gate.limit, now.value, None, reason, judged=not excused, excused=excused
-    )
-
-
-def _nothing_now(gate: Gate, now: Value) -> Comparison:
-    return Comparison(
-        now.stage,
-        None,
-        gate.limit,
-        reason=now.reason,
-        judged=now.judged,
-        left_out=now.left_out,
-    )
-
-
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
     "training_peak_predicted_bytes",
@@ -115,20 +23,26 @@ _UNFINISHED = "the run did not finish, so there may be more to come"
 
 @dataclass(frozen=True)
 class _Finding:
-    """What a gate sees: a value and the stage it is of, or why there is none."""
+    """What a gate sees: a value and the stage it is of, or why there is none.
+
+    Attributes:
+        value: the figure itself; None where `reason` says why.
+        stage: None for the whole run.
+        beyond: with a confidence, whether the whole interval lies beyond the limit.
+        limits: with a confidence, the interval.
+        reference: with a ratio, the baseline's own figure, which the value is a share of.
+        judged: false where there is nothing to decide on: the stage never ended, or was left out.
+        left_out: whether the recipe has this stage, and the run was to stop before it.
+    """
 
     value: float | None
     stage: str | None
     reason: str | None = None
     beyond: bool | None = None
-    """With a confidence: whether the whole interval lies beyond the limit."""
     limits: tuple[float, float] | None = None
     reference: float | None = None
-    """With a ratio: the baseline's own figure, which the value is a share of."""
     judged: bool = True
-    """False where there is nothing to decide on: the stage never ended, or was left out."""
     left_out: bool = False
-    """Whether the recipe has this stage, and the run was to stop before it."""
 
 
 def check_gates(
@@ -177,9 +91,9 @@ def check_gates(
             results.extend(_result(name, gate, checker, finding) for finding in found)
         else:
             report = (saved or {}).get(name)
-            then = _saved_checker(checker, report).values() if report is not None else None
-            compared = compare(target, gate, checker.values(), then)
-            results.extend(_compared_result(name, gate, comparison) for comparison in compared)
+            then = None if report is None else _saved_checker(checker, report).values()
+            for now, before in _pairs(gate, checker.values(), then):
+                results.append(_compared_result(name, gate, target, now, before))
     return results
 
 
@@ -216,14 +130,10 @@ class _Checker:
             return [_Finding(None, None, "no stage is complete")]
         return [self._at(name) for name in names]
 
-    def values(self) -> list[Value]:
+    def values(self) -> list[_Finding]:
         """Return the plain figures behind it: of a drop or a rise, the metric itself."""
         kind: Kind = "duration" if self.target.kind == "duration" else "figure"
-        plain = replace(self, target=Target(kind, self.target.figure))
-        return [
-            Value(found.stage, found.value, found.reason, found.judged, found.left_out)
-            for found in plain.findings()
-        ]
+        return replace(self, target=Target(kind, self.target.figure)).findings()
 
     def shares(self) -> list[_Finding]:
         """Return what the gate has to look at, with the baseline's own figure."""
@@ -355,22 +265,63 @@ def _keeps(value: float | None, limit: float, beyond: bool | None, target: Targe
     return value >= limit if target.is_minimum else value <= limit
 
 
-def _compared_result(name: str, gate: Gate, found: Comparison) -> GateResult:
-    kept = found.worse_by is not None and found.worse_by <= found.allowed
+def _pairs(
+    gate: Gate, now: Sequence[_Finding], saved: Sequence[_Finding] | None
+) -> list[tuple[_Finding, _Finding]]:
+    """Return each figure of this run with the saved one, or with why there is none.
+
+    `saved` is None where there is no report yet, which only a gate with `missing: pass` allows.
+    Stages are matched by name. Where either run has one value only, as for a training peak, which
+    is the largest of all stages, or for a recipe without branches, names do not matter.
+    """
+    if saved is None:
+        why = f"nothing to compare with: {Path(str(gate.against)).name} is not there yet"
+        return [(found, _Finding(None, None, why)) for found in now]
+    by_stage = {found.stage: found for found in saved}
+    if len(now) == 1 and len(saved) == 1:
+        by_stage = {now[0].stage: saved[0]}
+    return [(found, _known(by_stage.get(found.stage), found)) for found in now]
+
+
+def _known(saved: _Finding | None, now: _Finding) -> _Finding:
+    if saved is not None and saved.value is not None:
+        return saved
+    why = saved.reason if saved and saved.reason else f"it has no stage {now.stage} at an end"
+    return _Finding(None, now.stage, f"nothing to compare with in the saved report: {why}")
+
+
+def _compared_result(
+    name: str, gate: Gate, target: Target, now: _Finding, saved: _Finding
+) -> GateResult:
+    """Return how much worse a figure is than the saved one; without that it is a miss.
+
+    But where the gate says that this passes, as on a first run, nothing is decided.
+    """
+    worse_by, allowed, reason, judged, excused = None, gate.limit, None, now.judged, False
+    if now.value is None or not now.judged:
+        reason = now.reason
+    elif saved.value is None:
+        reason, excused = saved.reason, gate.missing == "pass"
+        judged = not excused
+    else:
+        rise = exact_difference(now.value, saved.value)
+        worse_by = -rise + 0 if target.figure.larger_is_better else rise
+        allowed = gate.limit if gate.ratio is None else gate.ratio * abs(saved.value)
+    has_figures = now.value is not None and now.judged
     result: dict[str, object] = {
         "name": name,
-        "limit": found.allowed,
-        "value": found.worse_by,
-        "passed": kept if found.judged else found.excused,
-        "stage": found.stage,
-        "level": "warn" if found.left_out else gate.level,
+        "limit": allowed,
+        "value": worse_by,
+        "passed": excused or (worse_by is not None and worse_by <= allowed),
+        "stage": now.stage,
+        "level": "warn" if now.left_out else gate.level,
         "against": Path(str(gate.against)).name,
-        "current": found.measured,
-        "saved": found.saved,
+        "current": now.value if has_figures else None,
+        "saved": saved.value if has_figures else None,
     }
-    if found.reason is not None:
-        result["reason"] = found.reason
-    return from_plain(GateResult, result if found.judged else result | {"judged": False})
+    if reason is not None:
+        result["reason"] = reason
+    return from_plain(GateResult, result if judged else result | {"judged": False})
 
 
 def _ending(stage: Stage) -> str:
