@@ -19,6 +19,7 @@ from ai_edge_quantizer.algorithm_manager import AlgorithmName
 
 from shrink.base.errors import StageError
 from shrink.quantization.calibration import Ranges
+from shrink.tflite.edit import without_plan
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.structure import Subgraph, Tensor, read
 
@@ -243,7 +244,7 @@ def _run(content: bytes, recipe: recipe_manager.RecipeManager, ranges: Ranges | 
         with warnings.catch_warnings():
             # Of its own interpreter, which looks up tensor names.
             warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors")
-            tool = quantizer.Quantizer(content, recipe.get_quantization_recipe())
+            tool = quantizer.Quantizer(without_plan(content), recipe.get_quantization_recipe())
             result = tool.quantize(
                 statistics, enable_progress_report=False, enable_progress_bar=False
             )

@@ -17,6 +17,7 @@ from shrink.base.types import Array
 from shrink.tflite.child import ALLOCATED, MODULE, RUNS, SMALLEST
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.names import Named, ordered
+from shrink.tflite.offline_plan import read_plan
 from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import Subgraph, read_file
 
@@ -59,10 +60,9 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
         timeout_s: seconds that TFLite Micro may take.
     """
     try:
-        graph = read_file(path)[0]
+        graph, planned = _planned(path)
     except ModelError as error:
         return ArenaFigure(None, f"not measured: {error.message}")
-    planned = planned_bytes(graph)
     run = _run_tflite_micro(path, graph, planned, timeout_s)
     found = _SMALLEST.search(run.output)
     runs = RUNS in run.output
@@ -81,7 +81,14 @@ def _run_tflite_micro(path: Path, graph: Subgraph, planned: int, timeout_s: floa
 
 def roomy_arena_bytes(path: Path) -> int:
     """Return the size of an arena that is large enough to try a model in, in bytes."""
-    return _with_headroom(planned_bytes(read_file(path)[0]), path)
+    return _with_headroom(_planned(path)[1], path)
+
+
+def _planned(path: Path) -> tuple[Subgraph, int]:
+    """Return the entry subgraph of a file and the bytes that its activations take, as planned."""
+    graph = read_file(path)[0]
+    plan = read_plan(path.read_bytes())
+    return graph, planned_bytes(graph, () if plan is None else plan.offsets)
 
 
 def _with_headroom(planned: int, path: Path) -> int:

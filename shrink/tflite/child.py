@@ -207,14 +207,15 @@ def check_artifact(path: Path) -> int:
     """Return the bytes of file and arena of an artifact whose structure is sound.
 
     Raises:
-        ModelError: it is corrupt, a constant is not as long as its shape says, or its activations
-            need more memory than the machine has.
+        ModelError: it is corrupt, a constant is not as long as its shape says, its memory plan is
+            wrong, or its activations need more memory than the machine has.
     """
+    from shrink.tflite.offline_plan import read_plan
     from shrink.tflite.planner import planned_bytes, tensor_bytes
     from shrink.tflite.structure import read_file
 
-    arena = 0
-    for graph in read_file(path):
+    arena, graphs = 0, read_file(path)
+    for graph in graphs:
         if any(index < 0 for index in (*graph.inputs, *graph.outputs)):
             raise ModelError("the TFLite file is corrupt (an input or output is left out)")
         for tensor in graph.tensors:
@@ -226,6 +227,8 @@ def check_artifact(path: Path) -> int:
                     f"{stored} are there)"
                 )
         arena += planned_bytes(graph)
+    plan = read_plan(path.read_bytes())
+    arena += plan.size_bytes if plan is not None else 0
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if arena > memory:
         raise ModelError(

@@ -24,8 +24,11 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
+from shrink.tflite.structure import read_metadata
 
 _IDENTIFIER = b"TFL3"
+PLAN_ENTRY = "OfflineMemoryAllocation"
+"""The metadata entry that says where activations lie; see `shrink.tflite.offline_plan`."""
 _STORED = {schema.TensorType.FLOAT32: "<f4", schema.TensorType.INT32: "<i4"}
 
 
@@ -144,6 +147,8 @@ def without_constant_names(content: bytes) -> bytes:
 def with_metadata(content: bytes, name: str, data: bytes) -> bytes:
     """Return the model with a metadata entry, which runtimes pass over.
 
+    A memory plan stays: no tensor changes.
+
     Args:
         content: the .tflite file.
         name: of the entry; one that is there already is replaced.
@@ -154,18 +159,15 @@ def with_metadata(content: bytes, name: str, data: bytes) -> bytes:
     model.buffers[-1].data = np.frombuffer(data, np.uint8)
     entry = schema.MetadataT()
     entry.name, entry.buffer = name, len(model.buffers) - 1
+    plan = next((one for one in model.metadata or [] if one.name == PLAN_ENTRY.encode()), None)
     others = [one for one in model.metadata or [] if one.name != name.encode()]
     model.metadata = [*others, entry]
-    return packed(model)
+    return packed(model, plan)
 
 
-def metadata_of(content: bytes, name: str) -> bytes | None:
-    """Return the content of a metadata entry, None where there is none of this name."""
-    model = unpacked(content)
-    for entry in model.metadata or []:
-        if entry.name == name.encode():
-            return bytes(model.buffers[entry.buffer].data)
-    return None
+def without_plan(content: bytes) -> bytes:
+    """Return the model without its memory plan; as it is where it has none."""
+    return packed(unpacked(content)) if read_metadata(content, PLAN_ENTRY) else content
 
 
 def _shared(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> bool:
@@ -238,8 +240,24 @@ class _AlignedBuilder(flatbuffers.Builder):
         return super().StartVector(elemSize, numElems, 16 if elemSize == 1 else alignment)
 
 
-def packed(model: schema.ModelT) -> bytes:
-    """Return the file of the schema's objects."""
+def packed(model: schema.ModelT, plan: schema.MetadataT | None = None) -> bytes:
+    """Return the file of the schema's objects.
+
+    A memory plan is right for the very tensors and operators that it was made for: any edit
+    removes it.
+
+    Args:
+        model: the objects.
+        plan: the metadata entry of a plan that is right for them.
+    """
+    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors or []}
+    others = [one for one in model.metadata or [] if _decoded(one.name) != PLAN_ENTRY]
+    kept = others if plan is None else [*others, plan]
+    used |= {one.buffer for one in kept}
+    for one in model.metadata or []:
+        if one.buffer not in used:
+            model.buffers[one.buffer].data = None
+    model.metadata = kept
     builder = _AlignedBuilder(1024)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     return bytes(builder.Output())

@@ -32,11 +32,16 @@ _BITS = {
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A block of memory that is needed from operator `first` to operator `last`, both included."""
+    """A block of memory that is needed from operator `first` to operator `last`, both included.
+
+    Attributes:
+        offset: where it lies already; None where it is to be placed.
+    """
 
     size_bytes: int
     first: int
     last: int
+    offset: int | None = None
 
 
 def tensor_bytes(tensor: Tensor) -> int:
@@ -44,11 +49,16 @@ def tensor_bytes(tensor: Tensor) -> int:
     return (tensor.elements * _BITS.get(tensor.dtype, 32) + 7) // 8
 
 
-def lifetimes(graph: Subgraph) -> list[Lifetime]:
+def lifetimes(graph: Subgraph, offsets: Sequence[int] = ()) -> list[Lifetime]:
     """Return the lifetimes of a subgraph's non-constant tensors.
 
     Inputs live from the first operator on, outputs to the last one, variables throughout.
+
+    Args:
+        graph: the subgraph.
+        offsets: of an offline plan, by the tensor's index; below 0 where there is none.
     """
+    fixed = dict(enumerate(offsets))
     end = max(len(graph.operators) - 1, 0)
     first: dict[int, int] = dict.fromkeys(graph.inputs, 0)
     last: dict[int, int] = dict.fromkeys(graph.inputs, 0)
@@ -61,7 +71,12 @@ def lifetimes(graph: Subgraph) -> list[Lifetime]:
         if tensor.variable:
             first[index], last[index] = 0, end
     return [
-        Lifetime(tensor_bytes(graph.tensors[index]), first.get(index, 0), last[index])
+        Lifetime(
+            tensor_bytes(graph.tensors[index]),
+            first.get(index, 0),
+            last[index],
+            offset if (offset := fixed.get(index, -1)) >= 0 else None,
+        )
         for index in sorted(last)
         if index >= 0 and not graph.tensors[index].constant
     ]
@@ -71,11 +86,13 @@ def plan(blocks: Sequence[Lifetime]) -> list[int]:
     """Return an offset for each block, so that no two that live at once overlap.
 
     Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-    Inference", 2020, algorithm 3): the largest first, each into the lowest gap that holds it.
+    Inference", 2020, algorithm 3): the largest first, each into the lowest gap that holds it. Those
+    that lie somewhere already stay, and come before all others.
     """
-    offsets = [0] * len(blocks)
-    placed: list[int] = []
-    for index in sorted(range(len(blocks)), key=lambda i: -blocks[i].size_bytes):
+    offsets = [block.offset or 0 for block in blocks]
+    placed = [index for index, block in enumerate(blocks) if block.offset is not None]
+    free = [index for index, block in enumerate(blocks) if block.offset is None]
+    for index in sorted(free, key=lambda i: -blocks[i].size_bytes):
         block = blocks[index]
         offset = 0
         for other in sorted(placed, key=lambda i: offsets[i]):
@@ -89,9 +106,14 @@ def plan(blocks: Sequence[Lifetime]) -> list[int]:
     return offsets
 
 
-def planned_bytes(graph: Subgraph) -> int:
-    """Return the size in bytes of the arena that holds a subgraph's activations."""
-    blocks = lifetimes(graph)
+def planned_bytes(graph: Subgraph, offsets: Sequence[int] = ()) -> int:
+    """Return the size in bytes of the arena that holds a subgraph's activations.
+
+    Args:
+        graph: the subgraph.
+        offsets: of an offline plan, by the tensor's index; below 0 where there is none.
+    """
+    blocks = lifetimes(graph, offsets)
     ends = (o + b.size_bytes for o, b in zip(plan(blocks), blocks, strict=True))
     return aligned(max(ends, default=0))
 

@@ -122,6 +122,7 @@ class Operator:
         outputs: indices of tensors of the subgraph.
         subgraphs: that it runs: the condition and the body of a WHILE, the branches of an IF.
         fused_activation: the schema's name of what is applied to the outputs, such as RELU6.
+        axis: of a CONCATENATION, a GATHER and others that have one; else 0.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Operator:
     outputs: tuple[int, ...]
     subgraphs: tuple[int, ...] = ()
     fused_activation: str = "NONE"
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,23 @@ def read(content: bytes) -> tuple[Subgraph, ...]:
     Raises:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
+    return _reading(content, lambda reader: reader.subgraphs())
+
+
+def read_metadata(content: bytes, name: str) -> list[bytes]:
+    """Return what the metadata entries of a name hold; few files have more than one.
+
+    Raises:
+        ModelError: the content is truncated, corrupt, or no TFLite model.
+    """
+    return _reading(content, lambda reader: reader.metadata(name))
+
+
+def _reading(content: bytes, get: Callable[[_Reader], Read]) -> Read:
     if content[4:8] != _IDENTIFIER:
         raise ModelError("not a TFLite model: the identifier TFL3 is missing", hint=_AGAIN)
     try:
-        return _Reader(content).subgraphs()
+        return get(_Reader(content))
     except _MALFORMED as error:
         short = isinstance(error, struct.error)
         why = "what it points to lies beyond its end" if short else error
@@ -186,6 +201,12 @@ class _Reader:
             raise ValueError("it holds no subgraph")
         return tuple(self._subgraph(graph) for graph in graphs)
 
+    def metadata(self, name: str) -> list[bytes]:
+        """Return what the metadata entries of a name hold."""
+        entries = self._each(self._model.MetadataLength(), self._model.Metadata)
+        buffers = [entry.Buffer() for entry in entries if _text(entry.Name()) == name]
+        return [self._data(self._buffers[place]).tobytes() for place in buffers]
+
     def _subgraph(self, graph: schema.SubGraph) -> Subgraph:
         tensors = self._each(graph.TensorsLength(), graph.Tensors)
         operators = self._each(graph.OperatorsLength(), graph.Operators)
@@ -208,7 +229,8 @@ class _Reader:
             inputs=self._indices(operator.InputsLength(), operator.InputsAsNumpy, tensors),
             outputs=self._indices(operator.OutputsLength(), operator.OutputsAsNumpy, tensors),
             subgraphs=self._called(operator),
-            fused_activation=_fused_activation(operator),
+            fused_activation=_ACTIVATION_NAMES[_option(operator, "FusedActivationFunction")],
+            axis=_option(operator, "Axis"),
         )
 
     def _called(self, operator: schema.Operator) -> tuple[int, ...]:
@@ -314,14 +336,15 @@ class _Reader:
             raise ValueError("its vectors are longer than the file")
 
 
-def _fused_activation(operator: schema.Operator) -> str:
+def _option(operator: schema.Operator, name: str) -> int:
+    """Return an option of an operator by the name of its getter; 0 where it has none."""
     table = operator.BuiltinOptions()
     options = getattr(schema, _OPTION_NAMES.get(operator.BuiltinOptionsType(), ""), None)
-    if table is None or options is None or not hasattr(options, "FusedActivationFunction"):
-        return "NONE"
+    if table is None or options is None or not hasattr(options, name):
+        return 0
     own = options()
     own.Init(table.Bytes, table.Pos)
-    return _ACTIVATION_NAMES[own.FusedActivationFunction()]
+    return int(getattr(own, name)())
 
 
 def _text(raw: bytes | None) -> str:

@@ -30,6 +30,8 @@ from shrink.tflite.flatbuffer import (
     parameters,
     quantized_operators,
 )
+from shrink.tflite.offline_plan import ONLINE, read_plan
+from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.structure import Subgraph, Tensor, read
 
 
@@ -93,10 +95,35 @@ def describe_artifact(path: Path) -> dict[str, Any]:
         "arena_bytes": arena.value,
         "arena_estimate_bytes": arena.estimate,
         "arena_note": arena.reason,
+        "memory_plan": _memory_plan(content, graph),
         "quantized_operators": quantized_operators(content),
         "float_operators": float_operators(content),
         "operators": _operators(graph),
         "audit": _audit(content, graph, path, arena),
+    }
+
+
+def _memory_plan(content: bytes, graph: Subgraph) -> dict[str, Any] | None:
+    """Return where a file's own plan lays activations in the arena, None where it has none."""
+    plan = read_plan(content)
+    if plan is None:
+        return None
+    used: dict[int, list[int]] = {i: [0] for i in graph.inputs}
+    for number, operator in enumerate(graph.operators):
+        for index in (*operator.inputs, *operator.outputs):
+            used.setdefault(index, []).append(number)
+    return {
+        "size_bytes": plan.size_bytes,
+        "tensors": [
+            {
+                "name": graph.tensors[index].name,
+                "offset": offset,
+                "bytes": tensor_bytes(graph.tensors[index]),
+                "operators": [min(used.get(index, [0])), max(used.get(index, [0]))],
+            }
+            for index, offset in enumerate(plan.offsets)
+            if offset != ONLINE
+        ],
     }
 
 

@@ -174,6 +174,23 @@ def _show_operators(result: Mapping[str, Any], console: Console) -> None:
     console.print(f"{result['quantized_operators']} quantized operators; float operators: {floats}")
     for line in _audit_lines(result["audit"]):
         console.print(line, markup=False)
+    if result["memory_plan"]:
+        _show_memory_plan(result["memory_plan"], console)
+
+
+def _show_memory_plan(plan: Mapping[str, Any], console: Console) -> None:
+    console.print(
+        f"memory plan of the file: {len(plan['tensors'])} tensors in {_bytes(plan['size_bytes'])}"
+    )
+    table = _table(
+        ("tensor", "left"), ("offset", "right"), ("bytes", "right"), ("operators", "left")
+    )
+    for tensor in sorted(plan["tensors"], key=lambda one: (one["operators"], one["offset"])):
+        first, last = tensor["operators"]
+        table.add_row(
+            tensor["name"], f"{tensor['offset']:,}", f"{tensor['bytes']:,}", f"{first}-{last}"
+        )
+    console.print(table)
 
 
 def _audit_lines(audit: Mapping[str, Any]) -> list[str]:

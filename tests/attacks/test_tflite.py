@@ -7,6 +7,7 @@ import random
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shrink.base.errors import ModelError
@@ -14,8 +15,11 @@ from shrink.tflite.child import check_artifact
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import values, weights
 from shrink.tflite.guard import guard_artifact
+from shrink.tflite.offline_plan import read_plan, with_plan
 from shrink.tflite.sparse import with_sparse_constants
+from shrink.tflite.structure import read
 from tests.attacks.test_mutants import mutate
+from tests.tflite.test_offline_plan import greedy_offsets
 from tests.tflite.test_sparse import mostly_zeros, pictures
 from tests.tflite.toys import samples, small_cnn
 
@@ -60,6 +64,24 @@ def test_check_artifact_raises_only_model_errors_for_mutants(
 ) -> None:
     passed = survivors(content, tmp_path / "m.tflite", 200, seed=1)
     assert 10 < len(passed) < 190
+
+
+def test_read_plan_raises_only_model_errors_for_mutants() -> None:
+    """The plan's own numbers and the graph's, each time a few of them."""
+    content = convert(small_cnn(), "static_int8", samples(small_cnn(), 4)).content
+    planned, chance = with_plan(content, greedy_offsets(content)), random.Random(4)
+    stored = planned.index(np.array([1, 0, len(read(content)[0].tensors)], "<i4").tobytes())
+    read_whole = 0
+    for number in range(400):
+        mutant = bytearray(mutate(planned, chance) if number % 2 else planned)
+        for _ in range(number % 4):
+            place = stored + 4 * chance.randrange(20)
+            mutant[place : place + 4] = chance.choice([0, 16, 7, -2, 2**31 - 1]).to_bytes(
+                4, "little", signed=True
+            )
+        with contextlib.suppress(ModelError):
+            read_whole += read_plan(bytes(mutant)) is not None
+    assert 10 < read_whole < 390
 
 
 def test_weights_of_sparse_mutants_raise_only_model_errors(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import (
     exposing,
-    metadata_of,
     packed,
     unpacked,
     with_constants,
@@ -23,7 +22,7 @@ from shrink.tflite.edit import (
     without_constant_names,
 )
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.structure import read, read_metadata
 from tests.tflite.toys import batch, samples, small_cnn
 
 L = keras.layers
@@ -72,8 +71,8 @@ def test_exposing_gives_a_layers_output_and_leaves_the_rest_out() -> None:
 def test_with_metadata_keeps_the_model_and_is_read_back() -> None:
     content = convert(small_cnn(), "float32").content
     told = with_metadata(with_metadata(content, "shrink", b"old"), "shrink", b'{"labels": 1}')
-    assert metadata_of(told, "shrink") == b'{"labels": 1}'
-    assert metadata_of(content, "shrink") is None
+    assert read_metadata(told, "shrink") == [b'{"labels": 1}']
+    assert read_metadata(content, "shrink") == []
     (x,) = batch(small_cnn(), 3)
     np.testing.assert_array_equal(load(told).predict(x)[0], load(content).predict(x)[0])
     assert len(told) < len(content) + 1_000

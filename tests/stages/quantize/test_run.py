@@ -20,11 +20,10 @@ from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import convert
-from shrink.tflite.edit import metadata_of
 from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
 from shrink.tflite.sparse import with_sparse_constants
-from shrink.tflite.structure import read
+from shrink.tflite.structure import read, read_metadata
 from tests.jobs import context_of
 
 L = keras.layers
@@ -190,8 +189,8 @@ def test_run_embeds_labels_on_request(trained: Path, tmp_path: Path) -> None:
     ).tflite
     assert plain is not None
     assert told is not None
-    assert metadata_of(plain, METADATA_ENTRY) is None
-    found = json.loads(metadata_of(told, METADATA_ENTRY) or b"{}")
+    assert read_metadata(plain, METADATA_ENTRY) == []
+    found = json.loads(read_metadata(told, METADATA_ENTRY)[0])
     assert found["labels"] == [str(digit) for digit in range(10)]
     assert found["inputs"][0]["shape"] == [1, 8, 8, 1]
     assert accuracy(told, trained) == accuracy(plain, trained)
