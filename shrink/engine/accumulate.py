@@ -9,13 +9,16 @@ batch is split.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Tensors
 from shrink.engine.operation_order import in_order_of_creation, one_by_one
 from shrink.tflite.serving import traced
+
+Body = TypeVar("Body", bound=Callable[..., list[tf.Tensor]])
 
 
 class Batch(NamedTuple):
@@ -24,25 +27,25 @@ class Batch(NamedTuple):
     `valid` is None, or bool (n,): false for a row that is no example and counts for nothing.
     """
 
-    x: Any
-    y: Any
-    sample_weight: Any
-    valid: Any = None
+    x: Tensors
+    y: Tensors
+    sample_weight: tf.Tensor | None
+    valid: tf.Tensor | None = None
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> tf.Tensor:
         """Number of examples, int64 ()."""
         if self.valid is not None:
             return tf.reduce_sum(tf.cast(self.valid, tf.int64))
         return tf.shape(tf.nest.flatten(self.x)[0], out_type=tf.int64)[0]
 
-    def slice(self, start: Any, stop: Any) -> Batch:
+    def slice(self, start: tf.Tensor, stop: tf.Tensor) -> Batch:
         """Return the examples from `start` up to `stop`."""
         return tf.nest.map_structure(
             lambda tensor: None if tensor is None else tensor[start:stop], self
         )
 
-    def part(self, index: Any, count: Any, rows: Any) -> Batch:
+    def part(self, index: tf.Tensor, count: tf.Tensor, rows: tf.Tensor) -> Batch:
         """Return one of `count` parts of the first rows, alike in size, and never empty.
 
         Where there are fewer examples than parts, some are a row of zeros that is not `valid`:
@@ -57,23 +60,23 @@ class Batch(NamedTuple):
         return padded._replace(valid=tf.fill([size], missing == 0))
 
 
-def _with_rows_of_zeros(tensor: tf.Tensor, count: Any) -> Any:
+def _with_rows_of_zeros(tensor: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     around = [[0, count], *([0, 0] for _ in tensor.shape[1:])]
     return tf.ensure_shape(tf.pad(tensor, around), tensor.shape)
 
 
-def unpack(data: Any) -> Batch:
+def unpack(data: Tensors) -> Batch:
     """Return x, (x, y) or (x, y, sample_weight), as Keras gives it to a step, as a `Batch`."""
     return Batch(*keras.utils.unpack_x_y_sample_weight(data))
 
 
 def micro_batches(
     batch: Batch,
-    micro_batch_size: Any,
-    body: Callable[[Batch, list[Any]], list[Any]],
-    start: Any,
-    rows: Any = None,
-) -> list[Any]:
+    micro_batch_size: tf.Tensor,
+    body: Callable[[Batch, list[tf.Tensor]], list[tf.Tensor]],
+    start: list[tf.Tensor],
+    rows: tf.Tensor | None = None,
+) -> list[tf.Tensor]:
     """Fold `body` over the micro-batches of a batch, one after the other.
 
     Args:
@@ -88,7 +91,7 @@ def micro_batches(
     """
     rows = batch.rows if rows is None else rows
 
-    def step(index: Any, accumulators: list[Any]) -> tuple[Any, list[Any]]:
+    def step(index: tf.Tensor, accumulators: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         first = index * micro_batch_size
         part = batch.slice(first, tf.minimum(first + micro_batch_size, rows))
         return index + 1, body(part, accumulators)
@@ -104,7 +107,7 @@ def micro_batches(
     return accumulators
 
 
-def out_of_line(body: Callable[..., Any]) -> Any:
+def out_of_line(body: Body) -> Body:
     """Return the body of a loop as a function that TensorFlow leaves whole.
 
     Bodies are written out in the graph around the loop, where oneDNN goes through the operations
@@ -142,16 +145,16 @@ class Accumulators:
             zero = tf.cast(self._zero.read_value(), one.dtype)
             one.assign(tf.fill(one.shape, zero), read_value=False)
 
-    def add(self, place: int, gradient: Any) -> None:
-        """Add the gradient of the variable at a place; call it in a replica, in graph."""
-        self._sums[place].assign_add(gradient, read_value=False)
+    def add(self, index: int, gradient: tf.Tensor) -> None:
+        """Add the gradient of the variable at an index; call it in a replica, in graph."""
+        self._sums[index].assign_add(gradient, read_value=False)
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[tf.Tensor]:
         """Return the sums of this replica."""
         return [one.read_value() for one in self._sums]
 
 
-def _sum_variable(variable: tf.Variable) -> Any:
+def _sum_variable(variable: tf.Variable) -> tf.Variable:
     return tf.Variable(
         tf.zeros(variable.shape, variable.dtype),
         trainable=False,
@@ -161,7 +164,7 @@ def _sum_variable(variable: tf.Variable) -> Any:
     )
 
 
-def sum_over_replicas(values: Any) -> Any:
+def sum_over_replicas(values: Tensors) -> Tensors:
     """Sum a structure of tensors over all replicas, in one all-reduce; call it in a replica."""
     replica = tf.distribute.get_replica_context()
     if replica.num_replicas_in_sync == 1:
@@ -169,17 +172,17 @@ def sum_over_replicas(values: Any) -> Any:
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def zeros_of(variables: Sequence[tf.Variable]) -> list[Any]:
+def zeros_of(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
     """Return accumulators for the variables' gradients, in their own dtype and shape."""
     return [tf.zeros(variable.shape, variable.dtype) for variable in variables]
 
 
 def dense_gradients(
-    tape: Any,
-    loss: Any,
+    tape: tf.GradientTape,
+    loss: tf.Tensor,
     variables: Sequence[tf.Variable],
-    use: Callable[[int, Any], None] | None = None,
-) -> Sequence[Any]:
+    use: Callable[[int, tf.Tensor], None] | None = None,
+) -> Sequence[tf.Tensor]:
     """Return d loss / d variable in each variable's dtype; zeros where they are unconnected.
 
     Embeddings' sparse gradients become dense: sums and norms of slices with repeated indices
@@ -192,7 +195,7 @@ def dense_gradients(
         use: see `in_order_of_creation`.
     """
 
-    def compute() -> list[Any]:
+    def compute() -> list[tf.Tensor]:
         unconnected = tf.UnconnectedGradients.ZERO
         gradients = tape.gradient(loss, variables, unconnected_gradients=unconnected)
         return [

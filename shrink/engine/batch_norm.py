@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TypeAlias
 
 import tf_keras as keras
 
+from shrink.base.types import Tensors
 from shrink.contract.training import BatchNormMode
 
+Method: TypeAlias = "Callable[..., Tensors]"
 
-def layers_of(model: keras.Model) -> list[Any]:
+
+def layers_of(model: keras.Model) -> list[keras.layers.Layer]:
     """Return every layer of a model, those of nested models and wrappers too."""
     # Not `submodules`: TensorFlow cannot sort the graphs by which recurrent layers keep masks.
     return list(model._flatten_layers(include_self=False))
@@ -33,7 +36,7 @@ def batch_norm_mode(model: keras.Model, mode: BatchNormMode) -> AbstractContextM
 
 @contextmanager
 def wrapped_batch_norms(
-    model: keras.Model, method: str, wrap: Callable[[Any], Any]
+    model: keras.Model, method: str, wrap: Callable[[Method], Method]
 ) -> Iterator[None]:
     """Let a method of each batch normalisation be what `wrap` makes of it while in here."""
     layers = [layer for layer in layers_of(model) if is_batch_norm(layer)]
@@ -54,8 +57,8 @@ def frozen_statistics(model: keras.Model) -> AbstractContextManager[None]:
     return wrapped_batch_norms(model, "call", _inference)
 
 
-def _inference(call: Any) -> Any:
-    def inference(inputs: Any, training: Any = None, mask: Any = None) -> Any:
+def _inference(call: Method) -> Method:
+    def inference(inputs: Tensors, training: bool | None = None, mask: Tensors = None) -> Tensors:
         return call(inputs, training=False)
 
     return inference

@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,12 +20,16 @@ import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.faults import reached
+from shrink.base.types import Array, JsonObject
 from shrink.engine.batch_norm import layers_of
+from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.randomness import generator_of
 
 _VERSION = 1
 _MANIFEST = "checkpoint.json"
 _SUFFIX = ".zip"
+Described = tuple[list[int], str]
+"""Shape and dtype of an array in the file."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class Checkpoint:
         shapes: of the arrays, by name.
     """
 
-    content: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray]
+    content: JsonObject
+    arrays: Mapping[str, Array]
     shapes: Mapping[str, tuple[int, ...]]
 
 
@@ -58,7 +61,7 @@ class CheckpointFolder:
         self.path = path
         self.note = ""
 
-    def write(self, arrays: Iterable[tuple[str, np.ndarray]], content: Mapping[str, Any]) -> None:
+    def write(self, arrays: Iterable[tuple[str, Array]], content: JsonObject) -> None:
         """Replace the checkpoint.
 
         Args:
@@ -68,7 +71,7 @@ class CheckpointFolder:
         Raises:
             ResourceError: the disk is full, or the folder cannot be written to.
         """
-        described: dict[str, list[Any]] = {}
+        described: dict[str, Described] = {}
         unnamed = self.path / f"arrays{_SUFFIX}"
         with files.replacing(unnamed) as temporary:
             _write_arrays(temporary, arrays, described)
@@ -108,20 +111,20 @@ class CheckpointFolder:
                 path.unlink(missing_ok=True)
 
 
-class _Arrays(Mapping[str, np.ndarray]):
+class _Arrays(Mapping[str, Array]):
     """Arrays of a file, one at a time."""
 
-    def __init__(self, path: Path, described: Mapping[str, list[Any]]) -> None:
+    def __init__(self, path: Path, described: Mapping[str, Described]) -> None:
         self._archive = zipfile.ZipFile(path)
         self._described = described
 
-    def __getitem__(self, name: str) -> np.ndarray:
+    def __getitem__(self, name: str) -> Array:
         shape, dtype = self._described[name]
         # bfloat16 is no dtype of numpy's: its name alone says what the bytes are.
         content = np.frombuffer(self._archive.read(name), np.uint8)
         return content.view(_dtype(dtype)).reshape(shape)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._described)
 
     def __len__(self) -> int:
@@ -129,22 +132,20 @@ class _Arrays(Mapping[str, np.ndarray]):
 
 
 def _write_arrays(
-    path: Path, arrays: Iterable[tuple[str, np.ndarray]], described: dict[str, list[Any]]
+    path: Path, arrays: Iterable[tuple[str, Array]], described: dict[str, Described]
 ) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays:
-            described[name] = [list(array.shape), array.dtype.name]
+            described[name] = (list(array.shape), array.dtype.name)
             with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as stream:
                 stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def _dtype(name: str) -> Any:
-    import tensorflow as tf
-
+def _dtype(name: str) -> type[np.generic]:
     return tf.as_dtype(name).as_numpy_dtype
 
 
-def _digest(body: Mapping[str, Any]) -> str:
+def _digest(body: JsonObject) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
@@ -157,11 +158,11 @@ class TrainingState:
     the sum, which takes all workers to read. Both are linear: as good to continue from.
 
     Args:
-        trainer: a compiled `shrink.engine.microbatch.MicroBatchTrainer` with a built optimizer.
+        trainer: compiled, with a built optimizer.
         together: whether it trains on several machines.
     """
 
-    def __init__(self, trainer: Any, *, together: bool = False) -> None:
+    def __init__(self, trainer: MicroBatchTrainer, *, together: bool = False) -> None:
         self._strategy = trainer.distribute_strategy
         self._together = together
         self._groups = {
@@ -175,7 +176,7 @@ class TrainingState:
             "metric": [v for metric in trainer.metrics for v in metric.variables],
         }
 
-    def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+    def arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield every variable's name here and its value, one at a time."""
         for name, components in self._components():
             yield name, components[0].numpy()
@@ -198,22 +199,22 @@ class TrainingState:
                 return f"{name} has the shape {given}, not {wanted}"
         return ""
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         """Assign saved arrays to all variables but the metrics."""
         self._assign(arrays, lambda name: not name.startswith("metric/"))
 
-    def restore_metrics(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore_metrics(self, arrays: Mapping[str, Array]) -> None:
         """Assign the metrics, which Keras resets at the start of an epoch."""
         self._assign(arrays, lambda name: name.startswith("metric/"))
 
-    def _assign(self, arrays: Mapping[str, np.ndarray], wanted: Any) -> None:
+    def _assign(self, arrays: Mapping[str, Array], wanted: Callable[[str], bool]) -> None:
         for name, components in self._components():
             if wanted(name):
                 value = arrays[name]
                 for component in components:
                     component.assign(value)
 
-    def _components(self) -> Iterator[tuple[str, list[Any]]]:
+    def _components(self) -> Iterator[tuple[str, list[tf.Variable]]]:
         """Yield a name and the variables, one or one per replica, that share its value."""
         for group, variables in self._groups.items():
             for index, variable in enumerate(variables):
@@ -232,7 +233,7 @@ def _is_own(variable: tf.Variable) -> bool:
     return bool(variable.synchronization == tf.VariableSynchronization.ON_READ)
 
 
-def _optimizer_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+def _optimizer_variables(optimizer: keras.optimizers.Optimizer) -> list[tf.Variable]:
     variables = list(optimizer.variables)
     if isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer) and optimizer.dynamic:
         state = optimizer._loss_scale  # no part of `variables`, and public nowhere
@@ -240,11 +241,11 @@ def _optimizer_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     return variables
 
 
-def _hook_variables(hooks: Sequence[Any]) -> list[Any]:
+def _hook_variables(hooks: Sequence[AfterUpdate]) -> list[tf.Variable]:
     return [variable for hook in hooks for variable in getattr(hook, "variables", ())]
 
 
-def _generator_states(model: keras.Model) -> list[Any]:
+def _generator_states(model: keras.Model) -> list[tf.Variable]:
     """Return the states of layers that draw from a `tf.random.Generator` of their own."""
     generators = map(generator_of, layers_of(model))
     return [generator.state for generator in generators if generator is not None]

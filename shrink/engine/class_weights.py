@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.suggest import hint_for
+from shrink.base.types import Array, Tensors
 from shrink.contract.training import ClassWeights
 from shrink.data.dataset import Dataset
 
@@ -17,7 +17,7 @@ _KEY = "training.class_weights"
 _SEEN, _ONE_ROW_EACH = 64, 2
 
 
-def class_weights_of(weights: ClassWeights, dataset: Dataset) -> np.ndarray:
+def class_weights_of(weights: ClassWeights, dataset: Dataset) -> Array:
     """Return the weight of each class, float32 (classes,); classes that are not named have 1.
 
     `balanced` is n / (classes · n_class) over the train split (King & Zeng 2001), so that the
@@ -57,7 +57,7 @@ def _told(dataset: Dataset) -> str:
     return f"the targets are {what} of shape {values.shape[1:]}"
 
 
-def _class_numbers(labels: np.ndarray, classes: int) -> np.ndarray:
+def _class_numbers(labels: Array, classes: int) -> Array:
     """Return the class of each example, int (n,), of labels that are numbers or one-hot."""
     if labels.size == len(labels):
         return labels.reshape(-1)
@@ -73,7 +73,7 @@ def _class_numbers(labels: np.ndarray, classes: int) -> np.ndarray:
     return np.asarray(labels.argmax(-1))
 
 
-def _balanced(labels: np.ndarray, dataset: Dataset) -> np.ndarray:
+def _balanced(labels: Array, dataset: Dataset) -> Array:
     counts = np.bincount(labels, minlength=dataset.num_classes or 0)
     if not counts.all():
         missing = int(np.argmin(counts))
@@ -86,7 +86,7 @@ def _balanced(labels: np.ndarray, dataset: Dataset) -> np.ndarray:
     return (counts.sum() / (len(counts) * counts)).astype(np.float32)
 
 
-def _named(weights: Mapping[str, float], classes: int, names: tuple[str, ...]) -> np.ndarray:
+def _named(weights: Mapping[str, float], classes: int, names: tuple[str, ...]) -> Array:
     known = {str(number): number for number in range(classes)}
     known |= {name: number for number, name in enumerate(names)}
     table = np.ones(classes, np.float32)
@@ -101,7 +101,7 @@ def _named(weights: Mapping[str, float], classes: int, names: tuple[str, ...]) -
     return table
 
 
-def with_class_weights(batches: tf.data.Dataset, weights: np.ndarray) -> tf.data.Dataset:
+def with_class_weights(batches: tf.data.Dataset, weights: Array) -> tf.data.Dataset:
     """Return batches `(x, y, sample_weight)` of batches `(x, y)`.
 
     An example whose label is a distribution p over the classes, as mixup makes it, counts by the
@@ -114,14 +114,14 @@ def with_class_weights(batches: tf.data.Dataset, weights: np.ndarray) -> tf.data
     """
     table = tf.constant(weights)
 
-    def weigh(x: Any, y: Any) -> tuple[Any, Any, Any]:
+    def weigh(x: Tensors, y: Tensors) -> tuple[Tensors, Tensors, tf.Tensor]:
         (labels,) = tf.nest.flatten(getattr(y, "labels", y))
         return x, y, _expected_weight(labels, table)
 
     return batches.map(weigh)
 
 
-def _expected_weight(labels: Any, table: Any) -> Any:
+def _expected_weight(labels: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
     if labels.shape.rank == 1 or labels.shape[1:] == (1,):
         return tf.gather(table, tf.cast(tf.reshape(labels, (-1,)), tf.int32))
     return tf.reshape(tf.linalg.matvec(tf.cast(labels, table.dtype), table), (-1,))

@@ -7,16 +7,16 @@ import functools
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, ResourceError
 from shrink.base.host import host_free_bytes
+from shrink.base.types import Tensors
 from shrink.contract.training import Training
 
 MEBIBYTE = 2**20
@@ -96,7 +96,9 @@ def open_devices(config: Training) -> Devices:
     )
 
 
-def _open_cpu(_: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
+def _open_cpu(
+    _: list[tf.config.PhysicalDevice], replicas: int, memory_limit: int | None
+) -> tuple[str, ...]:
     if replicas > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
@@ -131,7 +133,9 @@ def _open_region(most: float) -> None:
         tf.raw_ops.Empty(shape=[max(1, elements)], dtype=tf.float64, init=False)
 
 
-def open_gpus(gpus: list[Any], replicas: int, memory_limit: int | None) -> tuple[str, ...]:
+def open_gpus(
+    gpus: list[tf.config.PhysicalDevice], replicas: int, memory_limit: int | None
+) -> tuple[str, ...]:
     """Make that many logical GPUs, and return their names.
 
     Raises:
@@ -155,7 +159,7 @@ def open_gpus(gpus: list[Any], replicas: int, memory_limit: int | None) -> tuple
     return tuple(f"GPU:{index}" for index in range(replicas))
 
 
-def _split_gpu(gpu: Any, parts: int, memory_limit: int) -> None:
+def _split_gpu(gpu: tf.config.PhysicalDevice, parts: int, memory_limit: int) -> None:
     limit_mebibytes = memory_limit // MEBIBYTE
     if limit_mebibytes == 0:
         raise RecipeError(
@@ -169,7 +173,7 @@ def _split_gpu(gpu: Any, parts: int, memory_limit: int) -> None:
     tf.config.set_logical_device_configuration(gpu, logical)
 
 
-def _strategy(names: tuple[str, ...], *, shared: bool) -> Any:
+def _strategy(names: tuple[str, ...], *, shared: bool) -> tf.distribute.Strategy:
     if len(names) == 1:
         return tf.distribute.get_strategy()
     # NCCL refuses two ranks on one GPU.
@@ -177,7 +181,9 @@ def _strategy(names: tuple[str, ...], *, shared: bool) -> Any:
     return tf.distribute.MirroredStrategy(list(names), cross_device_ops=operations)
 
 
-def distribute_batches(batches: Any, devices: Devices) -> Any:
+def distribute_batches(
+    batches: tf.data.Dataset, devices: Devices
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """Return what Keras' `fit` takes: each step of it is one global batch, split over replicas.
 
     Shares differ by one example at most, and are empty where there are fewer examples than
@@ -198,11 +204,11 @@ def distribute_batches(batches: Any, devices: Devices) -> Any:
     return devices.strategy.distribute_datasets_from_function(lambda _: shares)
 
 
-def _split(batch: tuple[Any, ...], replicas: int, first: int, last: int) -> Any:
+def _split(batch: tuple[Tensors, ...], replicas: int, first: int, last: int) -> tf.data.Dataset:
     """Return the shares of the replicas from `first` up to `last`."""
     rows = tf.shape(tf.nest.flatten(batch)[0], out_type=tf.int64)[0]
 
-    def share(replica: Any) -> Any:
+    def share(replica: tf.Tensor) -> Tensors:
         start, stop = rows * replica // replicas, rows * (replica + 1) // replicas
         return tf.nest.map_structure(lambda tensor: tensor[start:stop], batch)
 
@@ -242,7 +248,7 @@ def open_cluster(config: Training) -> Devices:
     return Devices(strategy, names, bool(gpus), workers=workers, worker=_index(strategy))
 
 
-def cluster_resolver() -> Any:
+def cluster_resolver() -> tf.distribute.cluster_resolver.ClusterResolver:
     """Return what knows the addresses of all workers: from `TF_CONFIG`, else from Slurm."""
     if os.environ.get("TF_CONFIG"):
         return Resolvers.TFConfigClusterResolver()
@@ -251,7 +257,7 @@ def cluster_resolver() -> Any:
     return _without_gpus()
 
 
-def _without_gpus() -> Any:
+def _without_gpus() -> tf.distribute.cluster_resolver.ClusterResolver:
     """Return the workers that Slurm started on machines without GPUs.
 
     TensorFlow's resolver hands out GPUs along with the ports, and fails where there are none: it
@@ -301,8 +307,8 @@ def share_weights(model: keras.Model, devices: Devices) -> None:
 
 
 @functools.cache
-def _sum_over_replicas(strategy: tf.distribute.Strategy) -> Any:
-    def reduce(values: Any) -> Any:
+def _sum_over_replicas(strategy: tf.distribute.Strategy) -> Callable[[Tensors], Tensors]:
+    def reduce(values: Tensors) -> Tensors:
         context = tf.distribute.get_replica_context()
         # Constants are on no device, and cannot be reduced from there.
         values = tf.nest.map_structure(tf.identity, values)
@@ -344,7 +350,7 @@ def restore_local_variables(model: keras.Model, devices: Devices) -> None:
                 copy.assign(tf.zeros_like(copy))
 
 
-def own_variables(variables: Any) -> list[Any]:
+def own_variables(variables: Iterable[tf.Variable]) -> list[tf.Variable]:
     """Return the variables of which each replica has a value of its own."""
     own = tf.VariableSynchronization.ON_READ
     return [variable for variable in variables if variable.synchronization == own]

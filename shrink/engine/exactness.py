@@ -7,13 +7,14 @@ graph that they are traced into tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Tensors
 from shrink.contract.training import BatchNormMode
 from shrink.engine.batch_norm import is_batch_norm, layers_of
 from shrink.engine.randomness import draws_from_seeds, generator_of
@@ -33,7 +34,7 @@ _OPERATIONS: Mapping[Effect, re.Pattern[str]] = {
 }
 
 
-def forward_effects(model: Any) -> dict[Any, set[Effect]]:
+def forward_effects(model: keras.Model) -> dict[keras.layers.Layer, set[Effect]]:
     """Return what each layer does in training that another forward pass would not do alike.
 
     Args:
@@ -46,13 +47,13 @@ def forward_effects(model: Any) -> dict[Any, set[Effect]]:
     if specs is None:
         return {}
 
-    def forward(inputs: Any) -> Any:
+    def forward(inputs: Tensors) -> Tensors:
         return model(inputs, training=True)
 
     # Inside the replicas' own context: layers that synchronise work only there.
     run = tf.function(lambda inputs: model.distribute_strategy.run(forward, (inputs,)))
     graph = run.get_concrete_function(specs).graph.as_graph_def()
-    effects: dict[Any, set[Effect]] = {}
+    effects: dict[keras.layers.Layer, set[Effect]] = {}
     for path, operation in _operations(graph):
         found = {name for name, pattern in _OPERATIONS.items() if pattern.search(operation)}
         if found:
@@ -60,13 +61,13 @@ def forward_effects(model: Any) -> dict[Any, set[Effect]]:
     return effects
 
 
-def layers_that_compute(operation: str, model: Any, graph: Any) -> list[str]:
+def layers_that_compute(operation: str, model: keras.Model, graph: tf.Graph) -> list[str]:
     """Return the names of a model's layers that have an operation of a type in a graph."""
     found = (path for path, kind in _operations(graph.as_graph_def()) if kind == operation)
     return list(dict.fromkeys(_layer_at(path, model).name for path in found))
 
 
-def _input_specs(model: Any) -> Any:
+def _input_specs(model: keras.Model) -> Tensors:
     """Return the specification of what a model is called with, or None where nobody knows."""
     if getattr(model, "inputs", None):
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
@@ -75,11 +76,11 @@ def _input_specs(model: Any) -> Any:
     return None if called is None else called[0][0]
 
 
-def _operations(graph: Any) -> Iterator[tuple[str, str]]:
+def _operations(graph: tf.compat.v1.GraphDef) -> Iterator[tuple[str, str]]:
     """Yield the path of names to each operation, loops' and branches' too, and its type."""
     functions = {each.signature.name: each.node_def for each in graph.library.function}
 
-    def walk(nodes: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    def walk(nodes: Iterable[tf.compat.v1.NodeDef], prefix: str) -> Iterator[tuple[str, str]]:
         for node in nodes:
             yield prefix + node.name, node.op
             for attribute in node.attr.values():
@@ -90,7 +91,7 @@ def _operations(graph: Any) -> Iterator[tuple[str, str]]:
     return walk(graph.node, "")
 
 
-def _layer_at(path: str, model: Any) -> Any:
+def _layer_at(path: str, model: keras.Model) -> keras.layers.Layer:
     """Return the innermost layer that an operation belongs to, by the names of their scopes."""
     layer, rest = model, path.partition(f"{model.name}/")[2]
     while True:
@@ -105,7 +106,7 @@ def _layer_at(path: str, model: Any) -> Any:
         rest = rest.removeprefix(f"{name}/")
 
 
-def _scope_of(layer: Any, path: str) -> str:
+def _scope_of(layer: keras.layers.Layer, path: str) -> str:
     """Return the name of a layer's scope, if a path begins with it: numbered after its first."""
     found = re.match(rf"({re.escape(layer.name)}(_\d+)?)/", path)
     return found[1] if found else ""
@@ -210,7 +211,7 @@ def _batch_norm_reason(
     return _BATCH_NORM
 
 
-def mixes_examples(forward: Callable[[Any], Any], x: Any, precision: str) -> bool:
+def mixes_examples(forward: Callable[[Tensors], Tensors], x: Tensors, precision: str) -> bool:
     """Return whether outputs change with the other examples of a batch, as a batch's mean does.
 
     Layers of one's own may compute anything: only running them tells.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,16 +24,14 @@ from shrink.data.pipeline import (
 from shrink.engine.batch_norm import batch_norm_mode, frozen_statistics
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.devices import (
-    Devices,
     average_local_variables,
     distribute_batches,
     restore_local_variables,
     share_weights,
 )
 from shrink.engine.exactness import inexact_because, mixes_examples
-from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
-from shrink.engine.objective import Objective
-from shrink.engine.planner import BatchPlan, plan_batches
+from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.planner import plan_batches
 from shrink.engine.progress import (
     BestWeights,
     EarlyStop,
@@ -45,9 +42,15 @@ from shrink.engine.progress import (
 from shrink.engine.randomness import continued_randomness
 from shrink.engine.recompute import recomputed
 from shrink.engine.record import MemoryTimeline, TrainingRecord
-from shrink.engine.recovery import Watcher, evidence_of, is_out_of_memory, needs_fresh_process
-from shrink.engine.resume import Cadence, Checkpointing, Recovery
-from shrink.engine.trainer import build_trainer
+from shrink.engine.recovery import (
+    Retries,
+    Watcher,
+    evidence_of,
+    is_out_of_memory,
+    needs_fresh_process,
+)
+from shrink.engine.resume import Checkpointing, Recovery
+from shrink.engine.trainer import TrainingSetup, build_trainer
 from shrink.measure.memory import AllocatorPeak
 
 _LOOKED_AT = 4
@@ -55,38 +58,26 @@ _TOO_SMALL = "training used less memory than the allocator counts (tensors under
 
 
 def train(
-    model: keras.Model,
+    setup: TrainingSetup,
     dataset: Dataset,
     *,
-    objective: Objective,
-    config: Training,
-    devices: Devices,
     epochs: int,
-    metrics: Sequence[str],
     monitor: str,
-    after_update: Sequence[AfterUpdate] = (),
     on_progress: OnProgress | None = None,
     stage: str = "",
     recovery: Recovery | None = None,
-    cadence: Cadence | None = None,
     validation_batch_size: int | None = None,
 ) -> TrainingRecord:
     """Train a model in place, inside what memory there is, and return how that went.
 
     Args:
-        model: a Keras model that was built inside `devices.scope()`.
+        setup: what is trained.
         dataset: trained on its train split; each epoch is measured on its validation split.
-        objective: what is minimised.
-        config: batch, precision, optimizer and seed.
-        devices: where it runs.
         epochs: passes over the train split; 0 changes nothing.
-        metrics: names of metrics to follow beside the loss.
         monitor: `loss` or one of the metrics: decides which epoch is best.
-        after_update: called after every update, in graph; see `AfterUpdate`.
         on_progress: see `ProgressCallback`.
         stage: name of the stage, for errors.
-        recovery: where checkpoints are kept, and what happened in earlier attempts.
-        cadence: when a checkpoint is due.
+        recovery: where checkpoints are kept and when, and what happened in earlier attempts.
         validation_batch_size: examples per batch of validation; by default those of training, in
             its micro-batches.
 
@@ -96,111 +87,179 @@ def train(
         RecipeError: the optimizer does not take an argument, or the monitor is not measured.
         DataError: there is nothing to train on, or to find the best epoch on.
     """
-    _check(dataset, config, metrics, monitor, stage)
-    restore_local_variables(model, devices)
-    share_weights(model, devices)
-    examples, checks = len(dataset.train), len(dataset.validation)
-    plan = plan_batches(config, devices.replicas, examples, checks)
-    trainer = build_trainer(
-        model,
-        objective,
-        config,
-        devices,
-        plan,
-        trainer_class=MicroBatchTrainer,
-        total_updates=plan.steps * epochs,
-        metrics=metrics,
-        after_update=after_update,
-    )
-    if validation_batch_size is not None:
-        trainer.set_validation_size(math.ceil(validation_batch_size / devices.replicas))
+    _check(dataset, setup.config, setup.metrics, monitor, stage)
+    restore_local_variables(setup.model, setup.devices)
+    share_weights(setup.model, setup.devices)
+    run = _Run(setup, dataset, epochs, recovery or Recovery(), validation_batch_size)
     progress = ProgressCallback(
         on_progress,
         stage=stage,
         epochs=epochs,
-        examples=examples,
-        global_batch_size=config.global_batch_size,
-        every_step=not devices.on_gpu,
+        examples=len(dataset.train),
+        global_batch_size=setup.config.global_batch_size,
+        every_step=not setup.devices.on_gpu,
     )
-    first_epoch = first_settled_epoch(after_update, steps=plan.steps, epochs=epochs)
-    best = _best_weights(model, config, monitor, first_epoch)
-    memory = AllocatorPeak(devices.device_names)
-    recovery = recovery or Recovery()
-    trainer.watcher = recovery.watcher
-    trainer.recovers_alone = devices.workers == 1
-    checkpoints = Checkpointing(
-        trainer,
-        recovery,
-        steps=plan.steps,
-        progress=progress,
-        best=best,
-        memory=memory,
-        cadence=cadence or Cadence(),
-        devices=devices,
-    )
-    checkpoints.resume()
-    memory.reset()
-    timeline = MemoryTimeline(memory, checkpoints.first_update)
-    stop = _early_stop(config, monitor, checkpoints, first_epoch)
-    ends = [callback for callback in (best, stop) if callback is not None]
-    callbacks = [progress, *ends, timeline, checkpoints]
-    with _telling(recovery.watcher):
-        with recomputed(model, config.recompute, trainer.seeds) as notes:
-            checkpoints.notes += notes
-            if stop is not None and stop.is_over() and best is not None:
-                best.on_train_end()
-            else:
-                first = checkpoints.first_update
-                size = validation_batch_size or config.global_batch_size
-                validation = _validation(dataset, size, devices)
-                _fit(trainer, dataset, config, devices, plan, epochs, callbacks, first, validation)
-        average_local_variables(model, devices)
-    record = _record(trainer, dataset, config, devices, plan, progress, checkpoints, memory)
-    return replace(record, memory_timeline=timeline.to_dict())
+    return run.train(progress, monitor)
 
 
-def _fit(
-    trainer: MicroBatchTrainer,
-    dataset: Dataset,
-    config: Training,
-    devices: Devices,
-    plan: BatchPlan,
-    epochs: int,
-    callbacks: list[Any],
-    first_update: int,
-    validation: dict[str, Any],
-) -> None:
-    if epochs == 0:
-        return
+class _Run:
+    """One training of a model, from its first or its last update on to its end."""
 
-    def batches_from(step: int) -> Any:
+    def __init__(
+        self,
+        setup: TrainingSetup,
+        dataset: Dataset,
+        epochs: int,
+        recovery: Recovery,
+        validation_batch_size: int | None,
+    ) -> None:
+        config, devices = setup.config, setup.devices
+        plan = plan_batches(config, devices.replicas, len(dataset.train), len(dataset.validation))
+        batches = _global_batches(setup, dataset, plan.steps * epochs)
+        retries = Retries(
+            lambda update: iter(batches(update)), recovery.watcher, alone=devices.workers == 1
+        )
+        self._setup, self._dataset, self._epochs = setup, dataset, epochs
+        self._plan, self._batches, self._recovery = plan, batches, recovery
+        self._validation_batch_size = validation_batch_size or config.global_batch_size
+        self._trainer = build_trainer(
+            setup,
+            plan,
+            trainer_class=MicroBatchTrainer,
+            total_updates=plan.steps * epochs,
+            retries=retries,
+        )
+        if validation_batch_size is not None:
+            self._trainer.set_validation_size(math.ceil(validation_batch_size / devices.replicas))
+
+    def train(self, progress: ProgressCallback, monitor: str) -> TrainingRecord:
+        """Train, and return how that went."""
+        model, config, devices = self._setup.model, self._setup.config, self._setup.devices
+        hooks, steps = self._setup.after_update, self._plan.steps
+        first_epoch = first_settled_epoch(hooks, steps=steps, epochs=self._epochs)
+        best = _best_weights(model, config, monitor, first_epoch)
+        memory = AllocatorPeak(devices.device_names)
+        checkpoints = Checkpointing(
+            self._trainer,
+            self._recovery,
+            steps=steps,
+            progress=progress,
+            best=best,
+            memory=memory,
+            devices=devices,
+        )
+        checkpoints.resume()
+        memory.reset()
+        timeline = MemoryTimeline(memory, checkpoints.first_update)
+        stop = _early_stop(config, monitor, checkpoints, first_epoch)
+        ends = [callback for callback in (best, stop) if callback is not None]
+        with _telling(self._recovery.watcher):
+            with recomputed(model, config.recompute, self._trainer.seeds) as notes:
+                checkpoints.notes += notes
+                if stop is not None and stop.is_over() and best is not None:
+                    best.on_train_end()
+                elif self._epochs > 0:
+                    callbacks = [progress, *ends, timeline, checkpoints]
+                    self._fit(callbacks, checkpoints.first_update)
+            average_local_variables(model, devices)
+        record = self._record(progress, checkpoints, memory)
+        return replace(record, memory_timeline=timeline.to_dict())
+
+    def _fit(self, callbacks: list[keras.callbacks.Callback], first_update: int) -> None:
+        dataset, trainer = self._dataset, self._trainer
+        size, examples = self._validation_batch_size, len(dataset.validation)
+        checks = None
+        if examples:
+            checks = distribute_batches(
+                evaluation_batches(dataset.validation, size), self._setup.devices
+            )
+        trainer.start_at(*divmod(first_update, self._plan.steps))
+        with (
+            batch_norm_mode(trainer.model, self._setup.config.batch_norm),
+            continued_randomness(trainer.model, trainer.seeds),
+            naming_bad_examples(dataset.train, dataset.validation),
+        ):
+            trainer.fit(
+                self._batches(first_update),
+                epochs=self._epochs,
+                steps_per_epoch=self._plan.steps,
+                callbacks=callbacks,
+                verbose=0,
+                validation_data=checks,
+                validation_steps=math.ceil(examples / size) if examples else None,
+            )
+
+    def _record(
+        self, progress: ProgressCallback, checkpoints: Checkpointing, memory: AllocatorPeak
+    ) -> TrainingRecord:
+        config, devices, trainer = self._setup.config, self._setup.devices, self._trainer
+        micro_batch_size = trainer.micro_batch_size
+        accumulation_steps = math.ceil(self._plan.most_rows / micro_batch_size)
+        peak = checkpoints.peak_bytes  # before a further forward pass
+        continued = checkpoints.first_update > 0
+        reasons = self._inexact_because(accumulation_steps, continued=continued)
+        return TrainingRecord(
+            replicas=devices.replicas,
+            workers=devices.workers,
+            global_batch_size=config.global_batch_size,
+            micro_batch_size=micro_batch_size,
+            accumulation_steps=accumulation_steps,
+            precision=config.precision,
+            memory_limit_bytes=config.memory_limit,
+            oom_events=checkpoints.events,
+            exact=not reasons,
+            inexact_because=reasons,
+            epochs=len(checkpoints.history.get("loss", ())),
+            updates=int(trainer.optimizer.iterations.numpy()),
+            examples_per_s=progress.throughput.examples_per_s,
+            history=checkpoints.history,
+            training_peak_bytes=Measured(
+                peak, "" if peak is not None else memory.note or _TOO_SMALL
+            ),
+            notes=tuple(checkpoints.notes),
+        )
+
+    def _inexact_because(self, accumulation_steps: int, *, continued: bool) -> tuple[str, ...]:
+        model, config = self._setup.model, self._setup.config
+        replicas = self._setup.devices.replicas
+        known = inexact_because(
+            model,
+            replicas=replicas,
+            accumulation_steps=accumulation_steps,
+            batch_norm=config.batch_norm,
+            continued=continued,
+        )
+        if known or replicas * accumulation_steps == 1:
+            return known
+        train, trainer = self._dataset.train, self._trainer
+        count = _batch_size_of(model) or _LOOKED_AT
+        x, _ = train.arrays(np.arange(count) % len(train))
+        with frozen_statistics(model):
+            mixed = mixes_examples(lambda part: trainer(part, training=True), x, config.precision)
+        why = "the outputs of an example depend on the others of its batch"
+        return (f"{model.name}: {why}",) if mixed else ()
+
+
+def _global_batches(
+    setup: TrainingSetup, dataset: Dataset, last_update: int
+) -> Callable[[int], tf.data.Dataset | tf.distribute.DistributedDataset]:
+    """Return what gives the global batches of training, distributed, from an update on."""
+    config = setup.config
+
+    def batches_from(update: int) -> tf.data.Dataset | tf.distribute.DistributedDataset:
         batches = training_batches(
             dataset.train,
             global_batch_size=config.global_batch_size,
             seed=config.seed,
-            first_step=step,
-            last_step=plan.steps * epochs,
+            first_step=update,
+            last_step=last_update,
         )
         if config.class_weights is not None:
             weights = class_weights_of(config.class_weights, dataset)
             batches = with_class_weights(batches, weights)
-        return distribute_batches(batches, devices)
+        return distribute_batches(batches, setup.devices)
 
-    trainer.replay = lambda step: iter(batches_from(step))
-    trainer.first_place = divmod(first_update, plan.steps)
-    with (
-        batch_norm_mode(trainer.model, config.batch_norm),
-        continued_randomness(trainer.model, trainer.seeds),
-        naming_bad_examples(dataset.train, dataset.validation),
-    ):
-        trainer.fit(
-            batches_from(first_update),
-            epochs=epochs,
-            steps_per_epoch=plan.steps,
-            callbacks=callbacks,
-            verbose=0,
-            **validation,
-        )
+    return batches_from
 
 
 @contextmanager
@@ -213,17 +272,6 @@ def _telling(watcher: Watcher | None) -> Iterator[None]:
         if watcher is not None and (memory or needs_fresh_process(error)):
             watcher.lost(evidence_of(error), memory=memory)
         raise
-
-
-def _validation(dataset: Dataset, batch_size: int, devices: Devices) -> dict[str, Any]:
-    examples = len(dataset.validation)
-    if examples == 0:
-        return {}
-    batches = evaluation_batches(dataset.validation, batch_size)
-    return {
-        "validation_data": distribute_batches(batches, devices),
-        "validation_steps": math.ceil(examples / batch_size),
-    }
 
 
 def _best_weights(
@@ -254,74 +302,6 @@ def _direction(monitor: str) -> tuple[str, bool]:
     """Return the monitor's name in the logs, and whether higher is better."""
     name = monitor.removeprefix("val_")
     return f"val_{name}", name != "loss" and METRICS[name].higher_is_better
-
-
-def _record(
-    trainer: MicroBatchTrainer,
-    dataset: Dataset,
-    config: Training,
-    devices: Devices,
-    plan: BatchPlan,
-    progress: ProgressCallback,
-    checkpoints: Checkpointing,
-    memory: AllocatorPeak,
-) -> TrainingRecord:
-    micro_batch_size = trainer.micro_batch_size
-    accumulation_steps = math.ceil(plan.most_rows / micro_batch_size)
-    peak = checkpoints.peak_bytes  # before a further forward pass
-    reasons = _inexact_because(
-        trainer,
-        dataset,
-        config,
-        devices.replicas,
-        accumulation_steps,
-        continued=checkpoints.first_update > 0,
-    )
-    return TrainingRecord(
-        replicas=devices.replicas,
-        workers=devices.workers,
-        global_batch_size=config.global_batch_size,
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=accumulation_steps,
-        precision=config.precision,
-        memory_limit_bytes=config.memory_limit,
-        oom_events=checkpoints.events,
-        exact=not reasons,
-        inexact_because=reasons,
-        epochs=len(checkpoints.history.get("loss", ())),
-        updates=int(trainer.optimizer.iterations.numpy()),
-        examples_per_s=progress.throughput.examples_per_s,
-        history=checkpoints.history,
-        training_peak_bytes=Measured(peak, "" if peak is not None else memory.note or _TOO_SMALL),
-        notes=tuple(checkpoints.notes),
-    )
-
-
-def _inexact_because(
-    trainer: MicroBatchTrainer,
-    dataset: Dataset,
-    config: Training,
-    replicas: int,
-    accumulation_steps: int,
-    *,
-    continued: bool,
-) -> tuple[str, ...]:
-    model = trainer.model
-    known = inexact_because(
-        model,
-        replicas=replicas,
-        accumulation_steps=accumulation_steps,
-        batch_norm=config.batch_norm,
-        continued=continued,
-    )
-    if known or replicas * accumulation_steps == 1:
-        return known
-    count = _batch_size_of(model) or _LOOKED_AT
-    x, _ = dataset.train.arrays(np.arange(count) % len(dataset.train))
-    with frozen_statistics(model):
-        mixed = mixes_examples(lambda part: trainer(part, training=True), x, config.precision)
-    why = "the outputs of an example depend on the others of its batch"
-    return (f"{model.name}: {why}",) if mixed else ()
 
 
 def _batch_size_of(model: keras.Model) -> int | None:

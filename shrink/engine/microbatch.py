@@ -7,14 +7,15 @@ the gradient is that of the mean loss over the global batch (see `shrink.engine.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.base.types import Tensors
 from shrink.engine.accumulate import (
     Accumulators,
     Batch,
@@ -38,7 +39,7 @@ from shrink.engine.objective import (
 from shrink.engine.operation_order import one_by_one
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recompute import steps_in_order
-from shrink.engine.recovery import RecoveringStep, Replay, Watcher
+from shrink.engine.recovery import NO_RETRIES, RecoveringStep, Retries
 
 
 @functools.cache
@@ -58,6 +59,9 @@ def convert_nothing_of_shrink() -> None:
 
 convert_nothing_of_shrink()
 
+TrainFunction: TypeAlias = "Callable[[Iterator[Tensors]], dict[str, tf.Tensor]]"
+"""Makes one update on the next global batch of an iterator, and returns the metrics."""
+
 _MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D)
 
 
@@ -68,7 +72,7 @@ class AfterUpdate(Protocol):
     the model is what was asked for, such as as sparse: no epoch that ends before is kept.
     """
 
-    def __call__(self, strategy: Any, step: Any) -> None:
+    def __call__(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
         """Act on variables through `strategy.extended.update`.
 
         Args:
@@ -88,22 +92,18 @@ class MicroBatchTrainer(keras.Model):
         most_rows: the most examples that a replica is given at once.
         never_empty: whether every replica has at least one example in every step.
         after_update: called in order after each update.
-        replay: returns an iterator over the global batches from a given update on, distributed
-            like those of `fit`; without it, a step that runs out of memory is an error.
-
-    Attributes:
-        watcher: told of every step, if set.
-        recovers_alone: whether a step that ran out of memory may be made again in this process;
-            others that train with it would wait for it forever.
-        first_place: the epoch and the step in it at which `fit` begins.
         seeds: counts the forward passes that draw random numbers, if there are any.
         in_order: whether operations run one after the other, and so do the steps of recurrent
-            layers; set it before the first update.
+            layers.
+        retries: how a step that runs out of memory is made again; by default it is an error.
+
+    Attributes:
+        recovering_step: makes the updates of `fit`, once it began.
     """
 
     def __init__(
         self,
-        model: Any,
+        model: keras.Model,
         objective: Objective,
         metrics: Sequence[str] = (),
         *,
@@ -111,19 +111,19 @@ class MicroBatchTrainer(keras.Model):
         most_rows: int,
         never_empty: bool = False,
         after_update: Sequence[AfterUpdate] = (),
-        replay: Replay | None = None,
+        seeds: RandomSeeds | None = None,
+        in_order: bool = False,
+        retries: Retries = NO_RETRIES,
     ) -> None:
         super().__init__()
-        self.train_function: Any = None
+        self.train_function: TrainFunction | None = None
         self.model = model
         self.objective = objective
         self.after_update = tuple(after_update)
-        self.replay = replay
-        self.watcher: Watcher | None = None
-        self.recovers_alone = True
-        self.first_place = (0, 0)
-        self.seeds: RandomSeeds | None = None
-        self.in_order = False
+        self.seeds = seeds
+        self._in_order = in_order
+        self._retries = retries
+        self._first_place = (0, 0)
         self.recovering_step: RecoveringStep | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
@@ -142,7 +142,7 @@ class MicroBatchTrainer(keras.Model):
         self._begun = _begun_variable()
 
     @property
-    def metrics(self) -> list[Any]:
+    def metrics(self) -> list[keras.metrics.Metric]:
         """The means that Keras resets at the start of every epoch and evaluation."""
         return [self._loss_mean, *self._metric_means]
 
@@ -174,22 +174,26 @@ class MicroBatchTrainer(keras.Model):
                 self._make_sums()
                 self.recovering_step.retrace()
 
+    def start_at(self, epoch: int, step: int) -> None:
+        """Have `fit` begin at this step of this epoch, both from 0."""
+        self._first_place = (epoch, step)
+
     def _maybe_load_initial_counters_from_ckpt(
         self, steps_per_epoch: int, initial_epoch: int
     ) -> tuple[int, int]:
         """Tell Keras' `fit` where to begin: its one door to the middle of an epoch."""
-        return self.first_place
+        return self._first_place
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensors, training: bool | None = None) -> Tensors:
         """Run the model on inputs as the data set stores them, cast to the model's dtypes."""
-        with steps_in_order() if self.in_order else nullcontext():
+        with steps_in_order() if self._in_order else nullcontext():
             return self.model(cast_inputs(self.model, inputs), training=training)
 
-    def make_train_function(self, force: bool = False) -> Any:
+    def make_train_function(self, force: bool = False) -> TrainFunction:
         """Return the function of an iterator that makes one update, past running out of memory."""
         if self.train_function is None or force:
             self._make_sums()
-            self.recovering_step = RecoveringStep(self)
+            self.recovering_step = RecoveringStep(self, self._retries)
             self.train_function = self.recovering_step
         return self.train_function
 
@@ -205,7 +209,7 @@ class MicroBatchTrainer(keras.Model):
         several = self.distribute_strategy.num_replicas_in_sync > 1
         return self._looped and several and bool(synchronising_layers(self.model))
 
-    def make_update(self, data: Any) -> Any:
+    def make_update(self, data: Tensors) -> dict[str, tf.Tensor]:
         """Make one update on a distributed global batch; call it in cross-replica context.
 
         Returns:
@@ -216,7 +220,7 @@ class MicroBatchTrainer(keras.Model):
             return cross_replica_update(self, strategy, data)
         return strategy.run(self.train_step, args=(data,))
 
-    def train_step(self, data: Any) -> dict[str, Any]:
+    def train_step(self, data: Tensors) -> dict[str, tf.Tensor]:
         """Make one update on the global batch of which `data` is this replica's share."""
         batch = unpack(data)
         totals = self.totals(batch)
@@ -225,7 +229,7 @@ class MicroBatchTrainer(keras.Model):
         if sums is None:
             return self.update(self.gradients(batch, totals))
 
-        def body(part: Batch, nothing: list[Any]) -> list[Any]:
+        def body(part: Batch, nothing: list[tf.Tensor]) -> list[tf.Tensor]:
             self.gradients(part, totals, sums.add)
             return nothing
 
@@ -240,12 +244,12 @@ class MicroBatchTrainer(keras.Model):
         pools = any(isinstance(layer, _MAX_POOLING) for layer in layers_of(self.model))
         return alone and pools and not tf.config.list_logical_devices("GPU")
 
-    def test_step(self, data: Any) -> dict[str, Any]:
+    def test_step(self, data: Tensors) -> dict[str, tf.Tensor]:
         """Measure loss and metrics on one batch, in micro-batches too."""
         batch = unpack(data)
         totals = self.totals(batch)
 
-        def body(part: Batch, accumulators: list[Any]) -> list[Any]:
+        def body(part: Batch, accumulators: list[tf.Tensor]) -> list[tf.Tensor]:
             outputs = self(part.x, training=False)
             weigh_masks(outputs, totals)
             losses = self.objective.validation_loss(part.y, outputs)
@@ -258,11 +262,11 @@ class MicroBatchTrainer(keras.Model):
             body(batch, [])
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def rows_of(self, batch: Batch, micro_batch_size: Any) -> Any:
+    def rows_of(self, batch: Batch, micro_batch_size: tf.Tensor) -> tf.Tensor:
         """Return how many examples of a batch to train on, int64 (): all of them."""
         return batch.rows
 
-    def micro_batch_size_in_graph(self) -> Any:
+    def micro_batch_size_in_graph(self) -> tf.Tensor:
         """Return the examples per forward pass and replica, int64 (), as they are at run time."""
         return self._micro_batch_size.read_value()
 
@@ -273,7 +277,7 @@ class MicroBatchTrainer(keras.Model):
             return Totals(sum_over_replicas(batch.rows))
 
         # Nothing but the masks of this forward pass is used: the rest is pruned from the graph.
-        def count(part: Batch, counts: list[Any]) -> list[Any]:
+        def count(part: Batch, counts: list[tf.Tensor]) -> list[tf.Tensor]:
             valid = count_valid(self(part.x, training=False))
             return [a + b for a, b in zip(counts, valid, strict=True)]
 
@@ -285,14 +289,14 @@ class MicroBatchTrainer(keras.Model):
         return Totals(rows, tuple(valid))
 
     def gradients(
-        self, part: Batch, totals: Totals, use: Callable[[int, Any], None] | None = None
-    ) -> Sequence[Any]:
+        self, part: Batch, totals: Totals, use: Callable[[int, tf.Tensor], None] | None = None
+    ) -> Sequence[tf.Tensor]:
         """Return this micro-batch's part of the gradient, scaled where the optimizer scales.
 
         Args:
             part: the micro-batch.
             totals: what the global batch holds.
-            use: called with each variable's place and its part of the gradient, which need not
+            use: called with each variable's index and its part of the gradient, which need not
                 be kept until the others are there.
         """
         variables = self.model.trainable_variables
@@ -330,7 +334,7 @@ class MicroBatchTrainer(keras.Model):
             "before it, or leave random changes to data.augment",
         )
 
-    def _targets(self, x: Any) -> tuple[Any, Any]:
+    def _targets(self, x: Tensors) -> tuple[Tensors, Tensors]:
         """Return the objective's targets, and inputs that are there once the targets are."""
         targets = self.objective.targets(x)
         if targets is None:
@@ -338,23 +342,25 @@ class MicroBatchTrainer(keras.Model):
         with tf.control_dependencies(tf.nest.flatten(targets)):
             return targets, tf.nest.map_structure(tf.identity, x)
 
-    def _regularisation(self, dtype: Any) -> Any:
+    def _regularisation(self, dtype: tf.DType) -> tf.Tensor:
         losses = self.model.losses
         if not losses:
             return tf.zeros((), dtype)
         return tf.add_n([tf.cast(at_least_float32(loss), dtype) for loss in losses])
 
-    def _follow(self, part: Batch, outputs: Any, losses: Any, regularisation: Any) -> None:
+    def _follow(
+        self, part: Batch, outputs: Tensors, losses: tf.Tensor, regularisation: tf.Tensor
+    ) -> None:
         self._loss_mean.update_state(losses + regularisation, part.valid)
         for mean in self._metric_means:
             mean.update_state(self.objective.metric(mean.name, part.y, outputs), part.valid)
 
-    def update(self, gradients: Sequence[Any]) -> dict[str, Any]:
+    def update(self, gradients: Sequence[tf.Tensor]) -> dict[str, tf.Tensor]:
         """Apply the sum of all replicas' gradients, and return the metrics."""
         self._apply(sum_over_replicas(gradients))
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def _apply(self, gradients: Sequence[Any]) -> None:
+    def _apply(self, gradients: Sequence[tf.Tensor]) -> None:
         """Change the weights, wholly or not at all."""
         variables = self.model.trainable_variables
         # Nothing of the optimizer may start before every gradient is there: a step that runs
@@ -371,13 +377,13 @@ class MicroBatchTrainer(keras.Model):
         if self.after_update:
             tf.distribute.get_replica_context().merge_call(self._call_hooks)
 
-    def _call_hooks(self, strategy: Any) -> None:
+    def _call_hooks(self, strategy: tf.distribute.Strategy) -> None:
         step = self.optimizer.iterations.read_value()
         for hook in self.after_update:
             hook(strategy, step)
 
 
-def cast_inputs(model: Any, x: Any) -> Any:
+def cast_inputs(model: keras.Model, x: Tensors) -> Tensors:
     """Cast a structure of inputs, (n, ...) each, to the dtypes of a functional model's inputs."""
     inputs = getattr(model, "inputs", None)
     if not inputs:
@@ -389,7 +395,7 @@ def cast_inputs(model: Any, x: Any) -> Any:
     return tf.nest.pack_sequence_as(x, flat)
 
 
-def _weighted(losses: Any, part: Batch) -> Any:
+def _weighted(losses: tf.Tensor, part: Batch) -> tf.Tensor:
     if part.valid is not None:
         losses = tf.where(part.valid, losses, tf.zeros_like(losses))
     if part.sample_weight is None:
@@ -398,11 +404,11 @@ def _weighted(losses: Any, part: Batch) -> Any:
     return losses * weights
 
 
-def _scales_loss(optimizer: Any) -> bool:
+def _scales_loss(optimizer: keras.optimizers.Optimizer) -> bool:
     return isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
 
 
-def _begun_variable() -> Any:
+def _begun_variable() -> tf.Variable:
     return tf.Variable(
         0,
         dtype=tf.int64,

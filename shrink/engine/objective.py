@@ -15,6 +15,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.figures import measured_outputs
+from shrink.base.types import Tensors
 
 
 class Totals(NamedTuple):
@@ -25,8 +26,8 @@ class Totals(NamedTuple):
         valid: valid elements of each masked output, int64 () each.
     """
 
-    rows: Any
-    valid: tuple[Any, ...] = ()
+    rows: tf.Tensor
+    valid: tuple[tf.Tensor, ...] = ()
 
 
 def masked_outputs(model: keras.Model) -> int:
@@ -34,12 +35,12 @@ def masked_outputs(model: keras.Model) -> int:
     return len(_masked(getattr(model, "outputs", None) or []))
 
 
-def count_valid(outputs: Any) -> list[Any]:
+def count_valid(outputs: Tensors) -> list[tf.Tensor]:
     """Return the valid elements of each masked output, int64 () each."""
     return [tf.reduce_sum(tf.cast(o._keras_mask, tf.int64)) for o in _masked(outputs)]
 
 
-def weigh_masks(outputs: Any, totals: Totals) -> None:
+def weigh_masks(outputs: Tensors, totals: Totals) -> None:
     """Scale the outputs' masks, in place, to weights whose mean over the global batch is 1.
 
     The mean of weighted losses over all elements is then the mean over the valid ones, as in
@@ -53,7 +54,7 @@ def weigh_masks(outputs: Any, totals: Totals) -> None:
         output._keras_mask = tf.cast(mask, dtype) * tf.cast(scale, dtype)
 
 
-def masked(values: Any, output: Any) -> Any:
+def masked(values: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
     """Multiply values by an output's mask, if it has one.
 
     Args:
@@ -68,54 +69,54 @@ def masked(values: Any, output: Any) -> Any:
     return values * tf.reshape(mask, tf.concat([tf.shape(mask), [1] * axes], 0))
 
 
-def _masked(outputs: Any) -> list[Any]:
+def _masked(outputs: Tensors) -> list[tf.Tensor]:
     return [o for o in tf.nest.flatten(outputs) if getattr(o, "_keras_mask", None) is not None]
 
 
-LossFunction = Callable[[Any, Any, bool], Any]
+LossFunction = Callable[[tf.Tensor, tf.Tensor, bool], tf.Tensor]
 """(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
 
 
 class Objective(Protocol):
     """The loss of a stage, example by example, so that its mean is exact however it is split."""
 
-    def begin(self, iterations: Any, total_updates: int) -> None:
+    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
         """Be told of the variable that counts updates, int64 (), and how many there will be.
 
         Called once the optimizer is there, before the loss is traced; a loss may change with it.
         """
 
-    def targets(self, x: Any) -> Any:
+    def targets(self, x: Tensors) -> Tensors:
         """Return what the loss needs of the inputs, such as a teacher's outputs, or None.
 
         Called once for each micro-batch, outside the gradient tape and before the model runs,
         so that its activations are gone by then.
         """
 
-    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+    def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,), float32 (float64 for float64 outputs)."""
 
-    def validation_loss(self, y: Any, outputs: Any) -> Any:
+    def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss on the labels alone, (n,), by which epochs are compared."""
 
-    def metric(self, name: str, y: Any, outputs: Any) -> Any:
+    def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
 
 
-def at_least_float32(tensor: tf.Tensor) -> Any:
+def at_least_float32(tensor: tf.Tensor) -> tf.Tensor:
     """Cast half precision to float32, in which losses are computed; leave other dtypes."""
     halves = (tf.float16, tf.bfloat16)
     return tf.cast(tensor, tf.float32) if tensor.dtype in halves else tensor
 
 
-def per_example(values: Any) -> Any:
+def per_example(values: tf.Tensor) -> tf.Tensor:
     """Average (n, ...) over all axes but the first, to (n,); (n,) stays as it is."""
     if values.shape.rank == 1:
         return values
     return tf.reduce_mean(values, axis=list(range(1, values.shape.rank)))
 
 
-def _as_stated(outputs: Any, operator: str, from_logits: bool) -> Any:
+def _as_stated(outputs: tf.Tensor, operator: str, from_logits: bool) -> tf.Tensor:
     """Return the outputs such that Keras takes them for what they are said to be.
 
     Keras looks behind outputs for the logits of an activation, and takes those: of a sigmoid
@@ -126,7 +127,9 @@ def _as_stated(outputs: Any, operator: str, from_logits: bool) -> Any:
     return outputs if made_by == operator and not from_logits else tf.identity(outputs)
 
 
-def _sparse_categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _sparse_categorical_crossentropy(
+    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool
+) -> tf.Tensor:
     if y.shape.rank == outputs.shape.rank:
         if y.shape[-1] != 1:  # labels that mixup made probabilities
             missing = outputs.shape[-1] - y.shape[-1]
@@ -137,12 +140,12 @@ def _sparse_categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) ->
     return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
 
 
-def _categorical_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _categorical_crossentropy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     outputs = _as_stated(outputs, "Softmax", from_logits)
     return keras.losses.categorical_crossentropy(y, outputs, from_logits=from_logits)
 
 
-def _values(y: Any, outputs: Any) -> Any:
+def _values(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     """Return targets in the outputs' shape and dtype.
 
     Where mixup made labels of a single output probabilities of their classes, the target is the
@@ -154,17 +157,17 @@ def _values(y: Any, outputs: Any) -> Any:
     return tf.reshape(y, tf.shape(outputs))
 
 
-def _binary_crossentropy(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _binary_crossentropy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     y = _values(y, outputs)
     outputs = _as_stated(outputs, "Sigmoid", from_logits)
     return keras.losses.binary_crossentropy(y, outputs, from_logits=from_logits)
 
 
-def _mean_squared_error(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _mean_squared_error(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     return tf.square(_values(y, outputs) - outputs)
 
 
-def _mean_absolute_error(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _mean_absolute_error(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     return tf.abs(_values(y, outputs) - outputs)
 
 
@@ -178,7 +181,7 @@ LOSSES: Mapping[str, LossFunction] = {
 """The losses that a recipe's task can name."""
 
 
-def _sparse_labels(y: Any, outputs: Any) -> Any:
+def _sparse_labels(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     """Return integer labels, whatever way they are written, of the outputs' shape but the last."""
     if y.shape.rank != outputs.shape.rank:
         return tf.cast(y, tf.int32)
@@ -187,22 +190,22 @@ def _sparse_labels(y: Any, outputs: Any) -> Any:
     return tf.argmax(y, axis=-1, output_type=tf.int32)
 
 
-def _accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     if outputs.shape[-1] == 1:
         return _binary_accuracy(y, outputs, from_logits)
     return _among_best(y, outputs, 1)
 
 
-def _binary_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _binary_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     threshold = 0.0 if from_logits else 0.5
     return tf.cast(tf.equal(_values(y, outputs) > 0.5, outputs > threshold), tf.float32)
 
 
-def _top5_accuracy(y: Any, outputs: Any, from_logits: bool) -> Any:
+def _top5_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     return _among_best(y, outputs, 5)
 
 
-def _among_best(y: Any, outputs: Any, places: int) -> Any:
+def _among_best(y: tf.Tensor, outputs: tf.Tensor, places: int) -> tf.Tensor:
     """Return the chance that the own class is among the best, ties broken at random.
 
     As the report's metrics do (`shrink.task.accuracy`): outputs that all became equal, or NaN,
@@ -247,20 +250,20 @@ class SupervisedObjective:
     ) -> None:
         self._losses = loss
         self._from_logits = from_logits
-        self._weights: Any = 1.0 if weights is None else weights
+        self._weights: float | Sequence[float] = 1.0 if weights is None else weights
 
-    def begin(self, iterations: Any, total_updates: int) -> None:
+    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
         """Change nothing: the loss is the same throughout."""
 
-    def targets(self, x: Any) -> None:
+    def targets(self, x: Tensors) -> None:
         """Return None: labels are all it needs."""
         return None
 
-    def loss(self, y: Any, outputs: Any, targets: Any) -> Any:
+    def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,)."""
         return self.validation_loss(y, outputs)
 
-    def validation_loss(self, y: Any, outputs: Any) -> Any:
+    def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,)."""
         pairs = _pair(y, outputs)
         losses = for_each(self._losses, len(pairs))
@@ -269,14 +272,16 @@ class SupervisedObjective:
         # A factor of 1 changes nothing, and so is left out of the graph.
         return tf.add_n([v if w == 1.0 else v * w for v, w in zip(values, weights, strict=True)])
 
-    def metric(self, name: str, y: Any, outputs: Any) -> Any:
+    def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
         pairs = _pair(y, outputs)
         chosen = measured_outputs(name, for_each(self._losses, len(pairs)))
         values = [self._value(METRICS[name], i, pairs) for i in chosen]
         return tf.add_n(values) / len(values)
 
-    def _value(self, function: LossFunction, index: int, pairs: Sequence[tuple[Any, Any]]) -> Any:
+    def _value(
+        self, function: LossFunction, index: int, pairs: Sequence[tuple[tf.Tensor, tf.Tensor]]
+    ) -> tf.Tensor:
         """Return what a function says of one output of each example, (n,)."""
         label, output = pairs[index]
         from_logits = for_each(self._from_logits, len(pairs))[index]
@@ -289,7 +294,7 @@ def for_each(values: Any, outputs: int) -> Sequence[Any]:
     return [values] * outputs if one_for_all else values
 
 
-def _pair(y: Any, outputs: Any) -> list[tuple[Any, Any]]:
+def _pair(y: Tensors, outputs: Tensors) -> list[tuple[tf.Tensor, tf.Tensor]]:
     labels, predictions = tf.nest.flatten(y), tf.nest.flatten(outputs)
     if len(labels) != len(predictions):
         raise DataError(

@@ -11,14 +11,16 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import tensorflow as tf
 
+Result = TypeVar("Result")
+
 
 def in_order_of_creation(
-    compute: Callable[[], Sequence[Any]], use: Callable[[int, Any], None] | None = None
-) -> Sequence[Any]:
+    compute: Callable[[], Sequence[tf.Tensor]], use: Callable[[int, tf.Tensor], None] | None = None
+) -> Sequence[tf.Tensor]:
     """Have the operations on floats that a call creates run one after the other.
 
     Operations on different devices stay independent, and so do those without inputs and on
@@ -28,14 +30,14 @@ def in_order_of_creation(
 
     Args:
         compute: creates operations, and returns the tensors that are needed.
-        use: called with the place of each tensor among them and the tensor, creates what is done
+        use: called with the index of each tensor among them and the tensor, creates what is done
             with it, which runs as soon as the tensor is there: it need not wait for the others.
     """
     results, computing = _created_by(compute)
-    uses: dict[Any, list[Any]] = defaultdict(list)
+    uses: dict[tf.Operation, list[tf.Operation]] = defaultdict(list)
     if use is not None:
-        for place, result in enumerate(results):
-            _, using = _created_by(functools.partial(use, place, result))
+        for index, result in enumerate(results):
+            _, using = _created_by(functools.partial(use, index, result))
             if tf.is_symbolic_tensor(result):
                 uses[result.op] += filter(_reads_floats, using)
     needed = _needed_for(results)
@@ -46,7 +48,7 @@ def in_order_of_creation(
     return results
 
 
-def one_by_one(update: Callable[[], Any]) -> None:
+def one_by_one(update: Callable[[], object]) -> None:
     """Have the operations on floats that a call creates run in the order of creation.
 
     An optimizer's temporaries are then those of one variable, and not of all of them.
@@ -58,7 +60,7 @@ def one_by_one(update: Callable[[], Any]) -> None:
     _chain((each.device, each) for each in updating if _reads_floats(each))
 
 
-def _created_by(call: Callable[[], Any]) -> tuple[Any, list[Any]]:
+def _created_by(call: Callable[[], Result]) -> tuple[Result, list[tf.Operation]]:
     """Return what a call returns, and the operations it creates; none in eager execution."""
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
@@ -66,9 +68,9 @@ def _created_by(call: Callable[[], Any]) -> tuple[Any, list[Any]]:
     return result, graph.get_operations()[before:]
 
 
-def _chain(operations: Iterable[tuple[str, Any]]) -> None:
+def _chain(operations: Iterable[tuple[str, tf.Operation]]) -> None:
     """Have each operation wait for the one before it of the same device."""
-    last: dict[str, Any] = {}
+    last: dict[str, tf.Operation] = {}
     for device, operation in operations:
         # On each device for itself: replicas that synchronise in here have to arrive together.
         if device in last:
@@ -76,7 +78,7 @@ def _chain(operations: Iterable[tuple[str, Any]]) -> None:
         last[device] = operation
 
 
-def _needed_for(results: Sequence[Any]) -> set[Any]:
+def _needed_for(results: Sequence[tf.Tensor]) -> set[tf.Operation]:
     """Return the operations that some result depends on; none in eager execution."""
     waiting = [tensor.op for tensor in results if tf.is_symbolic_tensor(tensor)]
     needed = set(waiting)
@@ -88,14 +90,14 @@ def _needed_for(results: Sequence[Any]) -> set[Any]:
     return needed
 
 
-def _waiting_on_weights(operations: Iterable[Any]) -> set[Any]:
+def _waiting_on_weights(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
     """Return the operations on weights alone that were told by their creator what to wait for.
 
     A convolution that is computed again reads its bias after its product. oneDNN makes one
     operation of the product and the addition, whatever waits in between: had the reading, or its
     cast to half precision, to wait for the product, that one would wait for itself.
     """
-    found: set[Any] = set()
+    found: set[tf.Operation] = set()
     for each in operations:
         inputs = {source.op for source in each.inputs}
         told = each.control_inputs or inputs & found
@@ -104,7 +106,7 @@ def _waiting_on_weights(operations: Iterable[Any]) -> set[Any]:
     return found
 
 
-def _is_of_weights(operation: tf.Operation, known: set[Any]) -> bool:
+def _is_of_weights(operation: tf.Operation, known: set[tf.Operation]) -> bool:
     is_variable = all(output.dtype == tf.resource for output in operation.outputs)
     return is_variable or operation.type == "Const" or operation in known
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import tensorflow as tf
-import tf_keras as keras
 
 from shrink.base.errors import ResourceError
 from shrink.contract.job import MicroBatchPlan
-from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.class_weights import class_weights_of
-from shrink.engine.devices import Devices
-from shrink.engine.microbatch import AfterUpdate
-from shrink.engine.objective import Objective, masked_outputs
+from shrink.engine.objective import masked_outputs
 from shrink.engine.planner import (
     Floor,
     cannot_fit,
@@ -30,6 +25,7 @@ from shrink.engine.planner import (
 )
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, WholeBatchProbe, counted_bytes
 from shrink.engine.recompute import recomputed
+from shrink.engine.trainer import TrainingSetup
 
 _MICRO_BATCHES = 16
 """Larger batches would hardly be faster, and each probe takes time."""
@@ -87,47 +83,25 @@ def plan_validation(step: TrainingStep, examples: Examples, plan: MicroBatchPlan
     return replicas * max(fitting, default=1)
 
 
-def plan_training(
-    model: keras.Model,
-    dataset: Dataset,
-    *,
-    objective: Objective,
-    config: Training,
-    devices: Devices,
-    metrics: Sequence[str] = (),
-    after_update: Sequence[AfterUpdate] = (),
-) -> MicroBatchPlan:
-    """Return the largest micro-batch that fits `config.memory_limit`, with the peak to expect.
+def plan_training(setup: TrainingSetup, dataset: Dataset) -> MicroBatchPlan:
+    """Return the largest micro-batch that fits the memory limit, with the peak to expect.
 
     Args:
-        model: a Keras model that was built inside `devices.scope()`; its weights change.
+        setup: what is trained; the weights change.
         dataset: what shall be trained and validated on.
-        objective: what is minimised.
-        config: batch, precision, optimizer and limit.
-        devices: where it runs.
-        metrics: names of metrics to follow beside the loss.
-        after_update: called after every update, in graph.
 
     Raises:
         ResourceError: not even a micro-batch of one example fits.
         DataError: class weights do not suit the targets.
         RecipeError: a class weight is of no class.
     """
+    model, config = setup.model, setup.config
     if config.class_weights is not None:
         class_weights_of(config.class_weights, dataset)  # refused before minutes of probes
     examples, checks = len(dataset.train), len(dataset.validation)
-    wanted = plan_batches(config, devices.replicas, examples, checks)
+    wanted = plan_batches(config, setup.devices.replicas, examples, checks)
     with batch_norm_mode(model, config.batch_norm):
-        step = TrainingStep(
-            model,
-            dataset.train,
-            objective,
-            config,
-            devices,
-            metrics=metrics,
-            after_update=after_update,
-            never_empty=wanted.never_empty,
-        )
+        step = TrainingStep(setup, dataset.train, never_empty=wanted.never_empty)
         with recomputed(model, config.recompute, step.trainer.seeds):
             plan = plan_step(step, config.memory_limit)
             # Masked losses are means over the valid elements of a batch: its size decides them.

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
-import tf_keras as keras
 
 from shrink.base.errors import DataError, ResourceError
-from shrink.contract.training import Training
+from shrink.base.types import Array, Tensors
 from shrink.data.arrays import load_arrays
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, evaluation_batches, training_batches
 from shrink.engine.accumulate import Batch
-from shrink.engine.devices import Devices, distribute_batches
-from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
-from shrink.engine.objective import Objective
+from shrink.engine.devices import distribute_batches
+from shrink.engine.microbatch import MicroBatchTrainer, TrainFunction
 from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, Floor, plan_batches
-from shrink.engine.trainer import build_trainer
+from shrink.engine.recovery import Retries
+from shrink.engine.trainer import TrainingSetup, build_trainer
 from shrink.measure.memory import AllocatorPeak
 
 
@@ -37,9 +36,9 @@ class ZeroExamples:
         count: how many examples.
     """
 
-    labels: np.ndarray | None = None
+    labels: Array | None = None
 
-    def __init__(self, input_spec: Any, target_spec: Any, count: int) -> None:
+    def __init__(self, input_spec: Tensors, target_spec: Tensors, count: int) -> None:
         self.input_spec = input_spec
         self.target_spec = target_spec
         self._count = count
@@ -53,19 +52,19 @@ class ZeroExamples:
     def __len__(self) -> int:
         return self._count
 
-    def load(self, indices: tf.Tensor) -> tuple[Any, Any]:
+    def load(self, indices: tf.Tensor) -> tuple[Tensors, Tensors]:
         """Return a batch of zeros."""
         return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
 
-    def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def arrays(self, indices: Array) -> tuple[Tensors, Tensors]:
         """Return a batch of zeros as arrays."""
 
-        def zeros(spec: tf.TensorSpec) -> np.ndarray:
+        def zeros(spec: tf.TensorSpec) -> Array:
             return np.zeros((len(indices), *spec.shape), spec.dtype.as_numpy_dtype)
 
         return tf.nest.map_structure(zeros, (self.input_spec, self.target_spec))
 
-    def explain(self, indices: np.ndarray) -> DataError | None:
+    def explain(self, indices: Array) -> DataError | None:
         """Return None: there is nothing to read."""
         return None
 
@@ -73,8 +72,8 @@ class ZeroExamples:
 _STEPS = 3
 _MORE_STEPS = 12
 _SECONDS = 1.0
-_TURNS = 2
-_MORE_TURNS = 8
+_PER_STEP = 2
+_MORE_PER_STEP = 8
 _ENDLESS = 1 << 40
 _COUNTED_BYTES = 1 << 18
 """The allocator of a CPU does not count tensors smaller than this."""
@@ -85,19 +84,22 @@ class _ProbedTrainer(MicroBatchTrainer):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self._turns = tf.Variable(_TURNS, dtype=tf.int64, trainable=False, name="turns")
+        self._per_step = tf.Variable(
+            _PER_STEP, dtype=tf.int64, trainable=False, name="micro_batches_per_step"
+        )
 
-    def set_accumulation_steps(self, turns: int) -> None:
+    def set_accumulation_steps(self, count: int) -> None:
         """Go through this many micro-batches from now on."""
-        self._turns.assign(turns)
+        self._per_step.assign(count)
 
-    def stop_looping(self) -> Any:
+    def stop_looping(self) -> TrainFunction:
         """Return the function of an iterator that takes each batch whole."""
         self._looped = False
         return self.make_train_function(force=True)
 
-    def rows_of(self, batch: Batch, micro_batch_size: Any) -> Any:
-        return tf.minimum(batch.rows, self._turns.read_value() * micro_batch_size)
+    def rows_of(self, batch: Batch, micro_batch_size: tf.Tensor) -> tf.Tensor:
+        """Return how many examples of a batch to train on, int64 ()."""
+        return tf.minimum(batch.rows, self._per_step.read_value() * micro_batch_size)
 
 
 class MicroBatchProbe:
@@ -142,13 +144,8 @@ class TrainingStep:
     """The real training step of a stage, on its own examples.
 
     Args:
-        model: a Keras model that was built inside `devices.scope()`.
+        setup: what is trained.
         examples: what shall be trained on: where they are read to decides what is counted.
-        objective: what is minimised.
-        config: batch, precision and optimizer.
-        devices: where it runs.
-        metrics: names of metrics to follow beside the loss.
-        after_update: called after every update, in graph.
         never_empty: whether every replica has an example in every batch.
 
     Raises:
@@ -156,42 +153,29 @@ class TrainingStep:
     """
 
     def __init__(
-        self,
-        model: keras.Model,
-        examples: Examples,
-        objective: Objective,
-        config: Training,
-        devices: Devices,
-        *,
-        metrics: Sequence[str] = (),
-        after_update: Sequence[AfterUpdate] = (),
-        never_empty: bool = True,
+        self, setup: TrainingSetup, examples: Examples, *, never_empty: bool = True
     ) -> None:
-        self.plan = plan_batches(config, devices.replicas, len(examples), 0)
+        devices = setup.devices
+        self.plan = plan_batches(setup.config, devices.replicas, len(examples), 0)
         self.never_empty = never_empty
         self._examples, self._devices = examples, devices
         self._memory = AllocatorPeak(devices.device_names)
         if self._memory.note:
             raise ResourceError(self._memory.note, subject="training.memory_limit")
         rows = BatchPlan(1, self.plan.most_rows, 1, never_empty)
+        # As in a real run, each step keeps what it takes to be made again; but it is not.
         self.trainer = build_trainer(
-            model,
-            objective,
-            config,
-            devices,
+            setup,
             rows,
             trainer_class=_ProbedTrainer,
             total_updates=_ENDLESS,
-            metrics=metrics,
-            after_update=after_update,
+            retries=Retries(replay=_give_up),
         )
-        # As in a real run, each step keeps what it takes to be made again; but it is not.
-        self.trainer.replay = _give_up
-        self._function: Any = self.trainer.make_train_function()
+        self._function = self.trainer.make_train_function()
         self._loops = True
         # The accumulators are no part of it: a batch that is taken whole needs none.
         self.static_bytes = max(0, self.held() - self.gradient_bytes)
-        self._waiting: list[Any] = []
+        self._waiting: list[Tensors] = []
 
     @property
     def replicas(self) -> int:
@@ -226,7 +210,7 @@ class TrainingStep:
         """Bytes of one gradient of each weight, as the allocator counts."""
         return counted_bytes(self.trainer.model.trainable_variables, on_gpu=self.on_gpu)
 
-    def batches(self, rows: int) -> Iterator[Any]:
+    def batches(self, rows: int) -> Iterator[Tensors]:
         """Return an endless iterator over one global batch of `rows` examples per replica.
 
         As many others are held as wait in training, where reading them is as fast as it has to be.
@@ -240,7 +224,7 @@ class TrainingStep:
         one = batches.take(1).cache().repeat()
         return iter(distribute_batches(one, self._devices))
 
-    def validation_batches(self, examples: Examples, rows: int) -> Iterator[Any]:
+    def validation_batches(self, examples: Examples, rows: int) -> Iterator[Tensors]:
         """Return an iterator over `examples`, in batches of `rows` per replica."""
         batches = evaluation_batches(examples, rows * self._devices.replicas)
         return iter(distribute_batches(batches, self._devices))
@@ -256,11 +240,11 @@ class TrainingStep:
             self._loops = False
             self._function = self.trainer.stop_looping()
 
-    def make_update(self, batches: Iterator[Any]) -> None:
+    def make_update(self, batches: Iterator[Tensors]) -> None:
         """Make one update on the next batch."""
         self._function(batches)
 
-    def measure(self, batches: Iterator[Any]) -> int:
+    def measure(self, batches: Iterator[Tensors]) -> int:
         """Return the peak, in bytes, of a few steps after one that may trace.
 
         Where steps are fast there are more of them, of more micro-batches: what is left over of a
@@ -275,14 +259,14 @@ class TrainingStep:
         if not self._loops:
             return peak
         spent = time.perf_counter() - began
-        affordable = (_SECONDS - spent) * _STEPS / spent * _TURNS / _MORE_TURNS
-        self.trainer.set_accumulation_steps(_MORE_TURNS)
+        affordable = (_SECONDS - spent) * _STEPS / spent * _PER_STEP / _MORE_PER_STEP
+        self.trainer.set_accumulation_steps(_MORE_PER_STEP)
         for _ in range(min(_MORE_STEPS, int(affordable))):
             self.make_update(batches)
-        self.trainer.set_accumulation_steps(_TURNS)
+        self.trainer.set_accumulation_steps(_PER_STEP)
         return max(peak, self._memory.peak() or 0)
 
-    def peak_of(self, step: Callable[[], Any]) -> int:
+    def peak_of(self, step: Callable[[], object]) -> int:
         """Return the peak, in bytes, of calling `step` a few times."""
         self._memory.reset()
         for _ in range(_STEPS):
@@ -294,11 +278,11 @@ class TrainingStep:
         return self._memory.held() or 0
 
 
-def _give_up(step: int) -> Any:
+def _give_up(step: int) -> NoReturn:
     raise ResourceError("out of memory in a probe", subject="training.micro_batch_size")
 
 
-def counted_bytes(tensors: Sequence[Any], *, on_gpu: bool) -> int:
+def counted_bytes(tensors: Sequence[tf.Tensor | tf.Variable], *, on_gpu: bool) -> int:
     """Return the bytes of tensors or variables that the allocator's statistics count."""
     sizes = [tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors]
     return sum(size for size in sizes if on_gpu or size >= _COUNTED_BYTES)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.activity import Progress
 from shrink.base.errors import StageError
+from shrink.base.types import Array
 
 OnProgress = Callable[[Progress], None]
+Logs: TypeAlias = "Mapping[str, float | tf.Tensor]"
+"""The loss and metrics of a step or an epoch, as Keras gives them to a callback."""
 REPORT_INTERVAL_S = 0.2
 
 
@@ -95,13 +98,13 @@ class ProgressCallback(keras.callbacks.Callback):
         self._built = False
         self._reported_at = -math.inf
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Remember the epoch; let time count, once the first step has built the graph."""
         self._epoch = epoch
         if self._built:
             self.throughput.start()
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Count the step's examples, check its loss, and report now and then."""
         step, logs = batch + 1, logs or {}
         due = time.monotonic() - self._reported_at >= REPORT_INTERVAL_S or step == self._steps
@@ -118,12 +121,12 @@ class ProgressCallback(keras.callbacks.Callback):
         elif due:
             self._report(step, logs)
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Check the weights and report the epoch, with its metrics on the validation split."""
         self._check_weights()
         self._report(self._steps, logs or {}, epoch_end=True)
 
-    def _report(self, step: int, logs: Mapping[str, Any], *, epoch_end: bool = False) -> None:
+    def _report(self, step: int, logs: Logs, *, epoch_end: bool = False) -> None:
         self._reported_at = time.monotonic()
         self._on_progress(
             Progress(
@@ -182,7 +185,7 @@ class BestWeights(keras.callbacks.Callback):
     _supports_tf_logs = True
 
     def __init__(
-        self, weights_of: Any, monitor: str, *, higher_is_better: bool, first_epoch: int = 0
+        self, weights_of: keras.Model, monitor: str, *, higher_is_better: bool, first_epoch: int = 0
     ) -> None:
         super().__init__()
         self._weights_of = weights_of
@@ -190,9 +193,9 @@ class BestWeights(keras.callbacks.Callback):
         self._sign = 1.0 if higher_is_better else -1.0
         self._first_epoch = first_epoch
         self.score = -math.inf
-        self.weights: list[Any] | None = None
+        self.weights: list[Array] | None = None
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Keep the weights if this epoch is the best so far; the earlier one of equals."""
         if epoch < self._first_epoch:
             return
@@ -201,12 +204,12 @@ class BestWeights(keras.callbacks.Callback):
             self.score = score
             self.weights = self._weights_of.get_weights()
 
-    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Logs | None = None) -> None:
         """Put the best weights back."""
         if self.weights is not None:
             self._weights_of.set_weights(self.weights)
 
-    def restore(self, score: float, weights: list[Any] | None) -> None:
+    def restore(self, score: float, weights: list[Array] | None) -> None:
         """Go on from what an earlier process kept."""
         self.score, self.weights = score, weights
 
@@ -219,7 +222,7 @@ def epochs_since_best(values: Sequence[float], *, higher_is_better: bool) -> int
     return len(values) - 1 - list(values).index(best)
 
 
-def first_settled_epoch(hooks: Iterable[Any], *, steps: int, epochs: int) -> int:
+def first_settled_epoch(hooks: Iterable[object], *, steps: int, epochs: int) -> int:
     """Return the first epoch, from 0, whose weights are what was asked for; the last at the latest.
 
     While a mask still becomes sparser an epoch may well be the best, and its weights are not the
@@ -270,7 +273,7 @@ class EarlyStop(keras.callbacks.Callback):
         since = epochs_since_best(counted, higher_is_better=self._higher_is_better)
         return since >= self._patience
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """End training if this epoch is one too many."""
         if self.is_over(float((logs or {})[self._monitor])):
             self.model.stop_training = True

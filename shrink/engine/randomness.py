@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras as keras
@@ -18,6 +18,8 @@ import tf_keras as keras
 from shrink.engine.batch_norm import layers_of
 
 _LEGACY, _STATELESS = "legacy_stateful", "stateless"
+Place: TypeAlias = "tuple[tf.Tensor | None, int]"
+"""Which forward pass, and how many draws there were in it."""
 
 
 class RandomSeeds:
@@ -46,12 +48,12 @@ class RandomSeeds:
         self._now.go_to(self.variable.assign_add(1), 0)
 
     @property
-    def place(self) -> tuple[Any, int]:
+    def place(self) -> Place:
         """Where in which forward pass the next draw is."""
         return self._now.forward_pass, self._now.index
 
     @contextmanager
-    def drawing_again(self, place: tuple[Any, int]) -> Iterator[None]:
+    def drawing_again(self, place: Place) -> Iterator[None]:
         """Draw what was drawn from a place on, in here."""
         now = self.place
         self._now.go_to(*place)
@@ -60,7 +62,7 @@ class RandomSeeds:
         finally:
             self._now.go_to(*now)
 
-    def next(self) -> Any:
+    def next(self) -> tf.Tensor:
         """Return the seed of the next draw in this forward pass, int64 (2,)."""
         forward_pass, index = self.place
         self._now.go_to(forward_pass, index + 1)
@@ -77,10 +79,10 @@ class _Place(threading.local):
     in the middle of a forward pass.
     """
 
-    forward_pass: Any = None
+    forward_pass: tf.Tensor | None = None
     index = 0
 
-    def go_to(self, forward_pass: Any, index: int) -> None:
+    def go_to(self, forward_pass: tf.Tensor | None, index: int) -> None:
         """Set both."""
         self.forward_pass, self.index = forward_pass, index
 
@@ -96,7 +98,7 @@ def draws_from_seeds(layer: keras.layers.Layer) -> bool:
     return is_random and layer._random_generator._rng_type == _LEGACY
 
 
-def generator_of(layer: keras.layers.Layer) -> Any:
+def generator_of(layer: keras.layers.Layer) -> tf.random.Generator | None:
     """Return the `tf.random.Generator` that a layer of Keras has of its own, or None."""
     return getattr(getattr(layer, "_random_generator", None), "_generator", None)
 

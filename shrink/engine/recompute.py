@@ -21,9 +21,10 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.batch_norm import is_batch_norm, layers_of, wrapped_batch_norms
+from shrink.base.types import Tensors
+from shrink.engine.batch_norm import Method, is_batch_norm, layers_of, wrapped_batch_norms
 from shrink.engine.exactness import Effect, forward_effects
-from shrink.engine.randomness import RandomSeeds, draws_from_seeds
+from shrink.engine.randomness import Place, RandomSeeds, draws_from_seeds
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def steps_in_order() -> Iterator[None]:
     v1 = tf.compat.v2.compat.v1  # where Keras takes it from
     while_loop = v1.while_loop
 
-    def in_order(*arguments: Any, **settings: Any) -> Any:
+    def in_order(*arguments: object, **settings: object) -> Tensors:
         return while_loop(*arguments, **{**settings, "parallel_iterations": 1})
 
     v1.while_loop = in_order
@@ -219,7 +220,9 @@ class SegmentedRun:
         wanted = None if recompute == "auto" else int(recompute)
         self.segments = choose_segments(self._steps, wanted, self._kept)
 
-    def __call__(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def __call__(
+        self, inputs: Tensors, training: bool | None = None, mask: Tensors = None
+    ) -> Tensors:
         """Run the model; in training, so that segments are forgotten."""
         if training is not True:
             return self._plain(inputs, training=training, mask=mask)
@@ -242,7 +245,7 @@ class SegmentedRun:
         outputs = [values[name] for name in self._kept]
         return tf.nest.pack_sequence_as(network._nested_outputs, outputs)
 
-    def _run_segment(self, segment: range, values: dict[str, Any]) -> None:
+    def _run_segment(self, segment: range, values: dict[str, tf.Tensor]) -> None:
         takes, gives = self._interface(segment)
         function = self._repeated(segment, takes, gives)
         results = tf.recompute_grad(function)(*(values[name] for name in takes))
@@ -259,20 +262,22 @@ class SegmentedRun:
 
     def _repeated(
         self, segment: range, takes: Sequence[str], gives: Sequence[str]
-    ) -> Callable[..., tuple[Any, ...]]:
+    ) -> Callable[..., tuple[tf.Tensor, ...]]:
         """Return the segment as a function whose calls after the first one are replays."""
-        place: Any = None
+        first = True
+        place: Place | None = None
 
-        def run(*tensors: Any) -> tuple[Any, ...]:
-            nonlocal place
-            if place is None:
-                place = self._seeds.place if self._seeds is not None else ()
+        def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            nonlocal first, place
+            if first:
+                first = False
+                place = None if self._seeds is None else self._seeds.place
                 return forward(tensors)
             # Weights are read, and cast to half precision, when the replay begins.
             with _replaying(self._seeds, place), tf.control_dependencies(tensors):
                 return forward(tensors)
 
-        def forward(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        def forward(tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
             values = dict(zip(takes, tensors, strict=True))
             for index in segment:
                 _run_node(self.nodes[index], values)
@@ -282,11 +287,11 @@ class SegmentedRun:
 
 
 @contextmanager
-def _replaying(seeds: RandomSeeds | None, place: Any) -> Iterator[None]:
+def _replaying(seeds: RandomSeeds | None, place: Place | None) -> Iterator[None]:
     """Draw what the first pass drew, and leave moving statistics alone."""
     _REPLAYING.now = True
     try:
-        with nullcontext() if seeds is None else seeds.drawing_again(place):
+        with nullcontext() if seeds is None or place is None else seeds.drawing_again(place):
             yield
     finally:
         _REPLAYING.now = False
@@ -297,11 +302,11 @@ def _steady_statistics(network: keras.Model) -> AbstractContextManager[None]:
     return wrapped_batch_norms(network, "add_update", _once)
 
 
-def _once(add_update: Any) -> Any:
+def _once(add_update: Method) -> Method:
     return lambda update: None if _REPLAYING.now else add_update(update)
 
 
-def _run_node(node: Any, values: dict[str, Any]) -> None:
+def _run_node(node: Any, values: dict[str, tf.Tensor]) -> None:
     """Call a layer as the functional model would, in training."""
     names = [str(name) for name in node.flat_input_ids]
     # tf-keras takes one tensor off a list for each use.
@@ -318,7 +323,9 @@ def _ordered_nodes(network: keras.Model) -> list[Any]:
     return [node for node in nodes if not node.is_input]
 
 
-def _step(node: Any, seeds: RandomSeeds | None, effects: Mapping[Any, Collection[Effect]]) -> Step:
+def _step(
+    node: Any, seeds: RandomSeeds | None, effects: Mapping[keras.layers.Layer, Collection[Effect]]
+) -> Step:
     outputs = tf.nest.flatten(node.outputs)
     inputs = tf.nest.flatten(node.keras_inputs)
     parts = (node.layer, *layers_of(node.layer))
@@ -333,8 +340,8 @@ def _step(node: Any, seeds: RandomSeeds | None, effects: Mapping[Any, Collection
 
 def _bytes_of(tensor: tf.Tensor) -> int:
     size = tensor.dtype.size
-    for side in tensor.shape[1:]:
-        size *= side or 1
+    for dimension in tensor.shape[1:]:
+        size *= dimension or 1
     return int(size)
 
 
@@ -356,7 +363,7 @@ def _is_repeatable(
     return not (effects or adds_loss or layer._non_trainable_weights)
 
 
-def _largest_network(model: keras.Model) -> Any:
+def _largest_network(model: keras.Model) -> keras.Model | None:
     """Return the functional model with the most layers; None where masks come into it."""
     networks = [layer for layer in (model, *layers_of(model)) if hasattr(layer, "_nodes_by_depth")]
     networks = [network for network in networks if not _is_masked(network)]

@@ -12,6 +12,7 @@ import tf_keras as keras
 from shrink.base.host import host_resident_bytes
 from shrink.base.measured import Measured
 from shrink.contract.events import OutOfMemoryEvent
+from shrink.engine.progress import Logs
 from shrink.measure.memory import AllocatorPeak
 
 
@@ -148,13 +149,13 @@ class MemoryTimeline(keras.callbacks.Callback):
         self._stride = 1
         self._began = time.perf_counter()
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Take a sample if one is due."""
         self._update += 1
         if self._update % self._stride == 0:
             self._sample()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Take a sample of what the validation held, as part of the epoch's last update."""
         self._sample()
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import tensorflow as tf
+import tf_keras as keras
 
 from shrink.base.errors import ResourceError
+from shrink.base.types import Tensors
 from shrink.contract.events import OutOfMemoryEvent
+from shrink.engine.randomness import RandomSeeds
 from shrink.tflite.serving import traced
 
 _OUT_OF_MEMORY = (
@@ -55,7 +59,7 @@ def evidence_of(error: BaseException) -> str:
     return type(error).__name__
 
 
-Replay = Callable[[int], Any]
+Replay = Callable[[int], Iterator[Tensors]]
 """From the index of an update to an iterator over the global batches from that one on."""
 
 
@@ -72,6 +76,53 @@ class Watcher(Protocol):
         """Learn that this process can train no more, and whether for want of memory."""
 
 
+@dataclass(frozen=True)
+class Retries:
+    """How a step that ran out of memory is made again.
+
+    Attributes:
+        replay: gives the batches again, distributed like those of `fit`; without it such a step is
+            an error.
+        watcher: told of every step, if there is one.
+        alone: whether a step may be made again in this process; others that train with it would
+            wait for it forever.
+    """
+
+    replay: Replay | None = None
+    watcher: Watcher | None = None
+    alone: bool = True
+
+
+NO_RETRIES = Retries()
+
+
+class Stepping(Protocol):
+    """What a step takes of a `shrink.engine.microbatch.MicroBatchTrainer`."""
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    distribute_strategy: tf.distribute.Strategy
+    seeds: RandomSeeds | None
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """The means of the loss and the metrics."""
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Examples per forward pass and replica."""
+
+    @property
+    def updates_begun(self) -> int:
+        """Updates that had all their gradients."""
+
+    def set_micro_batch_size(self, size: int) -> None:
+        """Change the examples per forward pass."""
+
+    def make_update(self, data: Tensors) -> dict[str, tf.Tensor]:
+        """Make one update on a distributed global batch."""
+
+
 class RecoveringStep:
     """Makes one update per call; out of memory, the same batch again in half the micro-batch.
 
@@ -80,26 +131,27 @@ class RecoveringStep:
     So is the count of forward passes, from which dropout draws.
 
     Args:
-        trainer: a compiled `shrink.engine.microbatch.MicroBatchTrainer`.
+        trainer: compiled.
+        retries: how.
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Stepping, retries: Retries) -> None:
         self.events: list[OutOfMemoryEvent] = []
-        self._trainer = trainer
+        self._trainer, self._retries = trainer, retries
         self._strategy = trainer.distribute_strategy
         self._step = self._build()
-        self._state: list[Any] | None = None
+        self._state: list[tf.Variable] | None = None
         self._first_update = int(trainer.optimizer.iterations.numpy())
         self._first_begun = trainer.updates_begun
         self._updates = 0
         # In place of Keras' iterator, whose batch is gone once a step has failed.
-        self._replayed: Any = None
+        self._replayed: Iterator[Tensors] | None = None
 
     def retrace(self) -> None:
         """Build the step's graph anew, at its next run."""
         self._step = self._build()
 
-    def __call__(self, iterator: Any) -> dict[str, Any]:
+    def __call__(self, iterator: Iterator[Tensors]) -> dict[str, tf.Tensor]:
         """Make one update on the iterator's next global batch and return the metrics.
 
         Raises:
@@ -111,18 +163,19 @@ class RecoveringStep:
             if logs is not None:
                 self._updates += 1
                 return logs
-            self._replayed = self._trainer.replay(self._first_update + self._updates)
+            if self._retries.replay is not None:
+                self._replayed = self._retries.replay(self._first_update + self._updates)
 
-    def _attempt(self, iterator: Any) -> dict[str, Any] | None:
+    def _attempt(self, iterator: Iterator[Tensors]) -> dict[str, tf.Tensor] | None:
         """Return the metrics of a step, or None where it is to be made again."""
-        saved = self._save()
-        if self._trainer.watcher is not None:
+        saved, watcher = self._save(), self._retries.watcher
+        if watcher is not None:
             update = self._first_update + self._updates
-            self._trainer.watcher.begins(update, self._trainer.micro_batch_size)
+            watcher.begins(update, self._trainer.micro_batch_size)
         try:
-            logs: dict[str, Any] = self._step(iterator)
+            logs: dict[str, tf.Tensor] = self._step(iterator)
         except (tf.errors.OpError, MemoryError) as error:
-            if not (is_out_of_memory(error) and self._trainer.recovers_alone):
+            if not (is_out_of_memory(error) and self._retries.alone):
                 raise
             evidence = evidence_of(error)
         else:
@@ -132,10 +185,10 @@ class RecoveringStep:
         self._back_off(evidence)
         return None
 
-    def _build(self) -> Any:
+    def _build(self) -> Callable[[Iterator[Tensors]], dict[str, tf.Tensor]]:
         trainer, strategy = self._trainer, self._strategy
 
-        def step(iterator: Any) -> dict[str, Any]:
+        def step(iterator: Iterator[Tensors]) -> dict[str, tf.Tensor]:
             outputs = trainer.make_update(next(iterator))
             # Metrics are summed over the replicas already: each has the same value.
             return {
@@ -146,14 +199,14 @@ class RecoveringStep:
         # Unconverted: AutoGraph would turn our own errors into others.
         return traced(step, reduce_retracing=True)
 
-    def _save(self) -> list[Any]:
+    def _save(self) -> list[tf.Tensor]:
         # A read shares the variable's memory; raw, because this runs in every step.
         read = tf.raw_ops.ReadVariableOp
         return [read(resource=v.handle, dtype=v.dtype) for v in self._components()]
 
-    def _components(self) -> list[Any]:
+    def _components(self) -> list[tf.Variable]:
         """Return what a failed step may have changed: one variable for each replica's copy."""
-        if self._trainer.replay is None:
+        if self._retries.replay is None:
             return []
         if self._state is None:
             trainer = self._trainer
@@ -165,7 +218,7 @@ class RecoveringStep:
     def _back_off(self, evidence: str) -> None:
         size, update = self._trainer.micro_batch_size, self._first_update + self._updates
         event = OutOfMemoryEvent(update, size, evidence)
-        watcher = self._trainer.watcher
+        watcher = self._retries.watcher
         # Dropped graphs and tensors of the failed step are in reference cycles.
         gc.collect()
         if self._trainer.updates_begun - self._first_begun > self._updates:
@@ -176,7 +229,7 @@ class RecoveringStep:
                 subject="training",
                 hint="use an optimizer with less state, such as sgd, or more memory",
             )
-        if size == 1 or self._trainer.replay is None:
+        if size == 1 or self._retries.replay is None:
             raise ResourceError(
                 f"out of memory at a micro-batch of {size}: {evidence}",
                 subject="training.micro_batch_size",
@@ -188,5 +241,5 @@ class RecoveringStep:
         self._trainer.set_micro_batch_size(size // 2)
 
 
-def _metric_variables(trainer: Any) -> list[Any]:
+def _metric_variables(trainer: Stepping) -> list[tf.Variable]:
     return [variable for metric in trainer.metrics for variable in metric.variables]

@@ -4,39 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import tf_keras as keras
 
+from shrink.base.types import Array
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.checkpoint import Checkpoint, CheckpointFolder, TrainingState
 from shrink.engine.devices import Devices, broadcast_from_chief
-from shrink.engine.progress import BestWeights, ProgressCallback
+from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.progress import BestWeights, Logs, ProgressCallback
 from shrink.engine.recovery import Watcher
 from shrink.measure.memory import AllocatorPeak
 
 _STEPS_BETWEEN_QUESTIONS = 10
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What a training run knows of the attempts before it.
-
-    Attributes:
-        folder: where its checkpoints are; without it there are none.
-        micro_batch_size: the largest that may be tried, if a larger one was too large.
-        events: why.
-        watcher: told of every step, and of what goes wrong.
-    """
-
-    folder: Path | None = None
-    micro_batch_size: int | None = None
-    events: tuple[OutOfMemoryEvent, ...] = ()
-    watcher: Watcher | None = None
 
 
 @dataclass
@@ -72,17 +56,58 @@ class Cadence:
         self.cost_s = self._saved_at - began
 
 
+@dataclass(frozen=True)
+class Recovery:
+    """What a training run knows of the attempts before it.
+
+    Attributes:
+        folder: where its checkpoints are; without it there are none.
+        micro_batch_size: the largest that may be tried, if a larger one was too large.
+        events: why.
+        watcher: told of every step, and of what goes wrong.
+        cadence: when a checkpoint is due.
+    """
+
+    folder: Path | None = None
+    micro_batch_size: int | None = None
+    events: tuple[OutOfMemoryEvent, ...] = ()
+    watcher: Watcher | None = None
+    cadence: Cadence = field(default_factory=Cadence)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds beside its arrays.
+
+    Attributes:
+        update: index of the next update.
+        micro_batch_size: examples per forward pass and replica.
+        oom_events: steps that ran out of memory.
+        history: metrics by name, one number per epoch.
+        best_score: of the best epoch, the higher the better; None where none is looked for.
+        training_peak_bytes: the most that any one device's allocator held; None if unknown.
+        throughput: examples trained on while time counted, and its seconds.
+    """
+
+    update: int
+    micro_batch_size: int
+    oom_events: tuple[OutOfMemoryEvent, ...]
+    history: Mapping[str, list[float]]
+    best_score: float | None
+    training_peak_bytes: int | None
+    throughput: tuple[float, ...]
+
+
 class Checkpointing(keras.callbacks.Callback):
     """Saves the state of a training run now and then; the last callback of all.
 
     Args:
         trainer: compiled, with a built optimizer.
-        recovery: where checkpoints are, and what happened before.
+        recovery: where checkpoints are and when one is due, and what happened before.
         steps: updates per epoch.
         progress: its throughput is continued.
         best: its weights are part of the state.
         memory: its peak is continued.
-        cadence: when a checkpoint is due.
         devices: where it runs; of several workers the chief alone saves, and says when.
 
     Attributes:
@@ -95,14 +120,13 @@ class Checkpointing(keras.callbacks.Callback):
 
     def __init__(
         self,
-        trainer: Any,
+        trainer: MicroBatchTrainer,
         recovery: Recovery,
         *,
         steps: int,
         progress: ProgressCallback,
         best: BestWeights | None,
         memory: AllocatorPeak,
-        cadence: Cadence,
         devices: Devices,
     ) -> None:
         super().__init__()
@@ -117,7 +141,7 @@ class Checkpointing(keras.callbacks.Callback):
         self._progress = progress
         self._best = best
         self._memory = memory
-        self._cadence = cadence
+        self._cadence = recovery.cadence
         self._devices = devices
         self._state = TrainingState(trainer, together=devices.workers > 1)
         self._epoch = 0
@@ -150,7 +174,7 @@ class Checkpointing(keras.callbacks.Callback):
             return
         self._take(checkpoint)
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Put the metrics of an epoch that was begun back, which Keras has just reset."""
         self._epoch = epoch
         if self._resumed is not None:
@@ -158,13 +182,13 @@ class Checkpointing(keras.callbacks.Callback):
                 self._state.restore_metrics(self._resumed.arrays)
             self._resumed = None
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Save if it is time; an epoch's last step is left to its end, after the validation."""
         due = self._folder is not None and self._cadence.due(epoch_ends=False)
         if batch + 1 < self._steps and self._agreed(due, batch + 1):
             self._cadence.saving(self._save)
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Keep the epoch's metrics, and save if that is cheap."""
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(float(value))
@@ -182,50 +206,53 @@ class Checkpointing(keras.callbacks.Callback):
         if self._devices.worker != 0:
             self._state.take_part()
         elif self._folder is not None:
-            self._folder.write(self._arrays(), self._content())
+            self._folder.write(self._arrays(), to_plain(self._content()))
 
-    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+    def _arrays(self) -> Iterator[tuple[str, Array]]:
         yield from self._state.arrays()
         if self._best is not None and self._best.weights is not None:
             yield from ((f"best/{n}", weights) for n, weights in enumerate(self._best.weights))
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> Saved:
         throughput = self._progress.throughput
-        return {
-            "update": int(self._trainer.optimizer.iterations.numpy()),
-            "micro_batch_size": self._trainer.micro_batch_size,
-            "oom_events": [asdict(event) for event in self.events],
-            "history": self.history,
-            "best_score": None if self._best is None else self._best.score,
-            "training_peak_bytes": self.peak_bytes,
-            "throughput": [throughput.examples, throughput.seconds],
-        }
+        return Saved(
+            update=int(self._trainer.optimizer.iterations.numpy()),
+            micro_batch_size=self._trainer.micro_batch_size,
+            oom_events=self.events,
+            history=self.history,
+            best_score=None if self._best is None else self._best.score,
+            training_peak_bytes=self.peak_bytes,
+            throughput=(throughput.examples, throughput.seconds),
+        )
 
     def _take(self, checkpoint: Checkpoint) -> None:
-        content = checkpoint.content
+        saved = from_plain(Saved, checkpoint.content)
         self._state.restore(checkpoint.arrays)
         self._resumed = checkpoint
-        self.first_update = content["update"]
-        self.history = {name: list(values) for name, values in content["history"].items()}
-        self._earlier_events = _merged(content["oom_events"], self._earlier_events)
-        self._earlier_peak = content["training_peak_bytes"] or 0
-        self._progress.throughput.restore(*content["throughput"])
-        self._lower_micro_batch(content["micro_batch_size"])
+        self.first_update = saved.update
+        self.history = {name: list(values) for name, values in saved.history.items()}
+        self._earlier_events = _merged(saved.oom_events, self._earlier_events)
+        self._earlier_peak = saved.training_peak_bytes or 0
+        examples, seconds = saved.throughput
+        self._progress.throughput.restore(int(examples), seconds)
+        self._lower_micro_batch(saved.micro_batch_size)
         if self._best is not None:
             count = sum(name.startswith("best/") for name in checkpoint.arrays)
             weights = [checkpoint.arrays[f"best/{index}"] for index in range(count)]
-            self._best.restore(content["best_score"], weights or None)
+            score = -math.inf if saved.best_score is None else saved.best_score
+            self._best.restore(score, weights or None)
         self.notes.append(f"training was continued from a checkpoint after {self._made()}")
 
     def _made(self) -> str:
         return f"{self.first_update} update{'' if self.first_update == 1 else 's'}"
 
-    def _lower_micro_batch(self, size: float | None) -> None:
-        if (size or math.inf) < self._trainer.micro_batch_size:
+    def _lower_micro_batch(self, size: int | None) -> None:
+        if size is not None and size < self._trainer.micro_batch_size:
             self._trainer.set_micro_batch_size(size)
 
 
-def _merged(saved: list[dict[str, Any]], told: list[OutOfMemoryEvent]) -> list[OutOfMemoryEvent]:
+def _merged(
+    saved: Sequence[OutOfMemoryEvent], earlier: Sequence[OutOfMemoryEvent]
+) -> list[OutOfMemoryEvent]:
     """Return the events of the checkpoint, then those that happened after it."""
-    events = [OutOfMemoryEvent(**event) for event in saved]
-    return events + [event for event in told if event not in events]
+    return [*saved, *(event for event in earlier if event not in saved)]

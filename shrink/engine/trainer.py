@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
@@ -14,27 +15,28 @@ from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
 from shrink.engine.planner import BatchPlan
 from shrink.engine.randomness import RandomSeeds, stateful_generators
+from shrink.engine.recovery import NO_RETRIES, Retries
 
 PI = 3.141592653589793
 
 
-def _constant(progress: Any) -> Any:
+def _constant(progress: tf.Tensor) -> tf.Tensor:
     return tf.ones_like(progress)
 
 
-def _cosine(progress: Any) -> Any:
+def _cosine(progress: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1.0 + tf.cos(PI * progress))
 
 
-def _exponential(progress: Any) -> Any:
+def _exponential(progress: tf.Tensor) -> tf.Tensor:
     return 0.01**progress
 
 
-def _step(progress: Any) -> Any:
+def _step(progress: tf.Tensor) -> tf.Tensor:
     return tf.where(progress < 0.5, 1.0, tf.where(progress < 0.75, 0.1, 0.01))
 
 
-DECAYS: Mapping[str, Callable[[Any], Any]] = {
+DECAYS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "constant": _constant,
     "cosine": _cosine,
     "exponential": _exponential,
@@ -65,7 +67,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_updates = warmup_updates
         self.total_updates = total_updates
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Return the learning rate, float32 (), of the update with this index, from 0."""
         step = tf.cast(step, tf.float32)
         warmup = float(self.warmup_updates)
@@ -74,7 +76,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         falling = DECAYS[self.decay](tf.clip_by_value((step - warmup) / left, 0.0, 1.0))
         return self.learning_rate * tf.where(step < warmup, rising, falling)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the constructor's arguments."""
         return {
             "learning_rate": self.learning_rate,
@@ -84,7 +86,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-OPTIMIZERS: Mapping[str, type[Any]] = {
+OPTIMIZERS: Mapping[str, type[keras.optimizers.Optimizer]] = {
     "adam": keras.optimizers.Adam,
     "adamw": keras.optimizers.AdamW,
     "sgd": keras.optimizers.SGD,
@@ -97,7 +99,7 @@ OPTIMIZERS: Mapping[str, type[Any]] = {
 _SCHEDULING = {"name", "learning_rate", "schedule", "warmup"}
 
 
-def build_optimizer(config: Optimizer, total_updates: int) -> Any:
+def build_optimizer(config: Optimizer, total_updates: int) -> keras.optimizers.Optimizer:
     """Return a tf-keras optimizer; call it inside the scope of the devices.
 
     Under the global policy `mixed_float16` it comes wrapped in a `LossScaleOptimizer` with a
@@ -116,7 +118,7 @@ def build_optimizer(config: Optimizer, total_updates: int) -> Any:
     return optimizer
 
 
-def _learning_rate(config: Optimizer, total_updates: int) -> Any:
+def _learning_rate(config: Optimizer, total_updates: int) -> float | WarmupDecay:
     warmup_updates = round(config.warmup * total_updates)
     if config.schedule == "constant" and warmup_updates == 0:
         return config.learning_rate
@@ -126,47 +128,62 @@ def _learning_rate(config: Optimizer, total_updates: int) -> Any:
 Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
 
 
+@dataclass(frozen=True)
+class TrainingSetup:
+    """What is trained: a model, and how a stage trains it.
+
+    Attributes:
+        model: a Keras model that was built inside `devices.scope()`.
+        objective: what is minimised.
+        config: batch, precision, optimizer and seed.
+        devices: where it runs.
+        metrics: names of metrics to follow beside the loss.
+        after_update: called after every update, in graph; see `AfterUpdate`.
+    """
+
+    model: keras.Model
+    objective: Objective
+    config: Training
+    devices: Devices
+    metrics: Sequence[str] = ()
+    after_update: Sequence[AfterUpdate] = ()
+
+
 def build_trainer(
-    model: keras.Model,
-    objective: Objective,
-    config: Training,
-    devices: Devices,
+    setup: TrainingSetup,
     plan: BatchPlan,
     *,
     trainer_class: type[Trainer],
     total_updates: int,
-    metrics: Sequence[str] = (),
-    after_update: Sequence[AfterUpdate] = (),
+    retries: Retries = NO_RETRIES,
 ) -> Trainer:
     """Return a compiled trainer whose optimizer has its slots.
 
     Args:
-        model: a Keras model that was built inside `devices.scope()`.
-        objective: what is minimised.
-        config: the optimizer.
-        devices: where it runs.
+        setup: what is trained.
         plan: how the global batch is split.
         trainer_class: what to build.
         total_updates: updates of the whole stage, over which the schedule runs.
-        metrics: names of metrics to follow beside the loss.
-        after_update: called after every update, in graph.
+        retries: how a step that runs out of memory is made again; by default it is an error.
     """
+    model, config, devices = setup.model, setup.config, setup.devices
     with devices.scope():
+        seeds = RandomSeeds(config.seed) if stateful_generators(model) else None
         trainer = trainer_class(
             model,
-            objective,
-            metrics,
+            setup.objective,
+            setup.metrics,
             micro_batch_size=plan.micro_batch_size,
             most_rows=plan.most_rows,
             never_empty=plan.never_empty,
-            after_update=after_update,
+            after_update=setup.after_update,
+            seeds=seeds,
+            in_order=devices.in_order,
+            retries=retries,
         )
         optimizer = build_optimizer(config.optimizer, total_updates=total_updates)
         trainer.compile(optimizer=optimizer)
-        trainer.in_order = devices.in_order
         # Slots exist before the first step, which would else be the one with the highest peak.
         optimizer.build(model.trainable_variables)
-        objective.begin(optimizer.iterations, total_updates)
-        if stateful_generators(model):
-            trainer.seeds = RandomSeeds(config.seed)
+        setup.objective.begin(optimizer.iterations, total_updates)
     return trainer

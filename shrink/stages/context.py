@@ -39,6 +39,7 @@ from shrink.engine.objective import Objective
 from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
+from shrink.engine.trainer import TrainingSetup
 from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.load import image_input, import_note, load_source
 from shrink.model.reference import ModelReference
@@ -333,15 +334,17 @@ class StageContext:
         """
         task = self._task_to_train(model, task)
         record = train(
-            model,
+            TrainingSetup(
+                model,
+                objective,
+                training or self.training,
+                self.devices,
+                metrics=task.metrics,
+                after_update=self._hooks(model, after_update),
+            ),
             dataset or self.dataset,
-            objective=objective,
-            config=training or self.training,
-            devices=self.devices,
             epochs=epochs,
-            metrics=task.metrics,
             monitor=task.monitor,
-            after_update=self._hooks(model, after_update),
             on_progress=self._send,
             stage=self.name,
             recovery=self._recovery(),
@@ -404,12 +407,14 @@ class PlanningContext(StageContext):
     ) -> TrainingRecord:
         """Plan what training would do, and raise `Planned`."""
         plan = plan_training(
-            model,
+            TrainingSetup(
+                model,
+                objective,
+                training or self.training,
+                self.devices,
+                metrics=self._task_to_train(model, task).metrics,
+                after_update=self._hooks(model, after_update),
+            ),
             dataset or self.dataset,
-            objective=objective,
-            config=training or self.training,
-            devices=self.devices,
-            metrics=self._task_to_train(model, task).metrics,
-            after_update=self._hooks(model, after_update),
         )
         raise Planned(plan)

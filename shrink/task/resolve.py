@@ -72,6 +72,7 @@ class _Resolver:
         self._warnings: list[TaskWarning] = []
 
     def task(self) -> Task:
+        """Return the task, with a warning of what is likely wrong."""
         config, dataset, model = self._config, self._dataset, self._model
         check_shapes(dataset, model)
         check_outputs(dataset, model)

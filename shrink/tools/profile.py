@@ -18,6 +18,7 @@ from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
 from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
+from shrink.engine.trainer import TrainingSetup
 from shrink.measure.memory import AllocatorPeak
 from shrink.model.load import load_source
 from shrink.tools.trace import write_trace
@@ -51,7 +52,9 @@ def profile(job: ProfileJob, send: Send) -> dict[str, Any]:
     note = AllocatorPeak(devices.device_names).note
     if not note:
         objective = SupervisedObjective("mean_squared_error", from_logits=True)
-        step = TrainingStep(model, zeros_for(model, batch_size), objective, config, devices)
+        step = TrainingStep(
+            TrainingSetup(model, objective, config, devices), zeros_for(model, batch_size)
+        )
         probe = WholeBatchProbe(step)
         within = None if limit is None else usable(limit, step.margin)
         probed, floor = search(probe, step.plan.most_rows, within), probe.floor

@@ -280,6 +280,7 @@ def training(path: str) -> dict[str, float]:
     from shrink.engine.devices import open_devices
     from shrink.engine.objective import SupervisedObjective
     from shrink.engine.probe import TrainingStep
+    from shrink.engine.trainer import TrainingSetup
     from shrink.tools.profile import zeros_for
 
     config = Training(global_batch_size=_BATCH)
@@ -287,7 +288,7 @@ def training(path: str) -> dict[str, float]:
     with devices.scope():
         model = keras.models.load_model(path, compile=False)
     objective = SupervisedObjective("mean_squared_error", from_logits=True)
-    step = TrainingStep(model, zeros_for(model, _BATCH), objective, config, devices)
+    step = TrainingStep(TrainingSetup(model, objective, config, devices), zeros_for(model, _BATCH))
     step.use_no_loop()
     batches = step.batches(_BATCH)
     step.make_update(batches)

@@ -41,6 +41,8 @@ from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.recovery import Retries
+from shrink.engine.trainer import TrainingSetup
 from tests.benchmarks.harness import ONE_THREAD, apart, by_turns, say, subcommands
 
 CLASSES = 10
@@ -116,7 +118,7 @@ def engine(model: Any, batch_size: int, micro_batch_size: int) -> Any:
         most_rows=batch_size,
         never_empty=True,
         # As in a real run, each step keeps what it takes to be made again.
-        replay=lambda step: iter(()),
+        retries=Retries(lambda step: iter(())),
     )
     trainer.compile(optimizer=keras.optimizers.Adam())
     trainer.optimizer.build(model.trainable_variables)
@@ -206,7 +208,8 @@ def open_step(hooks: Any) -> Any:
         after_update = hooks(model)
     objective = SupervisedObjective("mean_squared_error", from_logits=True)
     step = TrainingStep(
-        model, zeros_for(model, _BATCH), objective, config, devices, after_update=after_update
+        TrainingSetup(model, objective, config, devices, after_update=after_update),
+        zeros_for(model, _BATCH),
     )
     step.use_no_loop()
     batches = step.batches(_BATCH)
@@ -264,13 +267,14 @@ def trained(setting: str, folder: str, depth: int, batch_size: int, steps: int) 
     keras.utils.set_random_seed(0)
     model = build(depth=depth)
     record = train(
-        model,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            config,
+            open_devices(config),
+        ),
         Dataset(part, validation=rest, test=rest, class_names=(), num_classes=10),
-        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config=config,
-        devices=open_devices(config),
         epochs=1,
-        metrics=(),
         monitor="loss",
     )
     weights = {str(n): w for n, w in enumerate(model.get_weights())}

@@ -19,7 +19,8 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan, predict, search
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
-from shrink.engine.trainer import build_trainer
+from shrink.engine.recovery import Retries
+from shrink.engine.trainer import TrainingSetup, build_trainer
 from shrink.measure.memory import AllocatorPeak
 from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 
@@ -76,23 +77,24 @@ def train(
     it `recovers`, a step that runs out of memory is an error.
     """
     config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
-    trainer = build_trainer(
-        model,
-        SupervisedObjective(loss_of(architecture), from_logits=True),
-        config,
-        devices,
-        BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
-        trainer_class=MicroBatchTrainer,
-        total_updates=steps,
-    )
 
     def batches_from(step: int) -> Any:
         return training_batches(
             examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=steps
         )
 
-    if recovers:
-        trainer.replay = lambda step: iter(batches_from(step))
+    def replay(step: int) -> Any:
+        return iter(batches_from(step))
+
+    trainer = build_trainer(
+        TrainingSetup(
+            model, SupervisedObjective(loss_of(architecture), from_logits=True), config, devices
+        ),
+        BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
+        trainer_class=MicroBatchTrainer,
+        total_updates=steps,
+        retries=Retries(replay if recovers else None),
+    )
     memory = AllocatorPeak(devices.device_names)
     memory.reset()
     clock = StepClock()
@@ -124,7 +126,7 @@ def _step(
 ) -> TrainingStep:
     config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
     objective = SupervisedObjective(loss_of(architecture), from_logits=True)
-    return TrainingStep(model, examples, objective, config, devices)
+    return TrainingStep(TrainingSetup(model, objective, config, devices), examples)
 
 
 def _setup(

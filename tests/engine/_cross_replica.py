@@ -20,6 +20,7 @@ from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
+from shrink.engine.trainer import TrainingSetup
 from shrink.tflite.convert import to_float32
 from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
@@ -69,19 +70,20 @@ def fit(
 ) -> TrainingRecord:
     """Train a model in place with SGD and momentum."""
     return train(
-        model,
-        data,
-        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config=Training(
-            global_batch_size=BATCH_SIZE,
-            micro_batch_size=micro_batch_size,
-            batch_norm=batch_norm,
-            recompute=recompute,
-            optimizer=SGD,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            Training(
+                global_batch_size=BATCH_SIZE,
+                micro_batch_size=micro_batch_size,
+                batch_norm=batch_norm,
+                recompute=recompute,
+                optimizer=SGD,
+            ),
+            devices,
         ),
-        devices=devices,
+        data,
         epochs=EPOCHS,
-        metrics=(),
         monitor="loss",
     )
 

@@ -16,6 +16,7 @@ from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
+from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples
 
 SIDE, BATCH_SIZE = 32, 32
@@ -85,13 +86,14 @@ def _train(
     sgd = {"name": "sgd", "learning_rate": 0.05}
     settings = {"recompute": recompute, "global_batch_size": BATCH_SIZE, "optimizer": sgd}
     record = train(
-        model,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            from_plain(Training, {**to_plain(config), **settings}),
+            devices,
+        ),
         Dataset(part, validation=rest, test=rest, class_names=(), num_classes=3),
-        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config=from_plain(Training, {**to_plain(config), **settings}),
-        devices=devices,
         epochs=2,
-        metrics=(),
         monitor="loss",
     )
     after = model.get_weights()

@@ -15,6 +15,7 @@ from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.trainer import TrainingSetup
 from tests.engine._exactness import (
     OPTIMIZERS,
     difference,
@@ -108,13 +109,15 @@ def larger(devices: Devices) -> dict[str, Any]:
         model = keras.Model(inputs, layers.Dense(5)(hidden))
     objective = CountingObjective()
     record = train(
-        model,
+        TrainingSetup(
+            model,
+            objective,
+            Training(global_batch_size=24, replicas=devices.replicas),
+            devices,
+            metrics=("accuracy",),
+        ),
         Dataset(part, validation=part, test=part, class_names=(), num_classes=5),
-        objective=objective,
-        config=Training(global_batch_size=24, replicas=devices.replicas),
-        devices=devices,
         epochs=EPOCHS,
-        metrics=("accuracy",),
         monitor="accuracy",
     )
     return {
@@ -277,15 +280,17 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
         global_batch_size=BATCH_SIZE, replicas=replicas, micro_batch_size=first, seed=3
     )
     record = train(
-        model,
+        TrainingSetup(
+            model,
+            _objective(),
+            config,
+            devices,
+            metrics=("accuracy",),
+            after_update=[fault.after_update],
+        ),
         data,
-        objective=_objective(),
-        config=config,
-        devices=devices,
         epochs=EPOCHS,
-        metrics=("accuracy",),
         monitor="loss",
-        after_update=[fault.after_update],
     )
     loss = _train_with_smaller(reference, data, config, devices, first, last)
     weights, expected = model.get_weights(), reference.get_weights()
@@ -349,13 +354,9 @@ def refused_by_the_allocator() -> dict[str, Any]:
     model = keras.Model(inputs, layers.Dense(5)(hidden))
     config = Training(global_batch_size=256)
     record = train(
-        model,
+        TrainingSetup(model, _objective(), config, open_devices(config), metrics=("accuracy",)),
         Dataset(part, validation=part, test=part, class_names=(), num_classes=5),
-        objective=_objective(),
-        config=config,
-        devices=open_devices(config),
         epochs=2,
-        metrics=("accuracy",),
         monitor="accuracy",
     )
     return {

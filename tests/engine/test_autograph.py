@@ -14,6 +14,7 @@ from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import dataset
 
 
@@ -45,12 +46,8 @@ def test_train_converts_a_layer_that_branches_on_a_tensor_and_nothing_of_shrink(
     model = keras.Model(inputs, keras.layers.Dense(5)(hidden))
     config = Training(global_batch_size=24, micro_batch_size=10)
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
-    asked: dict[str, Any] = {
-        "objective": objective,
-        "metrics": ("accuracy",),
-        "monitor": "accuracy",
-    }
-    record = train(model, dataset(), config=config, devices=open_devices(config), epochs=1, **asked)
+    setup = TrainingSetup(model, objective, config, open_devices(config), metrics=("accuracy",))
+    record = train(setup, dataset(), epochs=1, monitor="accuracy")
     assert np.isfinite(record.history["loss"]).all()
     assert f"{__name__}.Doubled.call" in converted
     # What is given to `tf.function` itself is converted whatever the rules say.

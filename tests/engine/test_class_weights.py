@@ -17,6 +17,7 @@ from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples
 
 RANDOM = np.random.default_rng(0)
@@ -113,13 +114,14 @@ def test_train_multiplies_each_loss_by_the_weight_of_its_class() -> None:
         optimizer=Optimizer(name="sgd", learning_rate=1.0),
     )
     train(
-        model,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            config,
+            open_devices(config),
+        ),
         dataset(),
-        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config=config,
-        devices=open_devices(config),
         epochs=1,
-        metrics=(),
         monitor="loss",
     )
     logits = X @ kernel + bias

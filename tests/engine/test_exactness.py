@@ -18,6 +18,7 @@ from shrink.engine.exactness import inexact_because, synchronising_layers
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
+from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples
 
 
@@ -197,13 +198,14 @@ def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
         },
     )
     record = train(
-        model,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            config,
+            open_devices(config),
+        ),
         Dataset(part, validation=rest, test=rest, class_names=(), num_classes=2),
-        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config=config,
-        devices=open_devices(config),
         epochs=2,
-        metrics=(),
         monitor="loss",
     )
     return model, record

@@ -20,6 +20,7 @@ from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import plan_batches
 from shrink.engine.record import TrainingRecord
+from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples, dataset
 
 TRAINING_KEYS = {
@@ -53,16 +54,16 @@ def toy_model(*, dropout: float = 0.0, activation: str = "relu") -> Any:
 
 
 def run(model: Any, config: Training, *, epochs: int = 2, **more: Any) -> TrainingRecord:
-    arguments: dict[str, Any] = {
-        "objective": SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        "metrics": ("accuracy",),
-        "monitor": "accuracy",
-        **more,
-    }
+    arguments: dict[str, Any] = {"monitor": "accuracy", **more}
     data = arguments.pop("data", None) or dataset()
-    return train(
-        model, data, config=config, devices=open_devices(config), epochs=epochs, **arguments
+    setup = TrainingSetup(
+        model,
+        SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+        config,
+        open_devices(config),
+        metrics=("accuracy",),
     )
+    return train(setup, data, epochs=epochs, **arguments)
 
 
 def test_train_reports_the_training_object_and_progress() -> None:
@@ -217,13 +218,9 @@ def test_train_names_the_layer_that_has_no_gradient() -> None:
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
     with pytest.raises(StageError, match=r"contrast.*no gradient of AdjustContrastv2") as caught:
         train(
-            model,
+            TrainingSetup(model, objective, config, open_devices(config)),
             dataset(),
-            objective=objective,
-            config=config,
-            devices=open_devices(config),
             epochs=1,
-            metrics=(),
             monitor="loss",
         )
     assert "data.augment" in str(caught.value.hint)

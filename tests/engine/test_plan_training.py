@@ -12,6 +12,7 @@ from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_validation
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
+from shrink.engine.trainer import TrainingSetup
 
 MICRO_BATCH = 16
 
@@ -27,7 +28,7 @@ def step() -> TrainingStep:
         x = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
     model = keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)))
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
-    return TrainingStep(model, _examples(32), objective, config, devices)
+    return TrainingStep(TrainingSetup(model, objective, config, devices), _examples(32))
 
 
 def _examples(count: int) -> ZeroExamples:

@@ -21,6 +21,7 @@ from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Cadence, Recovery
+from shrink.engine.trainer import TrainingSetup
 from shrink.pruning.masks import Masks, polynomial
 from tests.engine._scenarios import dataset
 
@@ -102,17 +103,23 @@ def run(
     model, masks = model_and_masks(dropout, noisy)
     watcher = CutBefore(cut_before)
     record = train(
-        model,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            config,
+            open_devices(config),
+            metrics=("accuracy",),
+            after_update=[masks],
+        ),
         dataset(),
-        objective=SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config=config,
-        devices=open_devices(config),
         epochs=EPOCHS,
-        metrics=("accuracy",),
         monitor="loss",
-        after_update=[masks],
-        recovery=Recovery(folder, watcher=watcher, **known),
-        cadence=cadence or Cadence(interval_s=0.0, share=math.inf),
+        recovery=Recovery(
+            folder,
+            watcher=watcher,
+            **known,
+            cadence=cadence or Cadence(interval_s=0.0, share=math.inf),
+        ),
     )
     return model, record, watcher.steps
 

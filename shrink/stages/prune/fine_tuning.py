@@ -21,6 +21,7 @@ from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.objective import Objective
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, WholeBatchProbe
 from shrink.engine.recompute import recomputed
+from shrink.engine.trainer import TrainingSetup
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.pruning.allocation import Allocate, Counts, any_channels, by_budget
@@ -191,12 +192,14 @@ def step_peak(
             fine_tuning(model, graph, config, context) as (learning, objective),
         ):
             step = TrainingStep(
-                learning,
+                TrainingSetup(
+                    learning,
+                    objective,
+                    training,
+                    context.devices,
+                    metrics=context.task(model).metrics,
+                ),
                 context.dataset.train,
-                objective,
-                training,
-                context.devices,
-                metrics=context.task(model).metrics,
             )
             with recomputed(learning, training.recompute, step.trainer.seeds):
                 size = step.plan.micro_batch_size
