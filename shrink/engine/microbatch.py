@@ -322,8 +322,8 @@ class MicroBatchTrainer(keras.Model):
 
     def _no_gradient(self, error: LookupError) -> Exception:
         """Return TensorFlow's complaint about an operation without a gradient, with its layer."""
-        told, _, operation = str(error).strip("'\"").partition("no entry for: ")
-        if "gradient registry" not in told:
+        problem, _, operation = str(error).strip("'\"").partition("no entry for: ")
+        if "gradient registry" not in problem:
             return error
         graph = tf.compat.v1.get_default_graph()
         names = layers_that_compute(operation, self.model, graph) or [self.model.name]

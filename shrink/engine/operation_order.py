@@ -100,8 +100,8 @@ def _waiting_on_weights(operations: Iterable[tf.Operation]) -> set[tf.Operation]
     found: set[tf.Operation] = set()
     for each in operations:
         inputs = {source.op for source in each.inputs}
-        told = each.control_inputs or inputs & found
-        if told and inputs and all(_is_of_weights(o, found) for o in inputs):
+        waits_for = each.control_inputs or inputs & found
+        if waits_for and inputs and all(_is_of_weights(o, found) for o in inputs):
             found.add(each)
     return found
 

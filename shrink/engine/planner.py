@@ -35,11 +35,6 @@ class BatchPlan:
     micro_batch_size: int
     never_empty: bool
 
-    @property
-    def accumulation_steps(self) -> int:
-        """Micro-batches of each replica in a full global batch."""
-        return math.ceil(self.most_rows / self.micro_batch_size)
-
 
 def plan_batches(
     config: Training, replicas: int, examples: int, validation_examples: int

@@ -18,12 +18,12 @@ import tf_keras as keras
 from shrink.engine.batch_norm import layers_of
 
 _LEGACY, _STATELESS = "legacy_stateful", "stateless"
-Place: TypeAlias = "tuple[tf.Tensor | None, int]"
+Position: TypeAlias = "tuple[tf.Tensor | None, int]"
 """Which forward pass, and how many draws there were in it."""
 
 
 class RandomSeeds:
-    """A seed for each draw: of the run, the place in the model, the forward pass, the replica.
+    """A seed for each draw: of the run, the position in the model, the forward pass, the replica.
 
     Create it inside the devices' scope.
 
@@ -41,22 +41,22 @@ class RandomSeeds:
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
         self._seed = seed
-        self._now = _Place()
+        self._now = _Draws()
 
     def begin(self) -> None:
         """Begin a forward pass; called in graph, by each replica."""
         self._now.go_to(self.variable.assign_add(1), 0)
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         """Where in which forward pass the next draw is."""
         return self._now.forward_pass, self._now.index
 
     @contextmanager
-    def drawing_again(self, place: Place) -> Iterator[None]:
-        """Draw what was drawn from a place on, in here."""
-        now = self.place
-        self._now.go_to(*place)
+    def drawing_again(self, position: Position) -> Iterator[None]:
+        """Draw what was drawn from a position on, in here."""
+        now = self.position
+        self._now.go_to(*position)
         try:
             yield
         finally:
@@ -64,15 +64,15 @@ class RandomSeeds:
 
     def next(self) -> tf.Tensor:
         """Return the seed of the next draw in this forward pass, int64 (2,)."""
-        forward_pass, index = self.place
+        forward_pass, index = self.position
         self._now.go_to(forward_pass, index + 1)
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-        place = tf.constant((self._seed % 2**32 << 20) + index + 1, tf.int64)
-        return tf.stack([place, forward_pass * context.num_replicas_in_sync + replica])
+        position = tf.constant((self._seed % 2**32 << 20) + index + 1, tf.int64)
+        return tf.stack([position, forward_pass * context.num_replicas_in_sync + replica])
 
 
-class _Place(threading.local):
+class _Draws(threading.local):
     """A forward pass and the number of draws in it so far.
 
     Each replica is traced in a thread of its own, and layers that synchronise switch between them

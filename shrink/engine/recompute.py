@@ -5,8 +5,8 @@ backward pass; those that cross a cut are kept (Chen et al. 2016, "Training deep
 sublinear memory cost"). The backward pass holds what crosses the cuts before the segment that it
 is in, this segment's activations, and about as much for their gradients.
 
-Chen et al. 2016, "Training deep nets with sublinear memory cost". Gradients are those of the
-plain step: the second pass draws the same random numbers and leaves moving statistics alone.
+Gradients are those of the plain step: the second pass draws the same random numbers and leaves
+moving statistics alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import tf_keras as keras
 from shrink.base.types import Tensors
 from shrink.engine.batch_norm import Method, is_batch_norm, layers_of, wrapped_batch_norms
 from shrink.engine.exactness import Effect, forward_effects
-from shrink.engine.randomness import Place, RandomSeeds, draws_from_seeds
+from shrink.engine.randomness import Position, RandomSeeds, draws_from_seeds
 
 
 @contextmanager
@@ -98,19 +98,19 @@ def choose_segments(
 
 
 def _crossing_bytes(steps: Sequence[Step], kept: Sequence[str]) -> list[int]:
-    """Return for each place before a step the bytes that are made before and used after it."""
+    """Return for each index before a step the bytes that are made before and used after it."""
     last_use = {name: index for index, step in enumerate(steps) for name in step.inputs}
     last_use |= {name: len(steps) for name in kept}
     crossing = [0] * (len(steps) + 1)
     for made, step in enumerate(steps):
         for name in step.outputs:
-            for place in range(made + 1, last_use.get(name, made) + 1):
-                crossing[place] += step.output_bytes // len(step.outputs)
+            for index in range(made + 1, last_use.get(name, made) + 1):
+                crossing[index] += step.output_bytes // len(step.outputs)
     return crossing
 
 
 def _cuts(steps: Sequence[Step], crossing: Sequence[int], count: int) -> list[int]:
-    """Return the places of `count` - 1 cuts, near equal parts of the bytes, where least cross."""
+    """Return the indices of `count` - 1 cuts, near equal parts of the bytes, where least cross."""
     done, before = 0, []
     for step in steps:
         before.append(done)
@@ -265,16 +265,16 @@ class SegmentedRun:
     ) -> Callable[..., tuple[tf.Tensor, ...]]:
         """Return the segment as a function whose calls after the first one are replays."""
         first = True
-        place: Place | None = None
+        position: Position | None = None
 
         def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            nonlocal first, place
+            nonlocal first, position
             if first:
                 first = False
-                place = None if self._seeds is None else self._seeds.place
+                position = None if self._seeds is None else self._seeds.position
                 return forward(tensors)
             # Weights are read, and cast to half precision, when the replay begins.
-            with _replaying(self._seeds, place), tf.control_dependencies(tensors):
+            with _replaying(self._seeds, position), tf.control_dependencies(tensors):
                 return forward(tensors)
 
         def forward(tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
@@ -287,11 +287,11 @@ class SegmentedRun:
 
 
 @contextmanager
-def _replaying(seeds: RandomSeeds | None, place: Place | None) -> Iterator[None]:
+def _replaying(seeds: RandomSeeds | None, position: Position | None) -> Iterator[None]:
     """Draw what the first pass drew, and leave moving statistics alone."""
     _REPLAYING.now = True
     try:
-        with nullcontext() if seeds is None or place is None else seeds.drawing_again(place):
+        with nullcontext() if seeds is None or position is None else seeds.drawing_again(position):
             yield
     finally:
         _REPLAYING.now = False

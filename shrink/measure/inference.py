@@ -155,17 +155,17 @@ def time_invokes(interpreter: Interpreter, rows: Sequence[Sequence[Array]]) -> l
         interpreter: allocated.
         rows: the inputs of one invocation each, taken in turn; setting them is not timed.
     """
-    turns = itertools.cycle(rows)
+    cycle = itertools.cycle(rows)
     start = time.perf_counter()
     for _ in range(_WARM_UP_INVOKES):
-        _set(interpreter, next(turns))
+        _set(interpreter, next(cycle))
         interpreter.invoke()
         if time.perf_counter() - start > _WARM_UP_S:
             break
     times: list[float] = []
     start = time.perf_counter()
     while True:
-        _set(interpreter, next(turns))
+        _set(interpreter, next(cycle))
         before = time.perf_counter()
         interpreter.invoke()
         now = time.perf_counter()

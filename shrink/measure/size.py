@@ -133,8 +133,8 @@ def layer_table(model: keras.Model, content: bytes) -> list[LayerRow]:
     Returns:
         `name` (nested: outer/inner), `type`, `parameters`, `macs` of one example (None where no
         operator is known to be the layer's and it has kernels), `activation_bytes` of one example's
-        output, None where a side is unknown, and `sparsity`, the share of zeros in its kernels,
-        None without kernels.
+        output, None where a dimension is unknown, and `sparsity`, the share of zeros in its
+        kernels, None without kernels.
     """
     layers = dict(_leaves(model, ""))
     macs = _macs_by_layer(content, layers)
@@ -282,7 +282,7 @@ def _leaves(model: keras.Model, prefix: str) -> Iterator[tuple[str, keras.layers
 def _output_bytes(layer: keras.layers.Layer) -> int | None:
     nodes = getattr(layer, "inbound_nodes", ())
     shapes = tf.nest.flatten(nodes[0].outputs) if nodes else []
-    if not shapes or any(side is None for tensor in shapes for side in tensor.shape[1:]):
+    if not shapes or any(dimension is None for tensor in shapes for dimension in tensor.shape[1:]):
         return None
     return sum(int(np.prod(t.shape[1:], dtype=np.int64)) * t.dtype.size for t in shapes)
 

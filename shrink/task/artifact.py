@@ -69,7 +69,7 @@ def unmasked_notes(model: keras.Model | None, graph: Subgraph) -> list[str]:
         model: the Keras model behind the artifact; None where the artifact is all there is.
         graph: of the artifact. Masks are of outputs with an axis of steps, (1, steps, ...).
     """
-    steps = any(len(graph.tensors[place].shape) == _SEQUENCE_AXES for place in graph.outputs)
+    steps = any(len(graph.tensors[index].shape) == _SEQUENCE_AXES for index in graph.outputs)
     if model is not None or not steps:
         return []
     return [

@@ -27,7 +27,7 @@ Ask = Callable[[Tensors], list[Array]]
 
 @dataclass(frozen=True)
 class Interface:
-    """What a model takes and gives; shapes without the batch, None for an unknown side.
+    """What a model takes and gives; shapes without the batch, None for an unknown dimension.
 
     Attributes:
         name: for messages; empty where nobody gave it one.
@@ -175,11 +175,11 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
             subject="data",
             hint=f"set data.inputs: [{', '.join(model.input_names)}]",
         )
-    for place, (wanted, shape) in enumerate(zip(model.inputs, given, strict=True)):
-        if not _fits(wanted, shape):
+    for index, (wanted, shape) in enumerate(zip(model.inputs, given, strict=True)):
+        if not alike(wanted, shape):
             raise DataError(
                 f"the {called(model, role)} takes inputs of shape {wanted}, the examples have "
-                f"{shape}{_meeting(dataset, model, place)}",
+                f"{shape}{_meeting(dataset, model, index)}",
                 subject="data",
                 hint=_shape_hint(model),
             )
@@ -190,12 +190,12 @@ def called(model: Interface, role: str) -> str:
     return f"{role} {model.name!r}" if model.name else role
 
 
-def _meeting(dataset: Dataset, model: Interface, place: int) -> str:
+def _meeting(dataset: Dataset, model: Interface, index: int) -> str:
     """Return which array went to which of several inputs."""
     arrays = dataset.input_arrays or dataset.input_names
     if len(model.inputs) == 1 or len(arrays) != len(model.inputs):
         return ""
-    return f": the array {arrays[place]} goes to the input {model.input_names[place]}"
+    return f": the array {arrays[index]} goes to the input {model.input_names[index]}"
 
 
 def _shape_hint(model: Interface) -> str:
@@ -208,9 +208,10 @@ def _shape_hint(model: Interface) -> str:
     )
 
 
-def _fits(wanted: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
-    return len(wanted) == len(given) and all(
-        w is None or g is None or w == g for w, g in zip(wanted, given, strict=True)
+def alike(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
+    """Whether two shapes are the same in the dimensions that both of them know."""
+    return len(one) == len(other) and all(
+        a is None or b is None or a == b for a, b in zip(one, other, strict=True)
     )
 
 

@@ -88,8 +88,8 @@ class _Resolver:
         matters = [_depends(losses, metrics, i, model.outputs[i]) for i in range(len(losses))]
         from_logits = self._from_logits(stated, endings, by, matters)
         outputs = tuple(
-            OutputTask(name, loss, source, why, known if needed else None, told, ending, shape)
-            for name, loss, source, why, known, needed, told, ending, shape in zip(
+            OutputTask(name, loss, source, why, known if needed else None, ending_by, ending, shape)
+            for name, loss, source, why, known, needed, ending_by, ending, shape in zip(
                 model.output_names,
                 losses,
                 loss_by,
@@ -121,12 +121,14 @@ class _Resolver:
         endings, by = list(self._model.endings), list[Source | None]()
         if None in endings:
             values = self._model.ask(_some_inputs(self._dataset))
-            for place, own in enumerate(values):
-                if endings[place] is None:
-                    endings[place] = kind_of_values(own, self._model.scales[place])
+            for index, own in enumerate(values):
+                if endings[index] is None:
+                    endings[index] = kind_of_values(own, self._model.scales[index])
         for ending, graph, said in zip(endings, self._model.endings, stated, strict=True):
-            told: Source | None = "graph" if graph is not None else "values" if ending else None
-            by.append("recipe" if said is not None else told)
+            ending_by: Source | None = (
+                "graph" if graph is not None else "values" if ending else None
+            )
+            by.append("recipe" if said is not None else ending_by)
         return endings, by
 
     def _losses(
@@ -135,10 +137,10 @@ class _Resolver:
         """Return the loss of each output, who says so, and why."""
         given = _by_output(self._config.loss, self._model, "task.loss")
         losses, by, whys = list[str](), list[Source](), list[str]()
-        for place, (target, ending) in enumerate(zip(targets, endings, strict=True)):
-            loss, source, why = given[place], "recipe", ""
+        for index, (target, ending) in enumerate(zip(targets, endings, strict=True)):
+            loss, source, why = given[index], "recipe", ""
             if loss is None:
-                loss, source = self._compiled_loss(place, target), self._stored_by
+                loss, source = self._compiled_loss(index, target), self._stored_by
             if loss is None:
                 (loss, why), source = inferred_loss(target, ending), "data"
             losses.append(loss)
@@ -150,9 +152,9 @@ class _Resolver:
         names = self._model.output_names
         return [None] * len(names) if self._compiled is None else self._compiled.losses(names)
 
-    def _compiled_loss(self, place: int, target: Target) -> str | None:
+    def _compiled_loss(self, index: int, target: Target) -> str | None:
         """Return the loss that the model was compiled with, None where it cannot be had."""
-        stored = self._stored_losses()[place]
+        stored = self._stored_losses()[index]
         if stored is None:
             return None
         for name in (stored.name, _ENTROPIES.get(stored.name or "")):
@@ -215,22 +217,22 @@ class _Resolver:
     ) -> list[bool | None]:
         """Return whether each output is logits; fills in `by` where the model's file decides."""
         found: list[bool | None] = []
-        for place, (said, ending) in enumerate(zip(stated, endings, strict=True)):
-            stored = self._stored_losses()[place]
+        for index, (said, ending) in enumerate(zip(stated, endings, strict=True)):
+            stored = self._stored_losses()[index]
             compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
             known = None if ending is None else ending == "logits"
             if said is None and known is None and compiled is not None:
-                known, by[place] = compiled, self._stored_by
+                known, by[index] = compiled, self._stored_by
             value = known if said is None else said
-            if matters[place]:
-                self._check_known(place, value)
-                self._compare(place, value, ending, said, compiled)
+            if matters[index]:
+                self._check_known(index, value)
+                self._compare(index, value, ending, said, compiled)
             found.append(value)
         return found
 
-    def _check_known(self, place: int, value: bool | None) -> None:
+    def _check_known(self, index: int, value: bool | None) -> None:
         if value is None:
-            name = self._model.output_names[place]
+            name = self._model.output_names[index]
             raise RecipeError(
                 f"whether the output {name!r} of {self._model.name!r} is probabilities or logits "
                 "cannot be told from what the model computes, nor from its values, which lie "
@@ -242,16 +244,16 @@ class _Resolver:
 
     def _compare(
         self,
-        place: int,
+        index: int,
         value: bool | None,
         ending: EndingKind | None,
         said: bool | None,
         compiled: bool | None,
     ) -> None:
         """Warn where the recipe or the model's file says other than the graph."""
-        name, computed = self._model.output_names[place], None
+        name, computed = self._model.output_names[index], None
         if ending is not None:
-            computed = described(ending, self._model.outputs[place])
+            computed = described(ending, self._model.outputs[index])
         if said is not None and computed is not None and said != (ending == "logits"):
             self._warnings.append(
                 TaskWarning(
@@ -311,11 +313,11 @@ def _is_entropy(loss: str | None) -> bool:
 
 
 def _depends(
-    losses: Sequence[str], metrics: Sequence[str], place: int, shape: tuple[int | None, ...]
+    losses: Sequence[str], metrics: Sequence[str], index: int, shape: tuple[int | None, ...]
 ) -> bool:
     """Whether any figure of an output depends on whether it is logits."""
-    own = [name for name in metrics if place in measured_outputs(name, losses)]
-    if any(_is_entropy(name) for name in (losses[place], *own)):
+    own = [name for name in metrics if index in measured_outputs(name, losses)]
+    if any(_is_entropy(name) for name in (losses[index], *own)):
         return True
     # The largest output is the same of both; a single one is compared with 0 or with 1/2.
     return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))

@@ -16,7 +16,7 @@ from shrink.base.types import Array
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
 from shrink.model.endings import EndingKind, described
-from shrink.task.interface import Interface, called
+from shrink.task.interface import Interface, alike, called
 
 Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
 """What something was told by."""
@@ -133,7 +133,7 @@ class Task:
     @property
     def note(self) -> str:
         """What was taken, in words."""
-        parts = [_told(output, alone=len(self.outputs) == 1) for output in self.outputs]
+        parts = [_in_words(output, alone=len(self.outputs) == 1) for output in self.outputs]
         if self.metrics:
             parts.append(f"metrics {', '.join(self.metrics)} ({_BY[self.metrics_by]})")
         return f"task: {'; '.join(parts)}"
@@ -141,7 +141,7 @@ class Task:
     @property
     def has_accuracy(self) -> bool:
         """Whether every output that `accuracy` is averaged over tells classes apart."""
-        outputs = [self.outputs[place] for place in measured_outputs("accuracy", self.losses)]
+        outputs = [self.outputs[index] for index in measured_outputs("accuracy", self.losses)]
         return all(default_metric(each.loss, each.shape) == "accuracy" for each in outputs)
 
     def objective(self) -> SupervisedObjective:
@@ -169,7 +169,7 @@ _BY: Mapping[Source, str] = {
 }
 
 
-def _told(output: OutputTask, alone: bool) -> str:
+def _in_words(output: OutputTask, alone: bool) -> str:
     why = output.why if output.loss_by == "data" else _BY[output.loss_by]
     text = f"{'' if alone else output.name + ': '}loss {output.loss} ({why})"
     if output.from_logits is None or output.by is None:
@@ -216,10 +216,10 @@ class Target:
     @property
     def form(self) -> Form:
         """What the shapes allow."""
-        if self.width != 1 and any(_alike(self.shape, s) for s in _positions(self.output)):
+        if self.width != 1 and any(alike(self.shape, s) for s in _positions(self.output)):
             return "classes"
-        single = self.width == 1 and _alike(self.shape, self.output[:-1])
-        return "values" if single or _alike(self.shape, self.output) else "other"
+        single = self.width == 1 and alike(self.shape, self.output[:-1])
+        return "values" if single or alike(self.shape, self.output) else "other"
 
     @functools.cached_property
     def whole(self) -> bool:
@@ -256,9 +256,9 @@ def targets_of(dataset: Dataset, outputs: tuple[tuple[int | None, ...], ...]) ->
             tuple(spec.shape),
             output,
             spec.dtype.is_integer or spec.dtype.is_bool,
-            functools.partial(lambda place: samples()[place], place),
+            functools.partial(lambda index: samples()[index], index),
         )
-        for place, (spec, output) in enumerate(zip(specs, outputs, strict=True))
+        for index, (spec, output) in enumerate(zip(specs, outputs, strict=True))
     ]
 
 
@@ -354,12 +354,6 @@ def _within_one(target: Target) -> bool:
 def _positions(output: tuple[int | None, ...]) -> list[tuple[int | None, ...]]:
     """Return the shapes that one class number for each position of an output can have."""
     return [output[:-1], (*output[:-1], 1)] if output else []
-
-
-def _alike(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
-    return len(one) == len(other) and all(
-        a is None or b is None or a == b for a, b in zip(one, other, strict=True)
-    )
 
 
 def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
