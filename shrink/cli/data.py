@@ -54,7 +54,8 @@ def check(
     found = run_action(job, console)
     console.end_progress()
     found["fingerprint"] = fingerprint(config)
-    warnings = data_warnings(found["splits"])
+    train, test = (found["splits"][name] for name in ("train", "test"))
+    warnings = data_warnings(test["examples"], train["classes"], test["classes"])
     found["warnings"] = [warning.to_dict() for warning in warnings]
     for warning in warnings:
         console.warn(warning.text())

@@ -59,7 +59,9 @@ def init(
 
 
 def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
+    from shrink.contract.codec import from_plain
     from shrink.contract.job import FirstLookJob
+    from shrink.contract.result import FirstLook
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
     from shrink.model.reference import parse_model_reference
@@ -75,4 +77,5 @@ def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, di
     config = section.model_dump(mode="json")
     job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)
     found = run_tool(job, console)
-    return first_recipe(recipe_name(model), reference, named, found, output.parent), found
+    look = from_plain(FirstLook, found)
+    return first_recipe(recipe_name(model), reference, named, look, output.parent), found

@@ -23,13 +23,16 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast
+from typing import Any, Literal, TypeAlias, TypeVar, Union, cast
 
 from shrink.base.measured import Note
+from shrink.base.types import Json, JsonObject
 
 T = TypeVar("T")
+TypeForm: TypeAlias = Any
+"""What an annotation may say: a class, a union, a generic alias. Python has no type for it."""
 _LEFT_OUT, _CALLED, _UNKNOWN, _AS_READ = "left_out", "called", "unknown", "as_read"
-_SCALARS: dict[Any, str] = {
+_SCALARS: dict[object, str] = {
     type(None): "null",
     bool: "true or false",
     int: "a whole number",
@@ -37,7 +40,7 @@ _SCALARS: dict[Any, str] = {
     str: "a text",
 }
 
-_TEXTS: Mapping[Any, Callable[[str], object]] = {Path: Path, Note: Note.read}
+_TEXTS: Mapping[object, Callable[[str], object]] = {Path: Path, Note: Note.read}
 
 
 class ContractError(ValueError):
@@ -98,7 +101,7 @@ def as_read(*, tolerant: bool = False) -> Any:
     return dataclasses.field(init=False, default=None, repr=False, compare=False, metadata=metadata)
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> Json:
     """Return what `value` is as JSON: dicts, lists, text, numbers, booleans and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields_to_plain(value)
@@ -109,8 +112,8 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path | Note) else value
 
 
-def _fields_to_plain(value: Any) -> dict[str, Any]:
-    shape, plain = _shape(cast("Any", type(value))), dict[str, Any]()
+def _fields_to_plain(value: object) -> JsonObject:
+    shape, plain = _shape(cast("TypeForm", type(value))), JsonObject()
     if shape.as_read and (read := getattr(value, shape.as_read)) is not None:
         return dict(read)
     for field in shape.fields:
@@ -122,7 +125,7 @@ def _fields_to_plain(value: Any) -> dict[str, Any]:
     return plain
 
 
-def from_plain(kind: type[T], plain: Any, unknown: Literal["refuse", "drop"] = "refuse") -> T:
+def from_plain(kind: type[T], plain: Json, unknown: Literal["refuse", "drop"] = "refuse") -> T:
     """Return a `kind` from JSON's data.
 
     Args:
@@ -133,18 +136,17 @@ def from_plain(kind: type[T], plain: Any, unknown: Literal["refuse", "drop"] = "
     Raises:
         ContractError: it is not that; the error says where.
     """
-    read: _Reader = _reader(cast("Any", kind), unknown == "drop")
-    return cast("T", read(plain))
+    return cast("T", _reader(cast("TypeForm", kind), unknown == "drop")(plain))
 
 
-_Reader = Callable[[Any], Any]
+_Reader = Callable[[Json], object]
 
 
 class _Field(typing.NamedTuple):
     name: str
     key: str
-    kind: Any
-    default: Any
+    kind: TypeForm
+    default: object
     required: bool
     left_out: bool
     unknown: bool
@@ -163,7 +165,7 @@ class _Shape(typing.NamedTuple):
 
 
 @functools.cache
-def _shape(kind: Any) -> _Shape:
+def _shape(kind: TypeForm) -> _Shape:
     kinds = typing.get_type_hints(kind)
     missing = dataclasses.MISSING
     fields = tuple(
@@ -186,9 +188,10 @@ def _shape(kind: Any) -> _Shape:
 
 
 @functools.cache
-def _reader(kind: Any, drop: bool) -> _Reader:
+def _reader(kind: TypeForm, drop: bool) -> _Reader:
     """Return what reads a value of this type."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    origin: object = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
     if kind in (Any, object):
         return lambda plain: plain
     if kind in _SCALARS:
@@ -202,7 +205,7 @@ def _reader(kind: Any, drop: bool) -> _Reader:
     if origin is tuple and arguments[1:] != (...,):
         return functools.partial(_read_row, arguments, drop)
     if origin in (tuple, list):
-        return functools.partial(_read_list, origin, arguments[0], drop)
+        return functools.partial(_read_list, tuple if origin is tuple else list, arguments[0], drop)
     if isinstance(origin, type) and issubclass(origin, Mapping) and arguments[0] is str:
         return functools.partial(_read_mapping, arguments[1], drop)
     if dataclasses.is_dataclass(kind):
@@ -210,21 +213,21 @@ def _reader(kind: Any, drop: bool) -> _Reader:
     raise TypeError(f"no JSON is defined for {kind}")
 
 
-def _read_scalar(kind: type, plain: Any) -> Any:
+def _read_scalar(kind: type[T], plain: Json) -> T:
     widened = (kind is float and type(plain) is int) or (kind is str and isinstance(plain, str))
     if not (type(plain) is kind or widened):
         raise _not(_SCALARS[kind], plain)
     return plain
 
 
-def _read_choice(choices: tuple[Any, ...], plain: Any) -> Any:
+def _read_choice(choices: tuple[object, ...], plain: Json) -> object:
     for choice in choices:
         if type(plain) is type(choice) and plain == choice:
             return choice
     raise _not("one of " + ", ".join(map(repr, choices)), plain)
 
 
-def _read_union(kind: Any, drop: bool, plain: Any) -> Any:
+def _read_union(kind: TypeForm, drop: bool, plain: Json) -> object:
     """Read a value as the first alternative that it is."""
     alternatives, problems = typing.get_args(kind), []
     if plain is None and type(None) in alternatives:
@@ -242,7 +245,7 @@ def _read_union(kind: Any, drop: bool, plain: Any) -> Any:
     raise _not(" or ".join(dict.fromkeys(wanted)), plain)
 
 
-def _read_row(kinds: tuple[Any, ...], drop: bool, plain: Any) -> tuple[Any, ...]:
+def _read_row(kinds: tuple[TypeForm, ...], drop: bool, plain: Json) -> tuple[object, ...]:
     if not isinstance(plain, list | tuple) or len(plain) != len(kinds):
         raise _not(f"a list of {len(kinds)}", plain)
     return tuple(
@@ -251,19 +254,19 @@ def _read_row(kinds: tuple[Any, ...], drop: bool, plain: Any) -> tuple[Any, ...]
     )
 
 
-def _read_list(container: type, kind: Any, drop: bool, plain: Any) -> Any:
+def _read_list(container: type, kind: TypeForm, drop: bool, plain: Json) -> object:
     if not isinstance(plain, list | tuple):
         raise _not("a list", plain)
     read = _reader(kind, drop)
     return container(_inner(read, item, f"[{place}]") for place, item in enumerate(plain))
 
 
-def _read_mapping(kind: Any, drop: bool, plain: Any) -> dict[str, Any]:
+def _read_mapping(kind: TypeForm, drop: bool, plain: Json) -> dict[str, object]:
     read = _reader(kind, drop)
     return {key: _inner(read, item, key) for key, item in _object(plain).items()}
 
 
-def _read_fields(kind: Any, drop: bool, plain: Any) -> Any:
+def _read_fields(kind: TypeForm, drop: bool, plain: Json) -> object:
     shape, values, left = _shape(kind), {}, dict(_object(plain))
     for field in shape.fields:
         if not field.unknown and field.key in left:
@@ -283,20 +286,20 @@ def _read_fields(kind: Any, drop: bool, plain: Any) -> Any:
     return made
 
 
-def _inner(read: _Reader, plain: Any, place: str) -> Any:
+def _inner(read: _Reader, plain: Json, place: str) -> object:
     try:
         return read(plain)
     except ContractError as error:
         raise error.below(place) from None
 
 
-def _object(plain: Any) -> Mapping[str, Any]:
+def _object(plain: Json) -> Mapping[str, Json]:
     if not isinstance(plain, Mapping) or not all(isinstance(key, str) for key in plain):
         raise _not("an object", plain)
     return plain
 
 
-def _not(wanted: str, plain: Any) -> ContractError:
+def _not(wanted: str, plain: Json) -> ContractError:
     text = repr(plain)
     shown = text if len(text) <= 60 else text[:57] + "..."
     return ContractError(f"{wanted} is wanted, not {shown}", wanted=wanted)

@@ -10,9 +10,9 @@ import os
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from shrink.base.activity import Phase, Progress, Share
+from shrink.base.types import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 
 
@@ -51,14 +51,14 @@ class Tick:
 class Finished:
     """The job is done; `result` is what it gave, as plain data."""
 
-    result: Any
+    result: Json
 
 
 @dataclass(frozen=True)
 class Failed:
     """The job ended in an error, from `ShrinkError.to_dict`."""
 
-    error: Mapping[str, Any]
+    error: Mapping[str, Json]
 
 
 Event = Phase | Share | Progress | OutOfMemoryEvent | Lost | Tick
@@ -79,12 +79,12 @@ _KINDS: Mapping[str, type[Message]] = {
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
-def message_to_plain(message: Message) -> dict[str, Any]:
+def message_to_plain(message: Message) -> JsonObject:
     """Return a message as JSON's data."""
     return {"event": _NAMES[type(message)], **to_plain(message)}
 
 
-def read_message(plain: Mapping[str, Any]) -> Message:
+def read_message(plain: Mapping[str, Json]) -> Message:
     """Return the message that `message_to_plain` made plain."""
     fields = {key: value for key, value in plain.items() if key != "event"}
     return from_plain(_KINDS[plain["event"]], fields)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from shrink.base.types import Json
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.model_source import ModelSource
 from shrink.contract.record import record
 from shrink.contract.training import ClassWeights, Training
 
-Section = Mapping[str, Any]
+Section = Mapping[str, Json]
 """A section of a recipe as plain data, for the class in the room above that knows its keys."""
 
 

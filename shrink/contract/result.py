@@ -132,6 +132,34 @@ class StepDone:
     files: Mapping[str, str]
 
 
+@record
+class FirstLook:
+    """What a first recipe is written from.
+
+    Attributes:
+        parameters, groups: of the model; groups of channels that can be pruned, 0 for an artifact.
+        float_bytes: the size as float32 .tflite.
+        scheme: `static_wi8_ai8` where the model takes it.
+        quantized_bytes, quantized_arena_bytes: what the scheme really gives.
+        metric, loss: that the data asks for.
+        classes: 0 where targets are real.
+        train, validation, test: examples of each split.
+    """
+
+    parameters: int
+    groups: int
+    float_bytes: int
+    scheme: str
+    quantized_bytes: int
+    quantized_arena_bytes: int | None
+    metric: str
+    loss: str
+    classes: int
+    train: int
+    validation: int
+    test: int
+
+
 @dataclass(frozen=True)
 class StageOutcome:
     """How one stage ended, and what its worker measured.

@@ -6,10 +6,10 @@ import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shrink.base.errors import RecipeError
 from shrink.base.suggest import hint_for
+from shrink.base.types import JsonObject
 from shrink.model.reference import exists
 
 _PACKAGE = Path(__file__).parents[1]
@@ -36,10 +36,10 @@ def bundled_recipes() -> list[BundledRecipe]:
     return [BundledRecipe(path.stem, _summary(path), path) for path in paths]
 
 
-def bundled_schema() -> dict[str, Any]:
+def bundled_schema() -> JsonObject:
     """Return the JSON Schema of a recipe, as a test keeps it equal to what the reader takes."""
     text = (bundled_root() / "recipes" / "recipe.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
+    schema: JsonObject = json.loads(text)
     return schema
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from shrink.base.errors import DataError, RecipeError, together
 from shrink.base.figures import TARGETS
 from shrink.base.suggest import did_you_mean, hint_for, near_file
+from shrink.base.types import Json, JsonObject
 from shrink.base.yaml import reader as yaml
 from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared
@@ -60,7 +60,7 @@ def check_examples(
             )
 
 
-def data_of_none(stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def data_of_none(stages: Sequence[Mapping[str, Json]]) -> JsonObject:
     """Return the `data` section of a single verb without data.
 
     Args:
@@ -107,7 +107,7 @@ _KINDS = (
 _MOST_EXTENDS = 8
 
 
-def parse_data_reference(text: str, cwd: Path) -> dict[str, Any]:
+def parse_data_reference(text: str, cwd: Path) -> JsonObject:
     """Return the `data` section that `text` stands for; its path is absolute.
 
     Args:
@@ -162,8 +162,8 @@ def _holds_records(path: Path) -> bool:
 class NamedData:
     """What `--data` stands for: the `data` section, and the `task` that its file states."""
 
-    data: dict[str, Any]
-    task: dict[str, Any]
+    data: JsonObject
+    task: JsonObject
 
 
 def parse_named_data(text: str, cwd: Path) -> NamedData:
@@ -225,7 +225,7 @@ def _hint(text: str, path: Path) -> str:
     return f"did you mean {path.parent / near}?" if near else f"give {_KINDS}"
 
 
-def _section(path: Path, extends_left: int) -> dict[str, Any]:
+def _section(path: Path, extends_left: int) -> JsonObject:
     """Return the `data` section of a YAML file, laid over that of the recipe that it extends."""
     section = _merged_section(path, extends_left)
     if section is None:
@@ -237,7 +237,7 @@ def _section(path: Path, extends_left: int) -> dict[str, Any]:
     return section
 
 
-def _merged_section(path: Path, extends_left: int) -> dict[str, Any] | None:
+def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
     document = yaml.load(path)
     value = document.value if isinstance(document.value, dict) else {}
     parent, inherited = value.get("extends"), None

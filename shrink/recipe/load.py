@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from shrink.base.errors import Position, RecipeError, together
 from shrink.base.fields import IDLE
 from shrink.base.suggest import did_you_mean, hint_for
+from shrink.base.types import Json, JsonObject
 from shrink.base.yaml import reader as yaml
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
@@ -61,7 +62,7 @@ def errors_of(
 def _recipe_path(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str | int, ...]:
     """Drop the parts of pydantic's location that name union members, not keys."""
     kept: list[str | int] = []
-    section: Any = model
+    section: type[BaseModel] | None = model
     for index, part in enumerate(detail["loc"]):
         is_last = index == len(detail["loc"]) - 1
         if isinstance(part, int) or (is_last and detail["type"] == "extra_forbidden"):
@@ -82,7 +83,7 @@ def _describe(
 ) -> tuple[str, str | None]:
     key = str(path[-1]) if path else model.__name__
     if detail["type"] == "extra_forbidden":
-        section: Any = model
+        section: type[BaseModel] | None = model
         for part in path[:-1]:
             section = _section(section, str(part))
         return f"unknown key {key!r}", hint_for(key, [*_keys(section), *extra_keys])
@@ -105,7 +106,7 @@ def _describe(
 
 def _meant_by(model: type[BaseModel], path: tuple[str | int, ...], given: str) -> str | None:
     """Return what a section knows to be meant by another word for one of its values."""
-    section: Any = model
+    section: type[BaseModel] | None = model
     for part in path[:-1]:
         section = _section(section, str(part))
     known = getattr(section, "meant_by", {}).get(path[-1] if path else None, {})
@@ -113,17 +114,18 @@ def _meant_by(model: type[BaseModel], path: tuple[str | int, ...], given: str) -
     return found
 
 
-def _keys(section: Any) -> list[str]:
+def _keys(section: type[BaseModel] | None) -> list[str]:
     fields = getattr(section, "model_fields", {})
     return [field.alias or name for name, field in fields.items()]
 
 
-def _section(section: Any, key: str) -> Any:
+def _section(section: type[BaseModel] | None, key: str) -> type[BaseModel] | None:
     """Return the model class that a key of `section` holds, or None."""
     for name, field in getattr(section, "model_fields", {}).items():
         if key == (field.alias or name):
-            candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-            return next((c for c in candidates if hasattr(c, "model_fields")), None)
+            for one in (field.annotation, *get_args(field.annotation)):
+                if isinstance(one, type) and issubclass(one, BaseModel):
+                    return one
     return None
 
 
@@ -153,7 +155,7 @@ class LoadedRecipe:
 
 @dataclass
 class _Raw:
-    value: dict[str, Any]
+    value: JsonObject
     positions: dict[Path_, Position]
 
 
@@ -173,7 +175,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
     return _validated(raw, path)
 
 
-def recipe_from_mapping(value: dict[str, Any], name: str) -> LoadedRecipe:
+def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
     """Validate a recipe that no file holds, such as that of a single verb.
 
     Args:
@@ -183,7 +185,7 @@ def recipe_from_mapping(value: dict[str, Any], name: str) -> LoadedRecipe:
     return _validated(_Raw(copy.deepcopy(value), {}), Path(name), stages_needed=False)
 
 
-def validate_section(section: type[Section], value: dict[str, Any], name: str) -> Section:
+def validate_section(section: type[Section], value: JsonObject, name: str) -> Section:
     """Return one section of a recipe, such as `DataConfig`, from a mapping.
 
     Raises:
@@ -227,7 +229,7 @@ def _merged(base: _Raw, top: _Raw) -> _Raw:
     """Lay `top` over `base`: mappings merge key by key, everything else is replaced whole."""
     value, positions = dict(base.value), dict(base.positions)
 
-    def lay(target: dict[str, Any], source: dict[str, Any], path: Path_) -> None:
+    def lay(target: JsonObject, source: JsonObject, path: Path_) -> None:
         for key, item in source.items():
             here = (*path, key)
             if isinstance(item, dict) and isinstance(target.get(key), dict):
@@ -262,7 +264,7 @@ def _validated(raw: _Raw, source: Path, stages_needed: bool = True) -> LoadedRec
     return LoadedRecipe(recipe, source, raw.positions)
 
 
-def _stages(value: Any, locate: Any, problems: list[RecipeError]) -> tuple[StageConfig, ...]:
+def _stages(value: Json, locate: Locate, problems: list[RecipeError]) -> tuple[StageConfig, ...]:
     if not isinstance(value, list) or not value:
         problems.append(
             RecipeError("stages is a list of at least one stage", position=locate(("stages",)))
@@ -277,7 +279,7 @@ def _stages(value: Any, locate: Any, problems: list[RecipeError]) -> tuple[Stage
     return tuple(built)
 
 
-def _stage(item: Any, path: Path_, locate: Any) -> StageConfig:
+def _stage(item: Json, path: Path_, locate: Locate) -> StageConfig:
     if isinstance(item, str):
         item = {item: {}}
     if not isinstance(item, dict) or len(item) != 1:
@@ -296,7 +298,7 @@ def _stage(item: Any, path: Path_, locate: Any) -> StageConfig:
         raise together(errors_of(error, config, where, locate)) from error
 
 
-def _gates(value: Any, locate: Any, problems: list[RecipeError]) -> Any:
+def _gates(value: Json, locate: Locate, problems: list[RecipeError]) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):

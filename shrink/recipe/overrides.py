@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from shrink.base.errors import Position, RecipeError
 from shrink.base.suggest import hint_for
+from shrink.base.types import Json, JsonObject
 from shrink.base.yaml.reader import parse_scalar
 from shrink.recipe.schema import Recipe
 
@@ -18,7 +18,7 @@ class Override:
     """A parsed `--set`: the path of keys, the value, and the text it came from."""
 
     path: tuple[str, ...]
-    value: Any
+    value: Json
     text: str
 
     @property
@@ -47,7 +47,7 @@ class Override:
             raise RecipeError(error.message, position=Position(f"--set {text}", 0, 0)) from error
 
 
-def stage_names(stages: Any) -> list[str]:
+def stage_names(stages: Json) -> list[str]:
     """Return the names of a raw recipe's stages: given, or the kind, numbered where it repeats."""
     names: list[str] = []
     for item in stages if isinstance(stages, list) else []:
@@ -65,7 +65,7 @@ def numbered(kind: str, taken: list[str]) -> str:
 
 
 def apply_override(
-    override: Override, value: dict[str, Any], positions: dict[tuple[str | int, ...], Position]
+    override: Override, value: JsonObject, positions: dict[tuple[str | int, ...], Position]
 ) -> None:
     """Change one key of a raw recipe, in place.
 
@@ -97,8 +97,8 @@ def apply_override(
 
 
 def _stage_settings(
-    override: Override, value: dict[str, Any]
-) -> tuple[dict[str, Any], tuple[str | int, ...]]:
+    override: Override, value: JsonObject
+) -> tuple[JsonObject, tuple[str | int, ...]]:
     names = stage_names(value.get("stages"))
     name = override.path[0]
     if name == "stages":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
+from shrink.base.types import Json, JsonObject
 from shrink.contract.report import Report
 from shrink.report.content import recipe_of
 
@@ -49,7 +49,7 @@ class _Said:
     is_default: bool = False
 
 
-def _said(recipe: Mapping[str, Any]) -> dict[str, _Said]:
+def _said(recipe: Mapping[str, Json]) -> dict[str, _Said]:
     found: dict[str, _Said] = {}
     for key, value in recipe.items():
         if key == "stages" and isinstance(value, list):
@@ -62,7 +62,7 @@ def _said(recipe: Mapping[str, Any]) -> dict[str, _Said]:
     return found
 
 
-def _stages(entries: list[Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _stages(entries: list[Json]) -> Iterator[tuple[str, str, Mapping[str, Json]]]:
     """Yield name, kind and settings of every stage; one without a name is called as its kind."""
     seen: dict[str, int] = {}
     for entry in entries:
@@ -73,13 +73,13 @@ def _stages(entries: list[Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
             yield str(settings.get("name") or f"{kind}{number}"), str(kind), settings
 
 
-def _stage_said(prefix: str, kind: str, settings: Mapping[str, Any]) -> dict[str, _Said]:
+def _stage_said(prefix: str, kind: str, settings: Mapping[str, Json]) -> dict[str, _Said]:
     defaults = dict(_flat(_defaults(kind), ""))
     told = dict(_flat({key: item for key, item in settings.items() if key != "name"}, ""))
     return {f"{prefix}{key}": _Said(text, defaults.get(key) == text) for key, text in told.items()}
 
 
-def _defaults(kind: str) -> dict[str, Any]:
+def _defaults(kind: str) -> JsonObject:
     """Return what a stage's keys mean where they are left out, as plain data."""
     from shrink.stages import find_stage  # only a recipe that changed needs it
 
@@ -93,13 +93,13 @@ def _defaults(kind: str) -> dict[str, Any]:
     return {key: _plain(value) for key, value in found.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Json) -> Json:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     return list(value) if isinstance(value, tuple) else value
 
 
-def _flat(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+def _flat(value: Mapping[str, Json], prefix: str) -> Iterator[tuple[str, str]]:
     for key, item in value.items():
         name = f"{prefix}{key}"
         if isinstance(item, Mapping):

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from shrink.base.types import Json, JsonObject
 from shrink.contract.details import Task
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.schema import dump_recipe
@@ -37,7 +37,7 @@ def with_taken_task(plan: Plan, told: Sequence[Task]) -> Plan:
     return replace(plan, recipe=plan.recipe.model_copy(update={"task": taken_task}))
 
 
-def stated_task(task: Mapping[str, Any], told: Task) -> dict[str, Any]:
+def stated_task(task: Mapping[str, Json], told: Task) -> JsonObject:
     """Return those keys of a resolved recipe's task that the recipe itself stated.
 
     Args:
@@ -53,7 +53,7 @@ def stated_task(task: Mapping[str, Any], told: Task) -> dict[str, Any]:
     return {key: value for key, value in task.items() if "recipe" in by.get(key, {"recipe"})}
 
 
-def _taken(told: Task, key: str) -> Any:
+def _taken(told: Task, key: str) -> object:
     """Return what a stage took for a key of `task`, by name of several outputs; None: nothing."""
     outputs = told.outputs
     if key == "metrics":
@@ -73,7 +73,7 @@ MODEL_KEYS = ("teacher", "student")
 """Keys of a stage that can name a model."""
 
 
-def resolved_recipe(plan: Plan) -> dict[str, Any]:
+def resolved_recipe(plan: Plan) -> JsonObject:
     """Return the recipe as a mapping that runs the same from any folder."""
     value = dump_recipe(plan.recipe)
     reference = plan.steps[0].inputs["model"].reference
@@ -94,7 +94,7 @@ def resolved_recipe_text(plan: Plan) -> str:
     return recipe_text(resolved_recipe(plan))
 
 
-def recipe_text(value: Mapping[str, Any]) -> str:
+def recipe_text(value: Mapping[str, Json]) -> str:
     """Return a recipe's mapping as YAML that the strict reader takes back unchanged."""
     import yaml
 
@@ -119,7 +119,7 @@ def recipe_sha256(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _make_absolute(settings: dict[str, Any], step: Step) -> None:
+def _make_absolute(settings: JsonObject, step: Step) -> None:
     """Replace the models that a stage names by where they are; names of stages stay."""
     found = {role: str(s.reference) for role, s in step.inputs.items() if s.reference}
     if isinstance(settings.get("student"), str):

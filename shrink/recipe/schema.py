@@ -11,11 +11,12 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field, SerializeAsAny
 
 from shrink.base.fields import Config
+from shrink.base.types import Json, JsonObject
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.report.config import Gate, gates_json_schema
@@ -49,7 +50,7 @@ class Recipe(Config):
     """Limits that the result must keep; a missed one is exit code 1."""
 
 
-def dump_recipe(recipe: Recipe) -> dict[str, Any]:
+def dump_recipe(recipe: Recipe) -> JsonObject:
     """Return the recipe as the mapping that a recipe file would hold, defaults spelled out."""
     value = recipe.model_dump(mode="json", exclude={"stages"}, by_alias=True)
     value["stages"] = [
@@ -60,10 +61,10 @@ def dump_recipe(recipe: Recipe) -> dict[str, Any]:
     return {key: _without_none(value[key]) for key in order if value[key] is not None}
 
 
-def recipe_json_schema() -> dict[str, Any]:
+def recipe_json_schema() -> JsonObject:
     """Return the JSON Schema (2020-12) of a recipe file, for editors."""
     describe_fields()
-    definitions: dict[str, Any] = {}
+    definitions: JsonObject = {}
     stages = {kind: _stage_schema(config, definitions) for kind, config in STAGES.items()}
     schema = Recipe.model_json_schema(ref_template="#/$defs/{model}")
     definitions.update(schema.pop("$defs", {}))
@@ -102,14 +103,14 @@ def recipe_json_schema_text() -> str:
     return json.dumps(recipe_json_schema(), indent=2) + "\n"
 
 
-def _stage_schema(config: type[StageConfig], definitions: dict[str, Any]) -> dict[str, Any]:
+def _stage_schema(config: type[StageConfig], definitions: JsonObject) -> JsonObject:
     schema = config.model_json_schema(ref_template="#/$defs/{model}")
     definitions.update(schema.pop("$defs", {}))
     definitions[config.__name__] = schema
     return {"anyOf": [{"$ref": f"#/$defs/{config.__name__}"}, {"type": "null"}]}
 
 
-def _without_none(value: Any) -> Any:
+def _without_none(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return [_without_none(item) for item in value] if isinstance(value, list) else value

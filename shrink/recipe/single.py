@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from shrink.base.errors import RecipeError
 from shrink.base.figures import METRICS
+from shrink.base.types import JsonObject
 from shrink.base.yaml import reader as yaml
 from shrink.base.yaml.reader import parse_scalar
+from shrink.contract.result import FirstLook
 from shrink.data.config import NO_DATA
 from shrink.model.reference import (
     ModelReference,
@@ -33,7 +34,7 @@ def first_recipe(
     name: str,
     model: ModelReference,
     named: NamedData,
-    found: Mapping[str, Any],
+    found: FirstLook,
     folder: Path,
 ) -> str:
     """Return the recipe as commented YAML.
@@ -42,7 +43,7 @@ def first_recipe(
         name: of the recipe.
         model: the model; a builder is trained first.
         named: the `data` section, its path absolute, and what it says of the task.
-        found: what `shrink.tools.first_look` told of both.
+        found: what was seen of both.
         folder: where the recipe will lie; paths below it become relative.
     """
     section = dict(named.data)
@@ -65,17 +66,18 @@ def first_recipe(
     return "\n".join(parts) + "\n"
 
 
-def _model_line(model: ModelReference, found: Mapping[str, Any]) -> str:
+def _model_line(model: ModelReference, found: FirstLook) -> str:
     kind = "built anew, and trained by the first stage" if not model.trained else "trained already"
-    size = f"{found['parameters']:,} parameters, {found['float_bytes']:,} bytes as float32 .tflite"
+    size = f"{found.parameters:,} parameters, {found.float_bytes:,} bytes as float32 .tflite"
     return f"{size}, {kind}"
 
 
-def _data_line(found: Mapping[str, Any]) -> str:
-    counts = ", ".join(f"{found[n]:,} for {n}" for n in ("train", "validation", "test"))
-    real = METRICS[found["metric"]].is_of_real_targets
+def _data_line(found: FirstLook) -> str:
+    splits = {"train": found.train, "validation": found.validation, "test": found.test}
+    counts = ", ".join(f"{count:,} for {name}" for name, count in splits.items())
+    real = METRICS[found.metric].is_of_real_targets
     other = "real targets" if real else "several labels for each example"
-    kind = f"{found['classes']} classes" if found["classes"] else other
+    kind = f"{found.classes} classes" if found.classes else other
     return f"{kind}; {counts}"
 
 
@@ -95,34 +97,34 @@ def _rate(model: ModelReference) -> str:
     return "3e-4" if model.trained else "1e-3"
 
 
-def _stages(model: ModelReference, found: Mapping[str, Any]) -> list[str]:
+def _stages(model: ModelReference, found: FirstLook) -> list[str]:
     train = [] if model.trained else ["  - train: {epochs: 20}"]
     prune = [
         "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
         "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
     ]
     quantize = [
-        f"  - quantize: {{scheme: {found['scheme']}}}",
+        f"  - quantize: {{scheme: {found.scheme}}}",
         "  # Instead, 4-bit weights where they cost least, to a budget:",
         "  # - quantize: {scheme: mixed, accuracy_drop: 0.01}",
     ]
-    can_prune = found["groups"] > 0
-    is_classifier = found["metric"] == "accuracy"
+    can_prune = found.groups > 0
+    is_classifier = found.metric == "accuracy"
     return [*train, *(prune if can_prune else []), *quantize[: None if is_classifier else 1]]
 
 
-def _gates(model: ModelReference, found: Mapping[str, Any]) -> list[str]:
-    metric, chance = found["metric"], "  # what chance explains is none"
+def _gates(model: ModelReference, found: FirstLook) -> list[str]:
+    metric, chance = found.metric, "  # what chance explains is none"
     if METRICS[metric].higher_is_better:
         gates = [f"  {metric}_drop: {{limit: 0.02, confidence: 0.95}}{chance}"]
     else:
         gates = [f"  {metric}: {{ratio: 1.1}}  # at most a tenth above the baseline's"]
-    for name, key, before in (
-        ("tflite_bytes", "quantized_bytes", f"  # {found['float_bytes']:,} as float32"),
-        ("arena_bytes", "quantized_arena_bytes", ""),
+    for name, size, before in (
+        ("tflite_bytes", found.quantized_bytes, f"  # {found.float_bytes:,} as float32"),
+        ("arena_bytes", found.quantized_arena_bytes, ""),
     ):
-        if found[key] is not None:
-            gates.append(f"  {name}: {_rounded_up(found[key] + found[key] // _ROOM)}{before}")
+        if size is not None:
+            gates.append(f"  {name}: {_rounded_up(size + size // _ROOM)}{before}")
     if not model.trained:
         gates.append(f"  training_peak_bytes: {_MEMORY_LIMIT}")
     return gates
@@ -144,22 +146,22 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 class Sections:
     """What a verb's flags say, by the section of the recipe that they belong to."""
 
-    stage: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
-    task: dict[str, Any] = field(default_factory=dict)
+    stage: JsonObject = field(default_factory=dict)
+    training: JsonObject = field(default_factory=dict)
+    data: JsonObject = field(default_factory=dict)
+    task: JsonObject = field(default_factory=dict)
 
 
 def single_recipe(
     verb: str,
     model: str,
     data: str | None,
-    stages: list[dict[str, Any]],
+    stages: list[JsonObject],
     sections: Sections,
     folder: Path,
     custom_objects: Path | None = None,
     named_code: Callable[[Path], Collection[str]] = lambda artifact: (),
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the recipe, as a mapping, that a verb with its flags stands for.
 
     Args:
@@ -180,7 +182,7 @@ def single_recipe(
     reference = parse_model_reference(model, folder)
     before = _resolved_recipe(reference.path)
     code = custom_objects or before.get("custom_objects")
-    recipe: dict[str, Any] = {
+    recipe: JsonObject = {
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
     }
@@ -210,7 +212,7 @@ def single_recipe(
     return {**recipe, "stages": stages}
 
 
-def portable(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+def portable(recipe: JsonObject, folder: Path) -> JsonObject:
     """Return a recipe whose paths are relative to a folder where they are near it.
 
     It can be committed: absolute paths would be those of one machine.
@@ -234,11 +236,11 @@ def recipe_name(model: str) -> str:
     return _NOT_IN_NAMES.sub("-", Path(model.partition(":")[0]).stem).strip("-.") or "model"
 
 
-def student_value(text: str, folder: Path) -> str | dict[str, Any]:
+def student_value(text: str, folder: Path) -> str | JsonObject:
     """Return a student as a recipe has it, from `width=0.5,inherit=true` or a model's name."""
     if "=" not in text or looks_like_model(text):
         return str(parse_model_reference(text, folder))
-    scale: dict[str, Any] = {}
+    scale: JsonObject = {}
     for part in text.split(","):
         key, separator, value = part.partition("=")
         if not separator:
@@ -247,7 +249,7 @@ def student_value(text: str, folder: Path) -> str | dict[str, Any]:
     return scale
 
 
-def _resolved_recipe(artifact: Path) -> dict[str, Any]:
+def _resolved_recipe(artifact: Path) -> JsonObject:
     """Return the recipe of the run that made an artifact; nothing where none is known to."""
     path = artifact.parent.parent / RESOLVED_NAME
     known = report_of(artifact) if path.is_file() else None
@@ -263,8 +265,8 @@ def _resolved_recipe(artifact: Path) -> dict[str, Any]:
 
 def _data(
     text: str | None,
-    before: dict[str, Any],
-    stages: list[dict[str, Any]],
+    before: JsonObject,
+    stages: list[JsonObject],
     sections: Sections,
     folder: Path,
 ) -> NamedData:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
 from shrink.base.figures import TARGETS, Target
 from shrink.base.suggest import hint_for
+from shrink.base.types import Json, JsonObject
 
 
 class Gate(Config):
@@ -42,7 +43,7 @@ class Gate(Config):
     """warn: a miss is reported, and the run still passes."""
 
 
-def parse_gates(value: Mapping[str, Any]) -> dict[str, Gate]:
+def parse_gates(value: Mapping[str, Json]) -> dict[str, Gate]:
     """Return the gates of a recipe's section, `NAME: LIMIT` or `NAME: {limit: LIMIT, ...}`.
 
     Raises:
@@ -53,12 +54,12 @@ def parse_gates(value: Mapping[str, Any]) -> dict[str, Gate]:
     return {name: _parse_gate(name, settings) for name, settings in value.items()}
 
 
-def gates_json_schema() -> dict[str, Any]:
+def gates_json_schema() -> JsonObject:
     """Return the JSON Schema (2020-12) of the section, with every legal name.
 
     What a gate may be depends on its kind and unit alone: that stands in `$defs`, once.
     """
-    definitions: dict[str, Any] = {}
+    definitions: JsonObject = {}
     properties = {}
     for name, target in TARGETS.items():
         title = f"Gate{target.kind.title()}{target.figure.unit.title()}"
@@ -74,7 +75,7 @@ def gates_json_schema() -> dict[str, Any]:
     }
 
 
-def _parse_gate(name: Any, value: Any) -> Gate:
+def _parse_gate(name: Json, value: Json) -> Gate:
     if not isinstance(name, str) or name not in TARGETS:
         raise ValueError(f"unknown gate {name!r}; {hint_for(str(name), TARGETS)}")
     if isinstance(value, Gate):
@@ -94,7 +95,7 @@ def _parse_gate(name: Any, value: Any) -> Gate:
         raise ValueError("; ".join(_complaints(name, error))) from error
 
 
-def _check_keys(name: str, target: Target, settings: Mapping[str, Any]) -> None:
+def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None:
     """Refuse keys that do not go together; what they hold is looked at later."""
     compared, ratio = settings.get("against") is not None, settings.get("ratio")
     if not compared and ratio is None and "limit" not in settings:
@@ -109,7 +110,7 @@ def _check_keys(name: str, target: Target, settings: Mapping[str, Any]) -> None:
         raise ValueError(f"{name}: a confidence does not go with against: two runs share no scores")
 
 
-def _check_share(name: str, target: Target, ratio: Any) -> None:
+def _check_share(name: str, target: Target, ratio: Json) -> None:
     """Refuse a share of the baseline's figure where it has none, or of nothing."""
     if target.kind in ("drop", "rise"):
         raise ValueError(
@@ -122,7 +123,7 @@ def _check_share(name: str, target: Target, ratio: Any) -> None:
         raise ValueError(f"{name}.ratio: must be above 0, not {ratio!r}")
 
 
-def _parse_limit(name: str, target: Target, limit: Any, compared: bool) -> int | float:
+def _parse_limit(name: str, target: Target, limit: Json, compared: bool) -> int | float:
     unit = target.figure.unit
     if unit in ("bytes", "count") and isinstance(limit, float) and 0 < limit < 1:
         raise ValueError(f"{name}: {_meant_as_share(name, limit, unit, compared)}")
@@ -148,7 +149,7 @@ def _meant_as_share(name: str, limit: float, unit: str, compared: bool) -> str:
     return f"the limit is {what}, not a share; for {limit:g} of {of} write {{ratio: {limit:g}}}"
 
 
-def _not_a_number(limit: Any, unit: str) -> str:
+def _not_a_number(limit: Json, unit: str) -> str:
     what = {
         "fraction": "a fraction such as 0.02",
         "count": "a plain number",
@@ -172,7 +173,7 @@ def _complaints(name: str, error: ValidationError) -> list[str]:
     return texts
 
 
-def _gate_schema(target: Target) -> dict[str, Any]:
+def _gate_schema(target: Target) -> JsonObject:
     limit = _limit_schema(target)
     settings = Gate.model_json_schema()["properties"]
     common = {key: settings[key] for key in ("stage", "level")}
@@ -205,7 +206,7 @@ _AGAINST += "much worse the figure may be than there."
 _SHARE = "How much worse the figure may be, as a share of the saved value, such as 0.05."
 
 
-def _closed(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+def _closed(properties: Mapping[str, Json], *required: str) -> JsonObject:
     return {
         "type": "object",
         "additionalProperties": False,
@@ -214,7 +215,7 @@ def _closed(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
     }
 
 
-def _limit_schema(target: Target) -> dict[str, Any]:
+def _limit_schema(target: Target) -> JsonObject:
     unit = target.figure.unit
     if unit == "bytes":
         units = "|".join(UNIT_BYTES)

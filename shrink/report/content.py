@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shrink.base.errors import RecipeError
 from shrink.base.figures import (
@@ -19,6 +18,7 @@ from shrink.base.figures import (
 )
 from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning, distinct
+from shrink.base.types import Json
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
 
@@ -299,7 +299,7 @@ _BYTE_OF_A_NAME = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 """How YAML writes a byte of a file's name that the locale could not read."""
 
 
-def recipe_of(report: Report) -> Mapping[str, Any]:
+def recipe_of(report: Report) -> Mapping[str, Json]:
     """Return the resolved recipe of a report for display; empty where it has none to be read.
 
     Bytes of names that are no text in their locale become U+FFFD.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from shrink.base.figures import LOSS, Figure, format_value, metric_figure
 from shrink.base.report_warning import ReportWarning
@@ -63,18 +62,20 @@ def sanity_warnings(
     return found
 
 
-def data_warnings(splits: Mapping[str, Mapping[str, Any]]) -> list[ReportWarning]:
-    """Return what a report on these splits would warn of, before anything is trained.
+def data_warnings(
+    count: int, in_train: Collection[str], in_test: Collection[str]
+) -> list[ReportWarning]:
+    """Return what a report on these examples would warn of, before anything is trained.
 
     Args:
-        splits: by name, each with the number of `examples` and of those of each of its `classes`.
+        count: of the test examples.
+        in_train: names of the classes of the examples to train on.
+        in_test: those of the test examples.
     """
-    train, test = (splits.get(name) or {} for name in ("train", "test"))
     found = []
-    if (count := test.get("examples")) is not None and count < _FEW:
+    if count < _FEW:
         message = f"only {_counted(count)}, on which every figure of a report rests"
         found.append(ReportWarning("few-test-examples", message, _MORE_EXAMPLES))
-    in_train, in_test = (split.get("classes") or {} for split in (train, test))
     guess = Guess(
         only_in_test=tuple(name for name in in_test if name not in in_train),
         only_in_train=tuple(name for name in in_train if name not in in_test),

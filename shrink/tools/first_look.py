@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files
 from shrink.base.activity import Phase
 from shrink.base.errors import ModelError, StageError
+from shrink.base.figures import LOSS
 from shrink.contract.events import Send
 from shrink.contract.job import FirstLookJob
 from shrink.contract.model_source import ModelSource
+from shrink.contract.result import FirstLook
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.matching import (
@@ -40,15 +41,8 @@ from shrink.tflite.flatbuffer import parameters, quantized_operators
 _CALIBRATED_ON = 100
 
 
-def first_look(job: FirstLookJob, send: Send) -> dict[str, Any]:
+def first_look(job: FirstLookJob, send: Send) -> FirstLook:
     """Return what the job's model and data are.
-
-    Returns:
-        `parameters`, `float_bytes` (the size as float32 .tflite), `scheme` (`static_wi8_ai8` where
-        the model takes it) with the `quantized_bytes` and `quantized_arena_bytes` (or None) that
-        it really gives, `groups` (channel groups that can be pruned, 0 for an artifact), `metric`
-        and `loss`, `train`, `validation` and `test` (examples), `classes` (0 where targets are
-        real).
 
     Raises:
         ShrinkError: the model or the data cannot be read, or they do not belong together.
@@ -59,12 +53,24 @@ def first_look(job: FirstLookJob, send: Send) -> dict[str, Any]:
     send(Phase("looking at the model"))
     found = _looked_at(job.model, stored, TaskConfig.model_validate(job.task))
     send(Phase("quantizing"))
-    return {
-        **found.counted,
-        "float_bytes": len(found.source.float32.content),
-        **_quantized(found.source, found.dataset, job.work / "quantized.tflite"),
-        **_measured_by(found.task, found.dataset),
-    }
+    scheme, content = _quantized(found.source, found.dataset)
+    artifact = job.work / "quantized.tflite"
+    files.write_bytes(artifact, content)
+    task, dataset = found.task, found.dataset
+    return FirstLook(
+        parameters=found.parameters,
+        groups=found.groups,
+        float_bytes=len(found.source.float32.content),
+        scheme=scheme,
+        quantized_bytes=len(content),
+        quantized_arena_bytes=arena_bytes(artifact).value,
+        metric=task.metrics[0] if task.metrics else LOSS,
+        loss=", ".join(dict.fromkeys(task.losses)),
+        classes=dataset.num_classes or 0,
+        train=len(dataset.train),
+        validation=len(dataset.validation),
+        test=len(dataset.test),
+    )
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ class _Look:
     source: FloatModel
     dataset: Dataset
     task: Task
-    counted: dict[str, int]
+    parameters: int
+    groups: int
 
 
 def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Look:
@@ -84,32 +91,27 @@ def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Loo
         content = _float_artifact(path)
         dataset = _in_order(stored, artifact_names(path))
         task = resolve_task(config, dataset, artifact_interface(path), compiled)
-        counted = {"parameters": parameters(content), "groups": 0}
-        return _Look(FloatModel(None, content), dataset, task, counted)
+        return _Look(FloatModel(None, content), dataset, task, parameters(content), 0)
     model = load_source(source)
     dataset = _in_order(stored, keras_names(model))
     task = resolve_task(config, dataset, keras_interface(model), compiled)
-    counted = {"parameters": model.count_params(), "groups": len(find_groups(model).groups)}
-    return _Look(FloatModel(model), dataset, task, counted)
+    groups = len(find_groups(model).groups)
+    return _Look(FloatModel(model), dataset, task, model.count_params(), groups)
 
 
 def _in_order(dataset: Dataset, names: ModelNames) -> Dataset:
     return in_model_order(dataset, names) if needs_names(dataset) else dataset
 
 
-def _quantized(source: FloatModel, dataset: Dataset, path: Path) -> dict[str, Any]:
+def _quantized(source: FloatModel, dataset: Dataset) -> tuple[str, bytes]:
     """Return what the model becomes: gates are set by what was measured, not by a rule of thumb."""
     config = QuantizeConfig()
     examples = CalibrationExamples(dataset.train, _CALIBRATED_ON, 0, dataset.input_names)
     try:
-        content = SCHEMES[config.scheme](source, examples, config).content
-        scheme = config.scheme
+        return config.scheme, SCHEMES[config.scheme](source, examples, config).content
     except StageError:
         scheme = "dynamic_wi8_afp32"
-        content = SCHEMES[scheme](source, examples, config).content
-    files.write_bytes(path, content)
-    arena = arena_bytes(path).value
-    return {"scheme": scheme, "quantized_bytes": len(content), "quantized_arena_bytes": arena}
+        return scheme, SCHEMES[scheme](source, examples, config).content
 
 
 def _float_artifact(path: Path) -> bytes:
@@ -121,14 +123,3 @@ def _float_artifact(path: Path) -> bytes:
             hint="measure it: shrink evaluate MODEL --data D",
         )
     return content
-
-
-def _measured_by(task: Task, dataset: Dataset) -> dict[str, Any]:
-    splits = {name: len(getattr(dataset, name)) for name in ("train", "validation", "test")}
-    metric = task.metrics[0] if task.metrics else "loss"
-    return {
-        "metric": metric,
-        "loss": ", ".join(dict.fromkeys(task.losses)),
-        "classes": dataset.num_classes or 0,
-        **splits,
-    }

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import ModelError, RecipeError
+from shrink.contract.codec import from_plain
+from shrink.contract.result import FirstLook
 from shrink.model.reference import ModelReference, parse_model_reference
 from shrink.recipe.data_reference import NamedData
 from shrink.recipe.load import load_recipe
@@ -20,13 +22,13 @@ from tests.report.toys import report_naming
 DIGITS = NamedData({"source": "digits"}, {})
 
 
-def found(**changes: Any) -> dict[str, Any]:
+def found(**changes: Any) -> FirstLook:
     known: dict[str, Any] = {"parameters": 1_000, "float_bytes": 400_000, "groups": 3}
     quantized = {"scheme": "static_wi8_ai8", "quantized_bytes": 100_000}
     known |= {**quantized, "quantized_arena_bytes": 64_000}
     task = {"metric": "accuracy", "loss": "sparse_categorical_crossentropy", "classes": 10}
     splits = {"train": 1_200, "validation": 120, "test": 360}
-    return {**known, **task, **splits, **changes}
+    return from_plain(FirstLook, {**known, **task, **splits, **changes})
 
 
 def model(folder: Path, name: str) -> ModelReference:

@@ -220,24 +220,18 @@ def test_classes_of_one_split_only_are_named() -> None:
 
 
 def test_data_warnings_tell_what_a_report_would_before_it_is_made() -> None:
-    splits = {
-        "train": {"examples": 2, "classes": {"a": 1, "b": 1}},
-        "validation": {"examples": 0, "classes": {}},
-        "test": {"examples": 1, "classes": {"c": 1}},
-    }
-    found = data_warnings(splits)
+    found = data_warnings(1, ("a", "b"), ("c",))
     assert [warning.code for warning in found] == [
         "few-test-examples",
         "classes-missing-from-split",
     ]
     assert found[0].message.startswith("only 1 test example,")
     assert found[1].message.endswith("not in those to train on: c")
-    enough = data_warnings({**splits, "test": {"examples": 100, "classes": {"a": 100}}})
+    enough = data_warnings(100, ("a", "b"), ("a",))
     assert [warning.message for warning in enough] == [
         "a class is in the examples to train on and not in those to test on: b"
     ]
-    many = {"examples": 100, "classes": {"a": 100}}
-    assert data_warnings({"train": many, "test": many}) == []
+    assert data_warnings(100, ("a",), ("a",)) == []
 
 
 @pytest.mark.parametrize(
