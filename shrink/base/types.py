@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from shrink.base.foreign import Json as Json
+from shrink.base.foreign import JsonObject as JsonObject
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -20,9 +23,3 @@ Tensors: TypeAlias = Any
 
 Specs: TypeAlias = Any
 """A `tf.TensorSpec` of one example, or a nested tuple or dict of them."""
-
-Json: TypeAlias = Any
-"""A value read from JSON or YAML that others wrote: not checked yet, so anything."""
-
-JsonObject: TypeAlias = dict[str, Any]
-"""An object of JSON or YAML that others wrote, its keys not checked yet."""

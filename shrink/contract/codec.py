@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast
 
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.measured import Note
-from shrink.base.types import Json, JsonObject
 
 T = TypeVar("T")
 TypeForm: TypeAlias = Any

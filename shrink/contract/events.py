@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shrink.base.activity import Phase, Progress, Share
-from shrink.base.types import Json, JsonObject
+from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 
 

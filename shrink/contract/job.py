@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shrink.base.types import Json
+from shrink.base.foreign import Json
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.model_source import ModelSource
 from shrink.contract.record import record

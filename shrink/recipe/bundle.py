@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import RecipeError
+from shrink.base.foreign import JsonObject
 from shrink.base.suggest import hint_for
-from shrink.base.types import JsonObject
 from shrink.model.reference import exists
 
 _PACKAGE = Path(__file__).parents[1]

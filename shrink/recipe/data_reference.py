@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from shrink.base.errors import DataError, RecipeError, together
 from shrink.base.figures import TARGETS
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.suggest import did_you_mean, hint_for, near_file
-from shrink.base.types import Json, JsonObject
 from shrink.base.yaml import reader as yaml
 from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared

@@ -14,8 +14,8 @@ from pydantic_core import ErrorDetails
 
 from shrink.base.errors import Position, RecipeError, together
 from shrink.base.fields import IDLE
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.suggest import did_you_mean, hint_for
-from shrink.base.types import Json, JsonObject
 from shrink.base.yaml import reader as yaml
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shrink.base.errors import Position, RecipeError
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.suggest import hint_for
-from shrink.base.types import Json, JsonObject
 from shrink.base.yaml.reader import parse_scalar
 from shrink.recipe.schema import Recipe
 

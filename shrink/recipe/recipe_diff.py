@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from shrink.base.types import Json, JsonObject
+from shrink.base.foreign import Json, JsonObject
 from shrink.contract.report import Report
 from shrink.report.content import recipe_of
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shrink.base.types import Json, JsonObject
+from shrink.base.foreign import Json, JsonObject
 from shrink.contract.details import Task
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.schema import dump_recipe

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, SerializeAsAny
 
 from shrink.base.fields import Config
-from shrink.base.types import Json, JsonObject
+from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.report.config import Gate, gates_json_schema

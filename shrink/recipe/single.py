@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shrink.base.errors import RecipeError
 from shrink.base.figures import METRICS
-from shrink.base.types import JsonObject
+from shrink.base.foreign import JsonObject
 from shrink.base.yaml import reader as yaml
 from shrink.base.yaml.reader import parse_scalar
 from shrink.contract.result import FirstLook

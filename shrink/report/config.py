@@ -9,8 +9,8 @@ from pydantic import Field, ValidationError
 
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
 from shrink.base.figures import TARGETS, Target
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.suggest import hint_for
-from shrink.base.types import Json, JsonObject
 
 
 class Gate(Config):

@@ -16,9 +16,9 @@ from shrink.base.figures import (
     format_value,
     metric_figure,
 )
+from shrink.base.foreign import Json
 from shrink.base.measured import Note
 from shrink.base.report_warning import ReportWarning, distinct
-from shrink.base.types import Json
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
 
