@@ -27,6 +27,8 @@ class Toy:
 
     folder: Path
     store: Path
+    printed: str
+    """What it said, with interpreters of its own."""
 
     def shell(self, script: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a shell's command line in which `$SHRINK` stands for the words before the verb."""
@@ -45,8 +47,14 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
     """Run the toy recipe in a folder whose name needs care."""
     folder = tmp_path_factory.mktemp("ein Ordner, größer — 模型")
     write_toy(folder)
-    shrink(*ARGUMENTS, cwd=folder, store=folder / "store", fresh=True)
-    return Toy(folder, folder / "store")
+    done = shrink(*ARGUMENTS, cwd=folder, store=folder / "store", fresh=True)
+    return Toy(folder, folder / "store", done.stdout + done.stderr)
+
+
+def test_run_prints_no_banner(toy: Toy) -> None:
+    assert "toy: FINISHED, no gates" in toy.printed
+    banners = ("cuda", "oneDNN", "WARNING", "XNNPACK", "I0000")
+    assert not any(word in toy.printed for word in banners)
 
 
 @pytest.mark.parametrize(
