@@ -61,7 +61,10 @@ class Fork:
 def leave_out() -> None:
     """Have nothing measured that no oracle can recompute."""
     import shrink.run.execute as execute
+    from shrink.base.measured import Measured
+    from shrink.measure.inference import Latency
 
     slow: Any = execute
-    slow.inference_peak_bytes = lambda *_, **__: (None, "not measured here")
-    slow.latency = lambda *_, **__: {"p50_ms": None, "p90_ms": None, "threads": 1}
+    unknown = Measured[float](None, "not measured here")
+    slow.inference_peak_bytes = lambda *_, **__: unknown
+    slow.latency = lambda *_, **__: Latency(unknown, unknown, threads=1, examples=0)
