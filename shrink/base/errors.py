@@ -153,6 +153,11 @@ class Terminated(ShrinkError):
     exit_code = 143
 
 
+def first_line(error: Exception, most: int = 300) -> str:
+    """Return the first line of an error's text, at most so many characters; empty without text."""
+    return "".join(str(error).strip().splitlines()[:1])[:most]
+
+
 _BY_NAME: dict[str, type[ShrinkError]] = {
     cls.__name__: cls
     for cls in (

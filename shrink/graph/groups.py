@@ -215,6 +215,7 @@ class _Finder:
             self.sets.protect(edit.labels, reason)
 
     def graph(self) -> ChannelGraph:
+        """Return the groups of all calls, and what is protected."""
         roots = self.sets.roots(np.arange(len(self.sets)))
         groups = _partition(self.layers, roots, self.sets)
         return ChannelGraph(

@@ -14,14 +14,14 @@ from pathlib import Path
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError, ShrinkError
+from shrink.base.errors import ModelError, ShrinkError, first_line
 from shrink.base.types import JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.scale import scaled
 from shrink.model.keras3.convert import compare_import, import_keras3
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
-from shrink.model.scan import check_model_file
+from shrink.model.scan import check_model_file, keras_version
 from shrink.model.scan_files import check_archive, read_attribute
 from shrink.model.user_modules import custom_objects, function_of
 from shrink.tflite.interpreter import load as load_tflite
@@ -89,7 +89,7 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
             model = keras.models.load_model(path, custom_objects=objects, compile=False, **unsafe)
     except Exception as error:  # Keras raises whatever its layers raise
         raise ModelError(
-            f"Keras cannot load this model: {_first_line(error)}",
+            f"Keras cannot load this model: {first_line(error) or type(error).__name__}",
             subject=path,
             hint=_LOAD_HINTS["folder" if path.is_dir() else "file"],
         ) from error
@@ -107,9 +107,9 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
         ModelError: it computes something else than Keras 3 does.
     """
     path = source.path
-    keras_file = source.kind in ("keras", "h5")
-    if not (keras_file and check_model_file(path, source.trust).from_keras3):
+    if source.kind not in ("keras", "h5") or not keras_version(path).startswith("3"):
         return ""
+    check_model_file(path, source.trust)  # again, as Keras 3 itself loads it now
     with bounded_loading(path):
         return compare_import(model, path)
 
@@ -131,8 +131,9 @@ def build_model(
     except ShrinkError:
         raise
     except Exception as error:
+        kind = type(error).__name__
         raise ModelError(
-            f"{function}() raised {type(error).__name__}: {_first_line(error)}", subject=path
+            f"{function}() raised {kind}: {first_line(error) or kind}", subject=path
         ) from error
     subclassed = isinstance(model, keras.Model) and not model._is_graph_network
     if as_graph and subclassed:
@@ -166,11 +167,6 @@ def _checked(model: object, path: Path) -> keras.Model:
             "makes a graph of it that `shrink quantize` takes",
         )
     return model
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0][:300] if text else type(error).__name__
 
 
 _ROOM_BYTES = 2 << 30

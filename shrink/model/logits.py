@@ -91,7 +91,7 @@ def logits_of(
         final_activations: names of the functions that turn logits into the model's outputs,
             softmax by default: one sequence for all outputs, or one for each, empty for an output
             that is given as it is.
-        from_logits: whether each output is logits already; by default told from the graph.
+        from_logits: whether each output is logits already; by default found out from the graph.
         exact: refuse where only the logarithm can be had.
 
     Raises:
@@ -101,9 +101,9 @@ def logits_of(
     names = each * len(model.outputs) if len(each) == 1 else each
     ends = _Ends(model)
     tensors = []
-    for place, (tensor, own) in enumerate(zip(model.outputs, names, strict=True)):
-        known = None if from_logits is None else from_logits[place]
-        tensors.append(_opened(ends, place, tensor, own, known, exact) if own else tensor)
+    for index, (tensor, own) in enumerate(zip(model.outputs, names, strict=True)):
+        known = None if from_logits is None else from_logits[index]
+        tensors.append(_opened(ends, index, tensor, own, known, exact) if own else tensor)
     with contextlib.ExitStack() as switched:
         for switch in ends.switches.values():
             switched.enter_context(switch())
@@ -129,12 +129,13 @@ class _Logarithm:
     kind: str
 
     def of_probabilities(self) -> tf.Tensor:
+        """Return logits of the output's probabilities, (n, ..., classes)."""
         return LogProbabilities(self.kind)(self.tensor)
 
 
 def _opened(
     ends: _Ends,
-    place: int,
+    index: int,
     tensor: tf.Tensor,
     activations: Sequence[str],
     known: bool | None,
@@ -144,26 +145,26 @@ def _opened(
     if known:
         return tensor
     for kind in activations:
-        if ends.switch_off(place, kind):
+        if ends.switch_off(index, kind):
             return tensor
     if known is None:
-        told = kind_of(ends.ranges[place])
-        if told == "logits":
+        found = kind_of(ends.ranges[index])
+        if found == "logits":
             return tensor
-        if told is None or exact:
+        if found is None or exact:
             raise ModelError(
-                f"the model {ends.model.name!r} ends in {ends.last(place)}; distillation needs "
+                f"the model {ends.model.name!r} ends in {ends.last(index)}; distillation needs "
                 f"logits or a {' or '.join(activations)}",
-                subject=ends.last_layer(place),
+                subject=ends.last_layer(index),
                 hint="set task.from_logits to what its outputs are",
             )
     elif exact:
         raise ModelError("its outputs are probabilities of which no logits can be had")
-    return _Logarithm(tensor, activations[0] if len(activations) == 1 else _kind(ends, place))
+    return _Logarithm(tensor, activations[0] if len(activations) == 1 else _kind(ends, index))
 
 
-def _kind(ends: _Ends, place: int) -> str:
-    return "softmax" if kind_of(ends.ranges[place]) == "softmax" else "sigmoid"
+def _kind(ends: _Ends, index: int) -> str:
+    return "softmax" if kind_of(ends.ranges[index]) == "softmax" else "sigmoid"
 
 
 @dataclass
@@ -189,28 +190,28 @@ class _Ends:
             self._ranges = ranges_of_model(self.model)
         return self._ranges
 
-    def last_layer(self, place: int) -> str:
+    def last_layer(self, index: int) -> str:
         """Return the name of the layer that gives an output."""
-        call = self._makers.get(self.network.outputs[place].index)
+        call = self._makers.get(self.network.outputs[index].index)
         return self.model.name if call is None else str(call.layer.name)
 
-    def last(self, place: int) -> str:
+    def last(self, index: int) -> str:
         """Return what an output ends in, in a word."""
-        call = self._makers.get(self.network.outputs[place].index)
+        call = self._makers.get(self.network.outputs[index].index)
         activation = None if call is None else getattr(call.layer, "activation", None)
         name = getattr(activation, "__name__", None)
         return name or ("an input" if call is None else type(call.layer).__name__)
 
-    def switch_off(self, place: int, kind: str) -> bool:
+    def switch_off(self, index: int, kind: str) -> bool:
         """Leave out an output's final activation, and say whether that gives its logits."""
-        ref = self.network.outputs[place]
+        ref = self.network.outputs[index]
         found: list[tuple[Call, Switch]] = []
         path: list[Call] = []
-        if not self._walk(ref, kind, found, path) or self._is_shared(place, found, path):
+        if not self._walk(ref, kind, found, path) or self._is_shared(index, found, path):
             return False
         plain = kind == "sigmoid" or (len(path) == 1 and _is_last_axis(path[0].layer))
         # Probabilities that were moved add up to 1 where the whole softmax was moved.
-        if not plain and kind_of(self.ranges[place]) != "softmax":
+        if not plain and kind_of(self.ranges[index]) != "softmax":
             return False
         self.switches |= {id(call.layer): switch for call, switch in found}
         return True
@@ -238,7 +239,7 @@ class _Ends:
         return all(self._walk(each, kind, found, path) for each in call.inputs)
 
     def _is_shared(
-        self, place: int, found: Sequence[tuple[Call, Switch]], path: Sequence[Call]
+        self, index: int, found: Sequence[tuple[Call, Switch]], path: Sequence[Call]
     ) -> bool:
         """Whether anything but this output depends on what would be left out."""
         on_path = {id(call) for call in path}
@@ -249,8 +250,8 @@ class _Ends:
                 continue
             if id(call.layer) in switched or any(ref.index in refs for ref in call.inputs):
                 return True
-        others = [r.index for i, r in enumerate(self.network.outputs) if i != place]
-        return any(index in refs for index in others)
+        others = [r.index for i, r in enumerate(self.network.outputs) if i != index]
+        return any(other in refs for other in others)
 
 
 def _is_passing(layer: keras.layers.Layer) -> bool:

@@ -201,8 +201,7 @@ def _check_keras(path: Path, trust: Trust) -> ModelContent:
         raise ModelError("it has no weights", subject=path, hint="save it again with model.save")
     with weights:
         _check_sizes(sizes, check_hdf5(weights, path), path)
-    version = metadata.get("keras_version") if isinstance(metadata, dict) else None
-    return ModelContent(str(version or ""), config)
+    return ModelContent(_version(metadata), config)
 
 
 def _check_h5(path: Path, trust: Trust) -> ModelContent:
@@ -215,7 +214,22 @@ def _check_h5(path: Path, trust: Trust) -> ModelContent:
             hint="save the whole model (model.save), not save_weights",
         )
     _check_sizes(check_config(config, path, trust), dimensions, path)
-    return ModelContent(str(read_attribute(path, "keras_version") or ""), config)
+    return ModelContent(keras_version(path), config)
+
+
+def keras_version(path: Path) -> str:
+    """Return the version of the Keras that saved a `.keras` or `.h5` file; empty where unsaid.
+
+    Raises:
+        ModelError: damaged. What else the file holds is not looked at.
+    """
+    if path.suffix.lower() == ".keras":
+        return _version(check_archive(path)[0])
+    return str(read_attribute(path, "keras_version") or "")
+
+
+def _version(metadata: Json) -> str:
+    return str((metadata.get("keras_version") if isinstance(metadata, dict) else None) or "")
 
 
 def _check_sizes(sizes: Iterable[DeclaredSize], dimensions: set[int], path: Path) -> None:

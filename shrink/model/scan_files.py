@@ -96,20 +96,25 @@ class _Window(io.RawIOBase):
         self._file, self._start, self._size, self._at = file, start, size, 0
 
     def readable(self) -> bool:
+        """Say that it can be read."""
         return True
 
     def seekable(self) -> bool:
+        """Say that any place in it can be read."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to an offset in bytes within the window; return it."""
         base = (0, self._at, self._size)[whence]
         self._at = max(base + offset, 0)
         return self._at
 
     def tell(self) -> int:
+        """Return the offset in bytes within the window."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as the window goes; return the number of bytes."""
         self._file.seek(self._start + self._at)
         data = self._file.read(min(len(buffer), max(self._size - self._at, 0)))
         buffer[: len(data)] = data
@@ -117,6 +122,7 @@ class _Window(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
+        """Close the file that it is a window of."""
         self._file.close()
         super().close()
 

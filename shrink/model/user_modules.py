@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import shrink
 from shrink.base import files
 from shrink.base.cache import entry_path
-from shrink.base.errors import ModelError, ResourceError
+from shrink.base.errors import ModelError, ResourceError, first_line
 from shrink.contract.model_source import Trust
 
 if TYPE_CHECKING:
@@ -236,9 +236,8 @@ def imported(path: Path) -> ModuleType:
         with remembering_imports(path, module):
             spec.loader.exec_module(module)
     except Exception as error:
-        text = str(error).strip().splitlines()[:1]
         raise ModelError(
-            f"this file cannot be imported: {type(error).__name__}: {''.join(text)[:300]}",
+            f"this file cannot be imported: {type(error).__name__}: {first_line(error)}",
             subject=path,
             hint=import_hint(error, path),
         ) from error

@@ -91,12 +91,7 @@ def by_budget(
         return cost(graph.keep(any_channels(graph, allocate(extent))))
 
     if left(1.0) > budget:
-        raise StageError(
-            f"{name}: {budget:,.6g} is out of reach: with as few channels as can be in every group "
-            f"{left(1.0):,.6g} are left",
-            subject="prune",
-            hint="raise the budget, lower round_to, or exclude fewer layers",
-        )
+        raise _out_of_reach(name, f"{budget:,.6g}", f"{left(1.0):,.6g}")
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -245,9 +240,11 @@ class _Search:
 
     @property
     def measurements(self) -> int:
+        """Models that were built and measured."""
         return len(self._known)
 
     def at(self, extent: float, allocate: Allocate) -> _Point:
+        """Return the point at an extent, measured where it was not before."""
         counts = allocate(extent)
         keep = self._keep(counts)
         if tuple(counts) not in self._known:
@@ -318,12 +315,16 @@ class _Search:
         return self._graph.keep(any_channels(self._graph, counts))
 
     def _out_of_reach(self, left: float) -> StageError:
-        return StageError(
-            f"{self._name}: {self._limit:,.0f} is out of reach: with as few channels as can be in "
-            f"every group {left:,.0f} are left",
-            subject="prune",
-            hint="raise the budget, lower round_to, or exclude fewer layers",
-        )
+        return _out_of_reach(self._name, f"{self._limit:,.0f}", f"{left:,.0f}")
+
+
+def _out_of_reach(name: str, limit: str, left: str) -> StageError:
+    return StageError(
+        f"{name}: {limit} is out of reach: with as few channels as can be in every group {left} "
+        "are left",
+        subject="prune",
+        hint="raise the budget, lower round_to, or exclude fewer layers",
+    )
 
 
 def _missed(planned: float, low: _Point, high: _Point | None) -> float:

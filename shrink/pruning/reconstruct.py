@@ -127,6 +127,7 @@ class _Solver:
         self.pruned = rebuild(graph, everything, weights)
 
     def solve(self, counts: Counts) -> Reconstruction:
+        """Remove so many channels of each group, group by group."""
         ranked = []
         for group, count in zip(self.graph.groups, counts, strict=True):
             if not count:
@@ -256,6 +257,7 @@ class _System:
         return self.moments.rows >= _ROWS_PER_FEATURE * len(self.moments.x)
 
     def fit(self) -> Fit:
+        """Return the least-squares problem at its solution with every channel."""
         kernel = self._kernel()[:, self.alive][:, :, self.outputs]
         start = kernel.reshape(self.taps * len(self.alive), -1)
         return fit(self.moments, start, self.blocks, intercept=self.layer.bias is not None)

@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from shrink.base.child import die_with_parent
-from shrink.base.errors import InternalError, ResourceError, ShrinkError
+from shrink.base.errors import InternalError, ResourceError, ShrinkError, first_line
 from shrink.base.faults import reached
 from shrink.contract import job as jobs
 from shrink.contract.codec import from_plain, to_plain
@@ -101,22 +101,17 @@ def as_shrink_error(error: Exception, stage: str) -> ShrinkError:
     names = {cls.__name__ for cls in type(error).__mro__}
     if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
         return ResourceError(
-            f"out of memory: {_first_line(error)}",
+            f"out of memory: {first_line(error) or type(error).__name__}",
             subject=stage,
             hint="set a smaller training.micro_batch_size, or training.precision: mixed_bfloat16",
         )
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(where.filename).name}:{where.lineno}"
     return InternalError(
-        f"{type(error).__name__} at {place}: {_first_line(error)}",
+        f"{type(error).__name__} at {place}: {first_line(error) or type(error).__name__}",
         subject=stage,
         hint="this is a bug in shrink; please report it with the recipe",
     )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0][:300] if text else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.contract.model_source import ModelKind, ModelSource
 from shrink.model.keras3.convert import compare_import, snake_case
-from shrink.model.load import load_model
+from shrink.model.load import import_note, load_model, load_source
 from shrink.tflite.convert import convert
 from tests.model.conftest import write_with_keras3
 from tests.model.keras3_checks import largest_difference
@@ -117,3 +119,22 @@ def test_compare_import_refuses_what_computes_something_else(zoo: Path) -> None:
     kernel.assign(kernel * 1.5)
     with pytest.raises(ModelError, match="Keras 3 gives outputs that differ by"):
         compare_import(model, path)
+
+
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+@pytest.mark.parametrize("kind", ["keras", "h5"])
+def test_import_note_scans_nothing_again_of_what_tf_keras_saved(
+    kind: ModelKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ModelSource(kind, tmp_path / f"model.{kind}")
+    inputs = keras.Input((4,))
+    keras.Model(inputs, keras.layers.Dense(2)(inputs)).save(source.path)
+    model, scanned = load_source(source), []
+    monkeypatch.setattr("shrink.model.load.check_model_file", lambda *each: scanned.append(each))
+    assert import_note(model, source) == ""
+    assert scanned == []
+
+
+def test_import_note_says_how_near_an_import_is(zoo: Path) -> None:
+    source = ModelSource("keras", zoo / "residual_net.keras")
+    assert import_note(load_source(source), source).startswith("imported from Keras 3: outputs")

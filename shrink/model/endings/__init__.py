@@ -124,13 +124,13 @@ class Loop(Generic[Tensor]):
     Attributes:
         arguments: the tensors that hold the values before a turn.
         results: the tensors that hold them after it.
-        place: which of them the output in question is.
+        index: which of them the output in question is.
         collected: which of them are lists that each turn adds to.
     """
 
     arguments: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
-    place: int
+    index: int
     collected: frozenset[int] = frozenset()
 
 

@@ -47,6 +47,7 @@ class _Analysis(Generic[Tensor]):
         self._found: dict[Tensor, Range] = dict(assumed or {})
 
     def range_of(self, tensor: Tensor) -> Range:
+        """Return the bounds of a tensor's values."""
         waiting = [tensor]
         while waiting:
             current = waiting[-1]
@@ -98,13 +99,13 @@ class _Analysis(Generic[Tensor]):
             turns += 1
             values = [
                 new
-                if new == old or turns < (2 if place in loop.collected else 1) * _TURNS
+                if new == old or turns < (2 if index in loop.collected else 1) * _TURNS
                 # What still grows may grow for ever, or not. Lists are given up last: they may
                 # hold less than what is carried from turn to turn.
                 else UNKNOWN
-                for place, (old, new) in enumerate(zip(values, after, strict=True))
+                for index, (old, new) in enumerate(zip(values, after, strict=True))
             ]
-        return values[loop.place]
+        return values[loop.index]
 
     def _turn(self, values: list[Range], loop: Loop[Tensor]) -> list[Range]:
         inner = _Analysis(self.graph, dict(zip(loop.arguments, values, strict=True)))
@@ -118,7 +119,7 @@ _MOST_CONSTANTS = 4096
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TracedTensor:
     """A tensor of a traced function, in one of its calls.
 
     Attributes:
@@ -135,15 +136,15 @@ class _Call:
     """A call of a traced function by another."""
 
     graph: tf.Graph
-    arguments: tuple[_Place, ...]
+    arguments: tuple[_TracedTensor, ...]
 
 
 class TracedComputation:
     """A concrete function of TensorFlow; calls inside it are looked into."""
 
-    def node(self, place: _Place) -> Node[_Place] | None:
+    def node(self, traced_tensor: _TracedTensor) -> Node[_TracedTensor] | None:
         """Return the operator that makes a tensor; None for an input of the model."""
-        tensor, call = place.tensor.deref(), place.call
+        tensor, call = traced_tensor.tensor.deref(), traced_tensor.call
         operation = tensor.op
         if operation.type == "Placeholder":
             return self._argument(tensor, call)
@@ -156,21 +157,21 @@ class TracedComputation:
             options["alpha"] = operation.get_attr("alpha")
         return Node(operation.type, _inputs(operation, call), _shape(tensor), options=options)
 
-    def constant(self, place: _Place) -> Array | None:
+    def constant(self, traced_tensor: _TracedTensor) -> Array | None:
         """Return the values of a small constant, None for any other tensor."""
-        tensor = place.tensor.deref()
-        if tensor.op.type == "Placeholder" and place.call is not None:
-            found = self._argument(tensor, place.call)
+        tensor = traced_tensor.tensor.deref()
+        if tensor.op.type == "Placeholder" and traced_tensor.call is not None:
+            found = self._argument(tensor, traced_tensor.call)
             return self.constant(found.inputs[0]) if found is not None and found.inputs else None
         if tensor.shape.num_elements() is None or tensor.shape.num_elements() > _MOST_CONSTANTS:
             return None
         return tf.get_static_value(tensor)
 
-    def shape(self, place: _Place) -> Shape | None:
+    def shape(self, traced_tensor: _TracedTensor) -> Shape | None:
         """Return a tensor's shape with the batch, None where not even the rank is known."""
-        return _shape(place.tensor.deref())
+        return _shape(traced_tensor.tensor.deref())
 
-    def _argument(self, tensor: tf.Tensor, call: _Call | None) -> Node[_Place] | None:
+    def _argument(self, tensor: tf.Tensor, call: _Call | None) -> Node[_TracedTensor] | None:
         if call is None:
             captured = any(tensor is each for each in tensor.graph.internal_captures)
             return Node("ReadVariableOp", (), _shape(tensor)) if captured else None
@@ -179,25 +180,25 @@ class TracedComputation:
                 return Node("Identity", (given,), _shape(tensor))
         return None
 
-    def _looped(self, tensor: tf.Tensor, call: _Call | None) -> Node[_Place]:
+    def _looped(self, tensor: tf.Tensor, call: _Call | None) -> Node[_TracedTensor]:
         graph, begin = _function(tensor.op, "body"), _inputs(tensor.op, call)
         if graph is None:
             return Node("?", (), _shape(tensor))
         # Of the values in a turn only the loop's analysis knows: they are no arguments.
         turn = _Call(graph, ())
-        arguments = tuple(_Place(each.ref(), turn) for each in graph.inputs)
-        results = tuple(_Place(each.ref(), turn) for each in graph.outputs)
+        arguments = tuple(_TracedTensor(each.ref(), turn) for each in graph.inputs)
+        results = tuple(_TracedTensor(each.ref(), turn) for each in graph.outputs)
         lists = frozenset(
-            place for place, each in enumerate(graph.inputs) if each.dtype == tf.variant
+            index for index, each in enumerate(graph.inputs) if each.dtype == tf.variant
         )
         loop = Loop(arguments, results, tensor.value_index, lists)
         return Node("While", begin, _shape(tensor), loop=loop)
 
-    def _called(self, tensor: tf.Tensor, call: _Call | None) -> Node[_Place]:
+    def _called(self, tensor: tf.Tensor, call: _Call | None) -> Node[_TracedTensor]:
         graph, arguments = _function(tensor.op, "f"), _inputs(tensor.op, call)
         if graph is None:
             return Node("?", (), _shape(tensor))
-        inner = _Place(graph.outputs[tensor.value_index].ref(), _Call(graph, arguments))
+        inner = _TracedTensor(graph.outputs[tensor.value_index].ref(), _Call(graph, arguments))
         return Node("Identity", (inner,), _shape(tensor))
 
 
@@ -211,7 +212,7 @@ def ranges_of_model(model: keras.Model) -> list[Range]:
 
     function = traced(ask).get_concrete_function(*specs)
     computation = TracedComputation()
-    return [range_of(computation, _Place(each.ref())) for each in function.graph.outputs]
+    return [range_of(computation, _TracedTensor(each.ref())) for each in function.graph.outputs]
 
 
 def _function(operation: tf.Operation, attribute: str) -> tf.Graph | None:
@@ -220,8 +221,8 @@ def _function(operation: tf.Operation, attribute: str) -> tf.Graph | None:
     return getattr(function, "graph", None)
 
 
-def _inputs(operation: tf.Operation, call: _Call | None) -> tuple[_Place, ...]:
-    return tuple(_Place(each.ref(), call) for each in operation.inputs)
+def _inputs(operation: tf.Operation, call: _Call | None) -> tuple[_TracedTensor, ...]:
+    return tuple(_TracedTensor(each.ref(), call) for each in operation.inputs)
 
 
 def _shape(tensor: tf.Tensor) -> Shape | None:

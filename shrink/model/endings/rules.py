@@ -21,9 +21,9 @@ class Site:
     inputs: Sequence[Range]
     graph: Computation[Any]
 
-    def shape(self, place: int = 0) -> Shape | None:
+    def shape(self, index: int = 0) -> Shape | None:
         """Return the shape of an input."""
-        return self.graph.shape(self.node.inputs[place])
+        return self.graph.shape(self.node.inputs[index])
 
 
 Rule = Callable[[Site], Range]
@@ -199,7 +199,7 @@ def _added(site: Site) -> Range:
 
 
 def _same_shapes(site: Site) -> bool:
-    shapes = {site.shape(place) for place in range(len(site.inputs))}
+    shapes = {site.shape(index) for index in range(len(site.inputs))}
     return len(shapes) == 1 and None not in shapes
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError
+from shrink.base.errors import ModelError, first_line
 from shrink.base.types import Array, JsonObject, Tensors
 from shrink.model.keras3.graph import ConvertedModel, build_model
 from shrink.model.keras3.layers import ConvertedLayer, UnsupportedLayerError
@@ -60,7 +60,8 @@ def import_keras3(path: Path, config: JsonObject) -> keras.Model:
         raise
     except Exception as error:  # tf-keras raises whatever its layers raise
         raise ModelError(
-            f"Keras 3 saved it, and it cannot be rebuilt with tf-keras: {_first_line(error)}",
+            f"Keras 3 saved it, and it cannot be rebuilt with tf-keras: "
+            f"{type(error).__name__}: {first_line(error)}",
             subject=path,
             hint=_HINT,
         ) from error
@@ -76,11 +77,6 @@ def _weights_file(path: Path) -> Iterator[h5py.File]:
     finally:
         if source is not None:
             source.close()
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0][:300] if text else ''}"
 
 
 _STATELESS = frozenset({"seed_generator", "random_generator", "_dropout_layer", "_softmax"})
@@ -244,8 +240,8 @@ def compare_import(model: keras.Model, path: Path) -> str:
         original = keras3.saving.load_model(path, compile=False)
         theirs = keras3.tree.flatten(original(_fed(original, arrays), training=False))
     except Exception as error:  # whatever its layers raise
-        why = str(error).strip().splitlines()[:1]
-        return f"imported from Keras 3, which cannot run the file here: {''.join(why)[:200]}"
+        why = first_line(error, 200)
+        return f"imported from Keras 3, which cannot run the file here: {why}"
     ours = tf.nest.flatten(model(tf.nest.pack_sequence_as(model.input, arrays), training=False))
     difference = largest_difference(ours, theirs)
     if difference > _TOO_FAR:

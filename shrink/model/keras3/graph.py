@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import first_line
 from shrink.base.types import Json, JsonObject, Tensors
 from shrink.model.keras3.layers import (
     MODEL_CLASSES,
@@ -194,10 +195,8 @@ class _Walk:
         except UnsupportedLayerError:
             raise
         except Exception as error:  # tf-keras raises whatever its layers raise
-            text = str(error).strip().splitlines()[:1]
-            raise UnsupportedLayerError(
-                _label(serialized), f"{type(error).__name__}: {''.join(text)[:300]}"
-            ) from error
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise UnsupportedLayerError(_label(serialized), why) from error
         return True
 
 

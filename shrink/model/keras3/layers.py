@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import first_line
 from shrink.base.types import Json, JsonObject, Tensors
 
 Activation: TypeAlias = Callable[[Tensors], tf.Tensor]
@@ -265,10 +266,8 @@ def _custom_layer(custom: object, config: JsonObject, label: str) -> keras.layer
     try:
         return kind.from_config(arguments)
     except Exception as error:  # it raises whatever its author does
-        text = str(error).strip().splitlines()[:1]
-        raise UnsupportedLayerError(
-            label, f"its from_config raises {type(error).__name__}: {''.join(text)[:200]}"
-        ) from error
+        why = f"its from_config raises {type(error).__name__}: {first_line(error, 200)}"
+        raise UnsupportedLayerError(label, why) from error
 
 
 def _is_idle(value: Json) -> bool:

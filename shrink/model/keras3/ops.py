@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import first_line
 from shrink.base.types import JsonObject, Tensors
 from shrink.model.keras3.layers import FUNCTIONS, UnsupportedLayerError
 
@@ -49,7 +50,7 @@ def call_op(
     try:
         return function(*args, **{**settings, **given})
     except (TypeError, ValueError) as error:
-        raise UnsupportedLayerError(label, str(error).strip().splitlines()[0][:300]) from error
+        raise UnsupportedLayerError(label, first_line(error)) from error
 
 
 def _is_tensor(value: object) -> TypeGuard[tf.Tensor]:
