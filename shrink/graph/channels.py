@@ -4,6 +4,11 @@ Each position along a tensor's channel axis has a label. Layers copy labels (act
 them (flattening), join them (concatenation) or unite them (addition); what ends in one set is
 removed together or not at all, as in DepGraph (Fang et al. 2023, "Towards Any Structural
 Pruning"), but channel by channel instead of layer by layer.
+
+Example: `Flatten()(Add()([a, b]))` of two convolutions that give (None, 2, 2, 2) each. `a` makes
+the labels [3 4] and `b` makes [5 6]; Add unites 3 with 5 and 4 with 6, which are two sets then.
+Flatten repeats the labels along its 8 values, [3 4 3 4 3 4 3 4]. With the first set go a filter of
+`a`, the one of `b` that is added to it, and rows 0, 2, 4 and 6 of the dense kernel that follows.
 """
 
 from __future__ import annotations

@@ -54,11 +54,8 @@ def call_op(
 
 
 def _is_tensor(value: object) -> TypeGuard[tf.Tensor]:
-    return not _is_number(value) and bool(keras.backend.is_keras_tensor(value))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | bool | list | tuple | np.ndarray)
+    constant = isinstance(value, int | float | list | tuple | np.ndarray)
+    return not constant and bool(keras.backend.is_keras_tensor(value))
 
 
 def _binary(layer: type[keras.layers.Layer] | None, function: _Op) -> _Op:
@@ -72,9 +69,7 @@ def _binary(layer: type[keras.layers.Layer] | None, function: _Op) -> _Op:
             and (x1.shape.rank, x1.dtype) == (x2.shape.rank, x2.dtype)
         ):
             return layer(dtype=x1.dtype.name)([x1, x2])
-        if _is_tensor(x1):
-            return function(x1, _constant(x2))
-        return function(_constant(x1), x2)
+        return function(_constant(x1), _constant(x2))
 
     return call
 
@@ -173,14 +168,6 @@ def _pad(
     width = [list(pair) if isinstance(pair, list | tuple) else [pair, pair] for pair in pad_width]
     width = width * x.shape.rank if len(width) == 1 else width
     return tf.pad(x, width, mode.upper(), constant_values=constant_values or 0)
-
-
-def _clip(x: tf.Tensor, x_min: _Operand, x_max: _Operand) -> tf.Tensor:
-    return tf.clip_by_value(x, x_min, x_max)
-
-
-def _cast(x: tf.Tensor, dtype: str) -> tf.Tensor:
-    return tf.cast(x, dtype)
 
 
 def _normalize(
@@ -306,8 +293,8 @@ _SHAPED: dict[str, _Op] = {
     "Argmax": _arg(tf.math.argmax),
     "Argmin": _arg(tf.math.argmin),
     "BroadcastTo": lambda x, shape: tf.broadcast_to(x, list(shape)),
-    "Cast": _cast,
-    "Clip": _clip,
+    "Cast": lambda x, dtype: tf.cast(x, dtype),
+    "Clip": lambda x, x_min, x_max: tf.clip_by_value(x, x_min, x_max),
     "Cumsum": lambda x, axis=None, dtype=None: tf.math.cumsum(x, axis=axis),
     "DepthToSpace": lambda x, block_size, data_format="channels_last": tf.nn.depth_to_space(
         x, block_size
