@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base import files
+from shrink.base.errors import ResourceError
 from shrink.base.paths import cache_root, existing
 
 OBJECTS = "objects"
@@ -89,6 +90,12 @@ def entry_path(kind: str, key: str, suffix: str = "") -> Path:
     path = cache_root() / kind / f"{key}{suffix}"
     mark_used(path)
     return path
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write an entry whole; where that cannot be, it costs time only, the next time."""
+    with contextlib.suppress(OSError, ResourceError):
+        files.write_bytes(path, content)
 
 
 def mark_used(path: Path) -> None:

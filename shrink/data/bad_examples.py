@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base import files
-from shrink.base.cache import entry_path, key_of
-from shrink.base.errors import DataError, ResourceError
+from shrink.base.cache import entry_path, keep, key_of
+from shrink.base.errors import DataError
 from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.decoding import PictureDecoder
@@ -132,6 +131,5 @@ def remembered_bad_files(
     except (OSError, ValueError):
         pass
     found = _bad_files(paths, decoder, on_progress)
-    with contextlib.suppress(OSError, ResourceError):  # a memory not written costs time only
-        files.write_json(memory, found)
+    keep(memory, files.encoded(files.json_text(found)))
     return found

@@ -6,7 +6,6 @@ folder with a file of raw rows for every array, and a manifest that is written l
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
@@ -19,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base import files
-from shrink.base.cache import entry_path
+from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.host import available_memory_bytes
 from shrink.base.versions import versions
@@ -72,7 +71,7 @@ def spooled(
         DataError: no examples, or examples of different shapes or dtypes.
         ResourceError: the disk is full.
     """
-    folder = _folder(key())
+    folder = entry_path("spool", key())
     if not (folder / _MANIFEST).is_file():
         with files.replacing(folder) as temporary:
             temporary.mkdir()
@@ -82,13 +81,9 @@ def spooled(
                     for part, examples in parts().items()
                 }
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
-        folder = _moved(folder, _folder(key()))
+        folder = _moved(folder, entry_path("spool", key()))
     manifest: dict[str, _Written] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     return {part: _mapped(folder / part, found) for part, found in manifest.items()}
-
-
-def _folder(key: str) -> Path:
-    return entry_path("spool", key)
 
 
 def _moved(made: Path, wanted: Path) -> Path:
@@ -255,9 +250,8 @@ def cached(examples: Examples, part: str, config: DataConfig, seed: int) -> Exam
     if config.cache != "disk":
         return examples
     relevant = config.model_dump_json(exclude={"path", "augment", "normalize", "cache"})
-    decoders = json.dumps(versions())
-    described = "\0".join([fingerprint(config), relevant, part, str(seed), decoders])
-    return CachedExamples(examples, hashlib.sha256(described.encode()).hexdigest())
+    key = key_of(fingerprint(config), relevant, part, str(seed), json.dumps(versions()))
+    return CachedExamples(examples, key)
 
 
 def _fits(examples: Examples) -> bool:

@@ -6,7 +6,6 @@ inode. A damaged or unwritable memory costs time, never correctness.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import itertools
@@ -18,9 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from shrink.base import files
-from shrink.base.cache import entry_path
-from shrink.base.errors import DataError, ResourceError
+from shrink.base.cache import entry_path, keep
+from shrink.base.errors import DataError
 from shrink.data.config import NO_DATA, SOURCES, DataConfig, added_source, ask_source, source_code
 from shrink.data.folders import Names, find_pictures, shown
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
@@ -346,8 +344,7 @@ def hash_files(root: Path, names: Sequence[str], place: Path) -> bytes:
             unknown.append(row)
     _read_files(root, names, unknown, current)
     if unknown or len(current) != len(known):
-        with contextlib.suppress(OSError, ResourceError):
-            files.write_bytes(memory, current.content())
+        keep(memory, current.content())
     return current.digests
 
 

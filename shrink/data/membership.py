@@ -18,9 +18,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import tensorflow as tf
 
-from shrink.base import files
-from shrink.base.cache import entry_path, key_of
-from shrink.base.errors import DataError, ResourceError
+from shrink.base.cache import entry_path, keep, key_of
+from shrink.base.errors import DataError
 from shrink.base.types import Array
 from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
@@ -112,8 +111,7 @@ def membership_of(parts: dict[str, Examples], config: DataConfig, seed: int) -> 
         return read_membership(memory)
     told_by = _told_by(parts["train"])
     found = Membership(told_by, {part: _hashes(examples) for part, examples in parts.items()})
-    with contextlib.suppress(OSError, ResourceError):  # a memory not written costs time only
-        files.write_bytes(memory, found.content())
+    keep(memory, found.content())
     return found
 
 

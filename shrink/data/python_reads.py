@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.cache import entry_path, key_of
-from shrink.base.errors import ResourceError
+from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.paths import cache_root
 from shrink.model.user_modules import code_digest, is_users
 
@@ -75,8 +74,7 @@ def remembering_reads(entry: Path, function: str) -> Iterator[None]:
     listed = {f"{_name(path, folder)}{_LISTED}" for path in seen.folders}
     # What was read and is gone again cannot be hashed.
     read = {_name(path, folder) for path in seen.files if Path(path).is_file()}
-    with contextlib.suppress(OSError, ResourceError):
-        files.write_json(_record(entry, function), sorted(read | listed))
+    keep(_record(entry, function), files.encoded(files.json_text(sorted(read | listed))))
 
 
 def _name(path: str, folder: str) -> str:

@@ -8,7 +8,6 @@ arrays. They are read once, on the CPU, and kept in the cache folder.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import json
 import sys
@@ -19,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.cache import key_of
 from shrink.base.errors import DataError, ShrinkError
 from shrink.base.versions import versions
 from shrink.data.cached import ALL, Example, spooled
@@ -48,8 +48,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     names = [*inputs, *(targets if config.target == "label" else ())]
 
     def key() -> str:
-        decided_by = [fingerprint(config), json.dumps(versions()), config.target, *names]
-        return hashlib.sha256("\0".join(decided_by).encode()).hexdigest()
+        return key_of(fingerprint(config), json.dumps(versions()), config.target, *names)
 
     def flat_parts() -> dict[str, Iterator[Example]]:
         sides = [inputs, targets] if config.target == "label" else [inputs]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +11,8 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from shrink.base import files
-from shrink.base.cache import entry_path, key_of
-from shrink.base.errors import DataError, ResourceError
+from shrink.base.cache import entry_path, keep, key_of
+from shrink.base.errors import DataError
 from shrink.base.types import Specs
 from shrink.base.versions import versions
 from shrink.data.config import DataConfig
@@ -327,8 +325,7 @@ def scanned_labels(records: Labelled, parser: Parser, part: str) -> np.ndarray:
     if len(labels) != len(records) or labels.min() < 0:
         wrong = "a negative label" if len(labels) == len(records) else "fewer labels than records"
         raise DataError(wrong, subject=records.paths[0], hint="labels are whole numbers from 0")
-    with contextlib.suppress(OSError, ResourceError):  # a memory not written costs time only
-        files.write_bytes(memory, labels.tobytes())
+    keep(memory, labels.tobytes())
     return labels
 
 
