@@ -109,7 +109,7 @@ class StepJob(Job):
         epochs: passes over the training examples; 0 where nothing is trained.
         training: what of the `training` section decides the outcome.
         inputs: models by role; `model` is what the step starts from.
-        claims: what earlier stages established and this one must keep.
+        preserves: what this stage must preserve of earlier ones.
         data: the `data` section.
         task: the `task` section.
         split_seed: of the splits, the same for all steps.
@@ -129,7 +129,7 @@ class StepJob(Job):
     epochs: int = 0
     training: Training
     inputs: Mapping[str, ModelSource]
-    claims: tuple[str, ...] = ()
+    preserves: tuple[str, ...] = ()
     data: Section
     task: Section
     split_seed: int

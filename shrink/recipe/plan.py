@@ -61,8 +61,8 @@ class Step:
     """`model` is what the stage starts from; `distill` has a `teacher` too."""
     previous: str | None
     form: Form
-    claims: tuple[str, ...] = ()
-    """What earlier stages of this line established and this one must keep."""
+    preserves: tuple[str, ...] = ()
+    """What this stage must preserve of earlier ones of this line."""
 
     @property
     def epochs(self) -> int:
@@ -235,8 +235,8 @@ class _Builder:
         previous = self._previous(config, path)
         inputs = self._inputs(config, previous, path)
         self._check_form(config, name, inputs["model"], path)
-        claims = self._claims(inputs["model"])
-        self._check_order(config, name, claims, path)
+        preserves = self._preserved(inputs["model"])
+        self._check_order(config, name, preserves, path)
         self.steps.append(
             Step(
                 len(self.steps),
@@ -247,7 +247,7 @@ class _Builder:
                 inputs,
                 previous.name if previous else None,
                 config.produces,
-                claims,
+                preserves,
             )
         )
 
@@ -404,19 +404,19 @@ class _Builder:
             )
 
     def _check_order(
-        self, config: StageConfig, name: str, claims: Sequence[str], path: tuple[str | int, ...]
+        self, config: StageConfig, name: str, preserves: Sequence[str], path: tuple[str | int, ...]
     ) -> None:
-        for claim in config.loses:
-            if claim in claims:
+        for trait in config.breaks:
+            if trait in preserves:
                 raise RecipeError(
-                    f"{name} cannot keep the {claim} of an earlier stage",
+                    f"{name} cannot keep the {trait} of an earlier stage",
                     position=self.loaded.position(*path),
                     hint=f"let {config.kind} come first",
                 )
 
-    def _claims(self, source: Source) -> tuple[str, ...]:
+    def _preserved(self, source: Source) -> tuple[str, ...]:
         if source.step is None or source.arguments:  # a scaled copy keeps no promise
             return ()
         before = self.steps[self._names().index(source.step)]
-        own = before.config.established() if before.config else ()
-        return tuple(dict.fromkeys((*before.claims, *own)))
+        own = before.config.preserved() if before.config else ()
+        return tuple(dict.fromkeys((*before.preserves, *own)))

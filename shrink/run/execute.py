@@ -38,8 +38,8 @@ from shrink.measure.size import layer_table, measure_sizes, operator_table, zero
 from shrink.recipe.plan import BASELINE
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
-from shrink.stages.claims import Claims
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
+from shrink.stages.preserved import Preserved
 from shrink.task.artifact import (
     describe_guess,
     evaluate_artifact,
@@ -67,12 +67,12 @@ def execute(job: StepJob, send: Send) -> StepDone:
     context = StageContext(job, send)
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
-    claims = Claims.of(context)
+    preserved = Preserved.of(context)
     outcome = _run_stage(job, context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
-    claims.check(outcome, context)
+    preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
     artifact, tflite, notes = _save(outcome, job.work)
@@ -117,7 +117,7 @@ def follow(job: StepJob, send: Send) -> dict[str, Any]:
     context = StageContext(job, send)
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
-    Claims.of(context)
+    Preserved.of(context)
     _run_stage(job, context)
     threading.Event().wait()
     return {}

@@ -145,7 +145,7 @@ def _describe(
         "config": config,
         "training": to_plain(settings.training),
         "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
-        "claims": list(step.claims),
+        "claims": list(step.preserves),
         "custom_objects": None if custom is None else read.code(custom),
         "data": {
             **{key: value for key, value in settings.data.items() if key != "path"},

@@ -334,7 +334,7 @@ class Runner:
             epochs=step.epochs,
             training=training,
             inputs=inputs,
-            claims=step.claims,
+            preserves=step.preserves,
             data=settings.data,
             task=settings.task,
             split_seed=state.splits.seed,

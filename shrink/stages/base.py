@@ -26,10 +26,10 @@ class StageConfig(Config):
     """The forms of model that the stage can start from."""
     produces: ClassVar[Form] = "keras"
     """The form of its artifact."""
-    claims: ClassVar[tuple[str, ...]] = ()
-    """What it establishes and every later stage must keep, such as `sparsity`."""
-    loses: ClassVar[tuple[str, ...]] = ()
-    """What it cannot keep, so that no stage that establishes it may come before."""
+    preserves: ClassVar[tuple[str, ...]] = ()
+    """What of its outcome every later stage preserves, such as `sparsity`."""
+    breaks: ClassVar[tuple[str, ...]] = ()
+    """What it cannot preserve, so that no stage with that outcome may come before."""
 
     name: StageName | None = None
     """Name of the stage; by default its kind, numbered where it repeats."""
@@ -53,6 +53,6 @@ class StageConfig(Config):
         """Whether the stage measures how many examples are classified rightly."""
         return False
 
-    def established(self) -> tuple[str, ...]:
-        """Return what this configuration makes later stages keep; by default the claims."""
-        return self.claims
+    def preserved(self) -> tuple[str, ...]:
+        """Return what this configuration makes later stages keep; by default `preserves`."""
+        return self.preserves

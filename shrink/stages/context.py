@@ -167,7 +167,7 @@ class StageContext:
     def __init__(self, job: StepJob, send: Send) -> None:
         self.name = job.name
         self.kind = job.kind
-        self.claims = job.claims
+        self.preserves = job.preserves
         self.training, plan = job.training, job.planning.plan
         if plan is not None:
             self.training = replace(self.training, micro_batch_size=plan.micro_batch_size)
@@ -378,7 +378,7 @@ class StageContext:
             "clusters": keep_shared,
         }
         with self.devices.scope():
-            kept = [keep(model) for claim, keep in keepers.items() if claim in self.claims]
+            kept = [keep(model) for trait, keep in keepers.items() if trait in self.preserves]
         return (*after_update, *kept)
 
     def warn(self, code: str, message: str, hint: str | None = None) -> None:

@@ -68,7 +68,7 @@ def test_build_plan_refuses_pruning_what_is_clustered() -> None:
         plan(TRAIN, {"cluster": {}}, {"distill": {"student": "cluster", "teacher": "train"}}, PRUNE)
     assert "let prune come first" in str(caught.value)
     built = plan(TRAIN, PRUNE, {"cluster": {}}, QUANTIZE)
-    assert built.step("quantize").claims == ("sparsity", "clusters")
+    assert built.step("quantize").preserves == ("sparsity", "clusters")
 
 
 def test_build_plan_branches_with_from() -> None:
@@ -115,7 +115,7 @@ def test_build_plan_cuts_the_student_from_the_teacher_when_it_inherits() -> None
     student = built.step("distill").inputs["model"]
     assert student.step == "prune"
     assert dict(student.arguments) == {"depth": 0.5, "inherit": 1.0}
-    assert built.step("distill").claims == ()
+    assert built.step("distill").preserves == ()
 
 
 def test_build_plan_names_the_teachers_of_an_ensemble() -> None:
@@ -136,8 +136,8 @@ def test_resolved_recipe_names_the_files_of_an_ensemble(tmp_path: Path) -> None:
 
 def test_build_plan_hands_claims_down_the_line() -> None:
     built = plan(TRAIN, PRUNE, {"distill": {}}, {"train": {"from": "train", "name": "again"}})
-    assert built.step("distill").claims == ("sparsity",)
-    assert built.step("again").claims == ()
+    assert built.step("distill").preserves == ("sparsity",)
+    assert built.step("again").preserves == ()
 
 
 def test_build_plan_merges_a_stages_own_training() -> None:

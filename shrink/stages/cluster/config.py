@@ -14,7 +14,7 @@ class ClusterConfig(StageConfig):
     """Let the weights of each kernel share a few values, which compress well (Han et al. 2016)."""
 
     kind: ClassVar[str] = "cluster"
-    claims: ClassVar[tuple[str, ...]] = ("clusters",)
+    preserves: ClassVar[tuple[str, ...]] = ("clusters",)
 
     clusters: Annotated[int, Field(ge=2, le=256)] = 16
     """Distinct values that the weights of one kernel may take; zero counts where it is kept."""

@@ -36,7 +36,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
     reason = f"its weights take no more than {config.clusters} values already"
     skipped += [{"layer": one.layer, "reason": reason} for one in few]
     context.phase("clustering")
-    keep_zeros = "sparsity" in context.claims
+    keep_zeros = "sparsity" in context.preserves
     found: list[Shared] = []
     for one in kernels:
         shared = cluster(one.kernel.numpy(), config.clusters, context.training.seed, keep_zeros)

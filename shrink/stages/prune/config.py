@@ -32,7 +32,7 @@ class PruneConfig(StageConfig):
     """Remove what matters least, then fine-tune: weights by mask, or whole channels for real."""
 
     kind: ClassVar[str] = "prune"
-    loses: ClassVar[tuple[str, ...]] = ("clusters",)
+    breaks: ClassVar[tuple[str, ...]] = ("clusters",)
 
     method: Literal["magnitude", "channels"] = "magnitude"
     """magnitude: weights of smallest absolute value become zero; channels: whole channels go."""
@@ -97,8 +97,8 @@ class PruneConfig(StageConfig):
             return dict.fromkeys(("ramp", "frequency"), "schedule: polynomial")
         return {} if self.ramp else {"frequency": "a ramp above 0"}
 
-    def established(self) -> tuple[str, ...]:
-        """Return `sparsity` where weights stay in place as zeros; removed channels claim none."""
+    def preserved(self) -> tuple[str, ...]:
+        """Return `sparsity` where weights stay in place as zeros; removed channels leave none."""
         return () if self.method == "channels" and self.rebuild else ("sparsity",)
 
     @property

@@ -18,27 +18,27 @@ from tests.jobs import context_of
 L = keras.layers
 
 
-def context(tmp_path: Path, *claims: str) -> StageContext:
+def context(tmp_path: Path, *preserves: str) -> StageContext:
     inputs = L.Input((8, 8, 1))
     x = L.ReLU()(L.Conv2D(6, 3, name="conv")(L.Rescaling(1 / 16)(inputs)))
     model = keras.Model(inputs, L.Dense(10, activation="softmax", name="head")(L.Flatten()(x)))
-    for one in prunable_kernels(model)[0] if claims else ():
+    for one in prunable_kernels(model)[0] if preserves else ():
         one.kernel.assign(np.where(np.abs(one.kernel) < 0.05, 0, one.kernel))
     model.save(tmp_path / "model.keras")
     return context_of(
         tmp_path,
         kind="cluster",
-        claims=claims,
+        preserves=preserves,
         training={"global_batch_size": 256, "micro_batch_size": 128},
         inputs={"model": tmp_path / "model.keras"},
     )
 
 
-@pytest.mark.parametrize("claims", [(), ("sparsity",)])
+@pytest.mark.parametrize("preserves", [(), ("sparsity",)])
 def test_run_trains_kernels_of_few_values_and_keeps_zeros(
-    claims: tuple[str, ...], tmp_path: Path
+    preserves: tuple[str, ...], tmp_path: Path
 ) -> None:
-    opened = context(tmp_path, *claims)
+    opened = context(tmp_path, *preserves)
     before = {k.layer: k.kernel.numpy() for k in prunable_kernels(opened.load())[0]}
     result = run(ClusterConfig(clusters=5, epochs=1), opened)
     assert result.model is not None
@@ -47,7 +47,7 @@ def test_run_trains_kernels_of_few_values_and_keeps_zeros(
     for one in prunable_kernels(result.model)[0]:
         kernel = one.kernel.numpy()
         assert len(np.unique(kernel)) == 5
-        if claims:
+        if preserves:
             np.testing.assert_array_equal(kernel == 0, before[one.layer] == 0)
     assert "each of 2 kernels take at most 5 values" in result.notes[0]
 

@@ -93,6 +93,6 @@ def test_dumped_configuration_is_read_again(prune: dict[str, Any]) -> None:
 
 
 def test_established_is_sparsity_only_where_zeros_stay() -> None:
-    assert PruneConfig().established() == ("sparsity",)
-    assert PruneConfig(method="channels", ratio=0.3).established() == ()
-    assert PruneConfig(method="channels", ratio=0.3, rebuild=False).established() == ("sparsity",)
+    assert PruneConfig().preserved() == ("sparsity",)
+    assert PruneConfig(method="channels", ratio=0.3).preserved() == ()
+    assert PruneConfig(method="channels", ratio=0.3, rebuild=False).preserved() == ("sparsity",)

@@ -14,8 +14,8 @@ import tf_keras as keras
 from shrink.base.errors import ModelError, StageError
 from shrink.contract.model_source import ModelKind, ModelSource
 from shrink.pruning.sharing import cluster
-from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.preserved import Preserved
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.stages.quantize.schemes import SCHEMES
@@ -30,14 +30,14 @@ L = keras.layers
 
 
 def context_for(
-    path: Path, kind: ModelKind, folder: Path, claims: Sequence[str] = (), data: str = "digits"
+    path: Path, kind: ModelKind, folder: Path, preserves: Sequence[str] = (), data: str = "digits"
 ) -> StageContext:
     return context_of(
         folder,
         kind="quantize",
         inputs={"model": ModelSource(kind, path)},
         training={"global_batch_size": 64, "micro_batch_size": 32},
-        claims=tuple(claims),
+        preserves=tuple(preserves),
         data={"source": data},
     )
 
@@ -219,17 +219,17 @@ def test_run_aware_trains_for_the_artifact_and_keeps_zeros_and_clusters(
         kernel[np.abs(kernel) < np.quantile(np.abs(kernel), 0.3)] = 0
         layer.set_weights([cluster(kernel, 32, 0, keep_zeros=True).kernel, bias])
     model.save(tmp_path / "model.keras")
-    claims = ["sparsity", "clusters"]
-    context = context_for(tmp_path / "model.keras", "keras", tmp_path, claims=claims)
-    established = Claims.of(context)
-    assert established.zeros is not None
-    assert established.zeros.fraction > 0.2
-    assert len(established.clustered) == 2
+    preserves = ["sparsity", "clusters"]
+    context = context_for(tmp_path / "model.keras", "keras", tmp_path, preserves=preserves)
+    preserved = Preserved.of(context)
+    assert preserved.zeros is not None
+    assert preserved.zeros.fraction > 0.2
+    assert len(preserved.clustered) == 2
     result = run(QuantizeConfig(aware=True, epochs=1), context)
     assert result.training is not None
     assert result.training.exact
     assert result.training.updates > 0
-    established.check(result, context)
+    preserved.check(result, context)
     assert float_operators(result.tflite or b"") == []
     float_accuracy = accuracy((trained / "model.tflite").read_bytes(), trained)
     assert accuracy(result.tflite or b"", trained) > float_accuracy - 0.03

@@ -1,4 +1,4 @@
-"""What earlier stages established is measured again: kept is silent, lost is an error."""
+"""What later stages preserve is measured again: kept is silent, lost is an error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.pruning.masks import prunable_kernels
 from shrink.pruning.sharing import cluster
-from shrink.stages.claims import Claims
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.preserved import Preserved
 from shrink.tflite.convert import Precision, convert
 
 L = keras.layers
@@ -34,22 +34,22 @@ def clustered() -> keras.Model:
     return model
 
 
-def context(model: keras.Model, *claims: str) -> StageContext:
-    stand_in = SimpleNamespace(claims=claims, name="later", load=lambda: model)
+def context(model: keras.Model, *preserves: str) -> StageContext:
+    stand_in = SimpleNamespace(preserves=preserves, name="later", load=lambda: model)
     return cast(StageContext, stand_in)
 
 
-def check(claims: Claims, **outcome: Any) -> None:
-    claims.check(StageResult(**outcome), cast(StageContext, SimpleNamespace(name="later")))
+def check(preserved: Preserved, **outcome: Any) -> None:
+    preserved.check(StageResult(**outcome), cast(StageContext, SimpleNamespace(name="later")))
 
 
 @pytest.mark.parametrize("precision", ["float32", "dynamic_int8"])
 def test_check_finds_clusters_and_zeros_in_the_converted_file(
     precision: Precision, clustered: keras.Model
 ) -> None:
-    claims = Claims.of(context(clustered, "sparsity", "clusters"))
-    check(claims, tflite=convert(clustered, precision).content)
-    check(claims, model=clustered)
+    preserved = Preserved.of(context(clustered, "sparsity", "clusters"))
+    check(preserved, tflite=convert(clustered, precision).content)
+    check(preserved, model=clustered)
 
 
 @pytest.mark.parametrize("layer", ["conv", "dense"])
@@ -57,23 +57,23 @@ def test_check_finds_clusters_and_zeros_in_the_converted_file(
 def test_check_names_the_layer_that_lost_its_clusters(
     layer: str, converted: bool, clustered: keras.Model
 ) -> None:
-    claims = Claims.of(context(clustered, "clusters"))
+    preserved = Preserved.of(context(clustered, "clusters"))
     kernel = clustered.get_layer(layer).kernel
     kernel.assign_add(np.random.default_rng(1).normal(size=kernel.shape))
     outcome: dict[str, Any] = {"model": clustered}
     if converted:
         outcome = {"tflite": convert(clustered, "float32").content}
     with pytest.raises(StageError, match=f"clustered the weights of {layer}, and"):
-        check(claims, **outcome)
+        check(preserved, **outcome)
 
 
 def test_check_counts_the_zeros_that_are_left(clustered: keras.Model) -> None:
-    claims = Claims.of(context(clustered, "sparsity"))
+    preserved = Preserved.of(context(clustered, "sparsity"))
     kernel = clustered.get_layer("dense").kernel
     kernel.assign(np.where(kernel.numpy() == 0, 0.5, kernel.numpy()))
     with pytest.raises(StageError, match=r"only .* are zero now"):
-        check(claims, model=clustered)
+        check(preserved, model=clustered)
 
 
 def test_check_asks_nothing_where_nobody_claimed_anything(clustered: keras.Model) -> None:
-    assert Claims.of(context(clustered)) == Claims()
+    assert Preserved.of(context(clustered)) == Preserved()

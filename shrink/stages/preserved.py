@@ -1,4 +1,4 @@
-"""What earlier stages established, measured again after every later one."""
+"""What later stages preserve of earlier ones, measured again after each."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Clustered:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """The figures that a stage must keep, taken from its input before it runs.
+class Preserved:
+    """The figures that a stage must preserve, taken from its input before it runs.
 
     Attributes:
-        zeros: in all prunable kernels, or None where nobody claimed any.
+        zeros: in all prunable kernels, or None where no stage pruned.
         clustered: the kernels of few values, none where nobody clustered.
     """
 
@@ -40,18 +40,18 @@ class Claims:
     clustered: tuple[Clustered, ...] = ()
 
     @classmethod
-    def of(cls, context: StageContext) -> Claims:
-        """Measure the input of a stage that must keep something."""
-        if not context.claims:
+    def of(cls, context: StageContext) -> Preserved:
+        """Measure the input of a stage that must preserve something."""
+        if not context.preserves:
             return cls()
         model = context.load()
         return cls(
-            count_zeros(model) if "sparsity" in context.claims else None,
-            tuple(_clustered(model)) if "clusters" in context.claims else (),
+            count_zeros(model) if "sparsity" in context.preserves else None,
+            tuple(_clustered(model)) if "clusters" in context.preserves else (),
         )
 
     def check(self, outcome: StageResult, context: StageContext) -> None:
-        """Raise `StageError` where the stage lost what an earlier one established."""
+        """Raise `StageError` where the stage broke what it had to preserve."""
         if self.zeros is not None and (kept := _zeros_left(outcome)) < self.zeros.count:
             raise StageError(
                 f"an earlier stage pruned {self.zeros.count:,} of {self.zeros.of:,} weights, and "
