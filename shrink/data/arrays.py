@@ -251,7 +251,7 @@ def check_not_constant(path: Path, name: str, y: Rows) -> None:
 
 
 def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -> None:
-    """Raise `DataError` where the inputs of a part differ from training's in shape or dtype."""
+    """Raise `DataError` where the inputs of a split differ from training's in shape or dtype."""
     if fed_dtype(x) != fed_dtype(train):
         raise DataError(
             f"{name} is {x.dtype} and {other} is {train.dtype}",
@@ -262,7 +262,7 @@ def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -
 
 
 def check_same_targets(path: Path, name: str, y: Rows, other: str, train: Rows) -> None:
-    """Raise `DataError` where the targets of a part are of another kind than training's."""
+    """Raise `DataError` where the targets of a split are of another kind than training's."""
     if are_labels(y) != are_labels(train):
         kinds = [f"{'labels' if are_labels(a) else 'real targets'} ({a.dtype})" for a in (y, train)]
         raise DataError(

@@ -24,7 +24,7 @@ _CHUNK = 64
 _CHUNK_OF_LARGE = 4
 _MOST_NAMED = 10
 
-Parts = Mapping[str, tuple[Names, np.ndarray]]
+Splits = Mapping[str, tuple[Names, np.ndarray]]
 
 
 class SkippedNote(str):
@@ -75,9 +75,9 @@ def _compiled(decoder: PictureDecoder) -> Callable[[Sequence[str]], bool]:
 
 
 def without_bad_files(
-    parts: Parts, decoder: PictureDecoder, config: DataConfig
+    splits: Splits, decoder: PictureDecoder, config: DataConfig
 ) -> tuple[dict[str, tuple[Names, np.ndarray]], tuple[str, ...]]:
-    """Return the parts without pictures that cannot be decoded, and what the report says of it.
+    """Return the splits without pictures that cannot be decoded, and what the report says of it.
 
     The first stage looks at every picture; later ones, and later runs on the same files, take
     its word from the cache folder.
@@ -85,10 +85,10 @@ def without_bad_files(
     Raises:
         DataError: more than `config.bad_examples_limit` of them.
     """
-    every = [path for paths, _ in parts.values() for path in paths]
+    every = [path for paths, _ in splits.values() for path in paths]
     bad = remembered_bad_files(every, decoder, config)
     if not bad:
-        return dict(parts), ()
+        return dict(splits), ()
     named = ", ".join(shown(path) for path in list(bad)[:_MOST_NAMED])
     more = f" and {len(bad) - _MOST_NAMED} more" if len(bad) > _MOST_NAMED else ""
     if len(bad) > config.bad_examples_limit * len(every):
@@ -100,9 +100,9 @@ def without_bad_files(
             "data.bad_examples_limit",
         )
     kept = {}
-    for part, (paths, targets) in parts.items():
+    for split, (paths, targets) in splits.items():
         good = [place for place, path in enumerate(paths) if path not in bad]
-        kept[part] = (paths.take(good), targets[good])
+        kept[split] = (paths.take(good), targets[good])
     note = f"skipped {len(bad)} of {len(every):,} pictures that cannot be decoded: {named}{more}"
     return kept, (SkippedNote(note),)
 

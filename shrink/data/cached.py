@@ -1,6 +1,6 @@
 """Examples held in memory or in one file.
 
-Shuffling and resuming need examples by number, and a generator has none. Each part becomes a
+Shuffling and resuming need examples by number, and a generator has none. Each split becomes a
 folder with a file of raw rows for every array, and a manifest that is written last.
 """
 
@@ -29,7 +29,7 @@ from shrink.data.fingerprint import fingerprint
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 
 ALL = "all"
-"""The part of examples that are not divided."""
+"""The split of examples that are not divided."""
 
 _MANIFEST = "spool.json"
 _LEAST_FREE_BYTES = 500 * 1000**2
@@ -54,16 +54,16 @@ Example = list[np.ndarray]
 
 def spooled(
     key: Callable[[], str],
-    parts: Callable[[], Mapping[str, Iterable[Example]]],
+    splits: Callable[[], Mapping[str, Iterable[Example]]],
     names: Sequence[str],
     watched: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Return the arrays of each part by name, each (rows, ...), mapped from the cache folder.
+    """Return the arrays of each split by name, each (rows, ...), mapped from the cache folder.
 
     Args:
         key: returns what decides the examples, a hash; the next stage with the same key reads them
             from the disk. Once they are written it may know more than before.
-        parts: gives the examples of each part; called only where nothing is under this key.
+        splits: gives the examples of each split; called only where nothing is under this key.
         names: of the arrays of an example, in order.
         watched: what is entered while the examples are made.
 
@@ -77,13 +77,13 @@ def spooled(
             temporary.mkdir()
             with watched():
                 described = {
-                    part: _write(temporary / part, examples, names)
-                    for part, examples in parts().items()
+                    split: _write(temporary / split, examples, names)
+                    for split, examples in splits().items()
                 }
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
         folder = _moved(folder, entry_path("spool", key()))
     manifest: dict[str, _Written] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    return {part: _mapped(folder / part, found) for part, found in manifest.items()}
+    return {split: _mapped(folder / split, found) for split, found in manifest.items()}
 
 
 def _moved(made: Path, wanted: Path) -> Path:
@@ -232,25 +232,25 @@ class CachedExamples(DerivedExamples):
                 start += len(flat[0])
 
 
-def cached(examples: Examples, part: str, config: DataConfig, seed: int) -> Examples:
+def cached(examples: Examples, split: str, config: DataConfig, seed: int) -> Examples:
     """Return examples as `config.cache` asks: themselves, or kept in memory or on disk.
 
     Args:
-        examples: of one part.
-        part: its name.
-        config: the `data` section; auto keeps a part of up to 200 MB in memory, unless it is an
+        examples: of one split.
+        split: its name.
+        config: the `data` section; auto keeps a split of up to 200 MB in memory, unless it is an
             array already.
-        seed: decides which examples are in the part.
+        seed: decides which examples are in the split.
     """
     if config.cache == "memory":
         return CachedExamples(examples, None)
-    if config.cache in ("auto", part):
+    if config.cache in ("auto", split):
         decoded = not isinstance(examples, ArrayExamples)
         return CachedExamples(examples, None) if decoded and _fits(examples) else examples
     if config.cache != "disk":
         return examples
     relevant = config.model_dump_json(exclude={"path", "augment", "normalize", "cache"})
-    key = key_of(fingerprint(config), relevant, part, str(seed), json.dumps(versions()))
+    key = key_of(fingerprint(config), relevant, split, str(seed), json.dumps(versions()))
     return CachedExamples(examples, key)
 
 

@@ -160,7 +160,7 @@ WHY_NO_METRICS = "no data was named"
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
-"""Keys of `data` that decide neither which examples there are nor which part they are in."""
+"""Keys of `data` that decide neither which examples there are nor which split they are in."""
 
 
 def _known_source(name: object) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.data.examples import PARTS, Batch, DerivedExamples, Examples, PreparedExamples
+from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.membership import Membership
 
 
@@ -18,7 +18,7 @@ class LeftOut:
     """What was left out of a data set, for what earlier runs trained and tested on.
 
     Attributes:
-        masks: which examples of each part stay, bool (n,).
+        masks: which examples of each split stay, bool (n,).
         comparable: whether all earlier examples could be compared with these.
         trained_on: distinct examples that the earlier runs trained on.
     """
@@ -27,9 +27,9 @@ class LeftOut:
     comparable: bool
     trained_on: int
 
-    def count(self, part: str) -> int:
-        """Return how many examples of a part were left out."""
-        return int((~self.masks[part]).sum())
+    def count(self, split: str) -> int:
+        """Return how many examples of a split were left out."""
+        return int((~self.masks[split]).sum())
 
 
 def left_out(own: Membership, earlier: Sequence[Membership]) -> LeftOut:
@@ -44,18 +44,18 @@ def left_out(own: Membership, earlier: Sequence[Membership]) -> LeftOut:
     alike = [one for one in earlier if one.told_by == own.told_by]
     empty = np.zeros(0, np.uint64)
     trained = np.unique(np.concatenate([empty, *(one.trained() for one in alike)]))
-    tested = np.unique(np.concatenate([empty, *(one.parts["test"] for one in alike)]))
-    masks = {part: ~np.isin(own.parts[part], tested) for part in PARTS}
-    masks["test"] = ~np.isin(own.parts["test"], trained)
-    if len(own.parts["test"]) and not masks["test"].any():
+    tested = np.unique(np.concatenate([empty, *(one.splits["test"] for one in alike)]))
+    masks = {split: ~np.isin(own.splits[split], tested) for split in SPLIT_NAMES}
+    masks["test"] = ~np.isin(own.splits["test"], trained)
+    if len(own.splits["test"]) and not masks["test"].any():
         raise DataError(
-            f"the model was trained on all {len(own.parts['test']):,} test examples",
+            f"the model was trained on all {len(own.splits['test']):,} test examples",
             subject="data",
             hint="give examples that it has not seen, or the data that it was trained on",
         )
-    for part in ("train", "validation"):
-        if not masks[part].any():
-            masks[part] = np.ones_like(masks[part])
+    for split in ("train", "validation"):
+        if not masks[split].any():
+            masks[split] = np.ones_like(masks[split])
     return LeftOut(masks, len(alike) == len(earlier), len(trained))
 
 
@@ -95,7 +95,7 @@ class Subset(DerivedExamples):
 
 @dataclass(frozen=True)
 class Dataset:
-    """The parts of a data set.
+    """The splits of a data set.
 
     Attributes:
         class_names: name of each integer label, empty where targets are real.
@@ -106,10 +106,10 @@ class Dataset:
         input_arrays: once the arrays have the names of a model's inputs: what the recipe calls
             them, in the same order.
         target_arrays: likewise.
-        given: parts that the source has of its own; the others were taken by the seed.
-        known_membership: what is in each part, where the source knows it without reading examples.
+        given: splits that the source has of its own; the others were taken by the seed.
+        known_membership: what is in each split, where the source knows it without reading examples.
         left_out: what was left out for the sake of earlier runs.
-        membership: returns which examples are in which part, after that.
+        membership: returns which examples are in which split, after that.
     """
 
     train: Examples

@@ -88,12 +88,12 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         ) from error
 
 
-_PARTS = ("train", "validation", "test")
+_SPLIT_NAMES = ("train", "validation", "test")
 _MOST_LISTED = 12
 
 
 def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[str, str]:
-    """Return the suffix of the arrays of each part that the file gives.
+    """Return the suffix of the arrays of each split that the file gives.
 
     Args:
         path: of the file, for messages.
@@ -101,10 +101,10 @@ def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[
         inputs: names of the inputs, without a suffix.
 
     Raises:
-        DataError: there is no training part, or two that could be meant.
+        DataError: there is no training split, or two that could be meant.
     """
     first = inputs[0]
-    given = {part: f"_{part}" for part in _PARTS if f"{first}_{part}" in names}
+    given = {split: f"_{split}" for split in _SPLIT_NAMES if f"{first}_{split}" in names}
     expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
     if first in names and given:
         raise DataError(
@@ -139,7 +139,7 @@ def wanted_targets(
     Args:
         path: of the file, for messages.
         names: of all its arrays.
-        suffixes: of each part, from `layout`.
+        suffixes: of each split, from `layout`.
         inputs: names of the inputs, without a suffix.
         targets: names of the targets, likewise.
         targets_needed: whether the file must have them.

@@ -11,8 +11,8 @@ from shrink.base.errors import DataError
 from shrink.base.types import Specs, Tensors
 
 T = TypeVar("T")
-PARTS = ("train", "validation", "test")
-"""The parts of every data set."""
+SPLIT_NAMES = ("train", "validation", "test")
+"""The splits of every data set."""
 
 _READING_BYTES = 16 * 1000**2
 _MOST_READ = 512

@@ -133,7 +133,7 @@ _SETTLED_NS = 2_000_000_000
 def fingerprint(config: DataConfig) -> str:
     """Return the SHA-256, in hex, of what the source of a `data` section holds.
 
-    Names of classes and pictures count as well as their contents, and of shards their parts and
+    Names of classes and pictures count as well as their contents, and of shards their splits and
     their order; the place does not, so data may be moved as a whole. How the data is split and
     transformed is not part of it. Of source python the place counts, and with it the user's own
     modules, the files that the function has opened so far, and those of `data.depends`. Of a
@@ -267,12 +267,12 @@ def _hexadecimal(digests: bytes) -> Iterator[str]:
 
 
 def _shard_digests(config: DataConfig) -> Iterator[str]:
-    """Yield each shard's part, how it is compressed and its content, in the order it is read."""
+    """Yield each shard's split, how it is compressed and its content, in the order it is read."""
     hashes = shard_hashes(config)
     path = Path(config.path or "").expanduser().absolute()
-    for part, shards in sorted(find_shards(path).items()):
+    for split, shards in sorted(find_shards(path).items()):
         for shard in shards:
-            yield f"{part}\0{shard.suffix == '.zlib'}\0{hashes[str(shard)]}"
+            yield f"{split}\0{shard.suffix == '.zlib'}\0{hashes[str(shard)]}"
 
 
 def _function_digests(entry: Path, function: str, config: DataConfig) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The names of a data set's files and classes: folders by class, maybe within folders by part.
+"""The names of a data set's files and classes: folders by class, maybe within folders by split.
 
 A list of 500,000 names takes 50 MB as Python's strings, and half of that in one piece.
 """
@@ -124,14 +124,14 @@ class PictureFolders:
 
     Attributes:
         root: the folder.
-        parts: by part (`train`, `validation`, `test`, or `all` where pictures are not divided),
+        splits: by split (`train`, `validation`, `test`, or `all` where pictures are not divided),
             then by class, each in sorted order: file names relative to the root.
         ignored: what was left alone, by kind, with its number.
-        names: all of them, sorted by folder, class and name, whose memory `parts` share.
+        names: all of them, sorted by folder, class and name, whose memory `splits` share.
     """
 
     root: Path
-    parts: Mapping[str, Mapping[str, Names]]
+    splits: Mapping[str, Mapping[str, Names]]
     ignored: Mapping[str, int]
     names: Names
 
@@ -169,9 +169,9 @@ def find_pictures(root: Path) -> PictureFolders:
     top = _list(str(root), ignored)
     divided = {name: _list(str(root / name), Counter()) for name in top.folders if _is_part(name)}
     if any(listing.folders and not listing.pictures for listing in divided.values()):
-        parts = _parts(root, top, ignored, names)
+        splits = _splits(root, top, ignored, names)
     else:
-        parts = {"all": _classes(root, "", top, ignored, names)}
+        splits = {"all": _classes(root, "", top, ignored, names)}
     if not names:
         endings = ", ".join(PICTURE_ENDINGS)
         raise DataError(
@@ -179,38 +179,38 @@ def find_pictures(root: Path) -> PictureFolders:
             subject=shown(root),
             hint="put the pictures of each class into a folder of its name",
         )
-    return PictureFolders(root, parts, dict(ignored), names)
+    return PictureFolders(root, splits, dict(ignored), names)
 
 
 def _is_part(name: str) -> bool:
     return name in SPLIT_OF_NAME
 
 
-def _parts(
+def _splits(
     root: Path, top: _Listing, ignored: Counter[str], names: Names
 ) -> dict[str, dict[str, Names]]:
     _count_outside(top, ignored)
-    parts: dict[str, dict[str, Names]] = {}
+    splits: dict[str, dict[str, Names]] = {}
     for name in sorted(top.folders):
         if not _is_part(name):
             ignored["folders beside train, validation and test"] += 1
             continue
-        part = SPLIT_OF_NAME[name]
-        if part in parts:
+        split = SPLIT_OF_NAME[name]
+        if split in splits:
             raise DataError(
                 "both val and validation are there", subject=shown(root), hint="keep one of them"
             )
-        parts[part] = _classes(root, name, _list(str(root / name), ignored), ignored, names)
-    return parts
+        splits[split] = _classes(root, name, _list(str(root / name), ignored), ignored, names)
+    return splits
 
 
 def _classes(
-    root: Path, part: str, listing: _Listing, ignored: Counter[str], names: Names
+    root: Path, split: str, listing: _Listing, ignored: Counter[str], names: Names
 ) -> dict[str, Names]:
     _count_outside(listing, ignored)
     classes = {}
     for name in sorted(listing.folders):
-        relative = f"{part}/{name}" if part else name
+        relative = f"{split}/{name}" if split else name
         inside = _list(str(root / relative), ignored)
         if inside.folders:
             ignored["folders inside class folders"] += len(inside.folders)

@@ -1,4 +1,4 @@
-"""Which examples are in which part, told by their content: so that later runs test on none of them.
+"""Which examples are in which split, by their content: so that later runs test on none of them.
 
 A file holds a line of JSON (`read_header`), then 8 bytes for every example: of train, validation
 and test, in this order. Examples are told by the content of their file (pictures), by the bytes of
@@ -23,7 +23,7 @@ from shrink.base.errors import DataError
 from shrink.base.types import Array
 from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
-from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
+from shrink.data.examples import SPLIT_NAMES, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import DIGEST_BYTES, fingerprint
 from shrink.data.folders import shown
 
@@ -45,29 +45,29 @@ class ToldByContent(Protocol):
 
 @dataclass(frozen=True)
 class Membership:
-    """What is in each part.
+    """What is in each split.
 
     Attributes:
         told_by: what examples are told by; only the same can be compared.
-        parts: uint64 (n,) for train, validation and test, in the order of their examples.
+        splits: uint64 (n,) for train, validation and test, in the order of their examples.
     """
 
     told_by: str
-    parts: dict[str, np.ndarray]
+    splits: dict[str, np.ndarray]
 
     def trained(self) -> np.ndarray:
         """Return those that training has seen, by its gradients or by its choices."""
-        return np.concatenate([self.parts["train"], self.parts["validation"]])
+        return np.concatenate([self.splits["train"], self.splits["validation"]])
 
     def kept(self, masks: dict[str, np.ndarray]) -> Membership:
-        """Return what is left; a mask, bool (n,), for each part."""
-        return Membership(self.told_by, {p: found[masks[p]] for p, found in self.parts.items()})
+        """Return what is left; a mask, bool (n,), for each split."""
+        return Membership(self.told_by, {p: found[masks[p]] for p, found in self.splits.items()})
 
     def content(self) -> bytes:
         """Return all of it as the content of a file."""
-        counts = {part: len(found) for part, found in self.parts.items()}
+        counts = {split: len(found) for split, found in self.splits.items()}
         header = {"version": _VERSION, "told_by": self.told_by, "counts": counts}
-        body = b"".join(np.asarray(self.parts[part], "<u8").tobytes() for part in PARTS)
+        body = b"".join(np.asarray(self.splits[split], "<u8").tobytes() for split in SPLIT_NAMES)
         return json.dumps(header).encode() + b"\n" + body
 
 
@@ -80,11 +80,11 @@ def read_membership(path: Path) -> Membership:
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         header = json.loads(head)
-        counts = [int(header["counts"][part]) for part in PARTS]
+        counts = [int(header["counts"][split]) for split in SPLIT_NAMES]
         if header["version"] != _VERSION or len(body) != _BYTES * sum(counts):
             raise ValueError("it is cut short, or of another version")
         found = np.split(np.frombuffer(body, "<u8"), np.cumsum(counts)[:-1])
-        return Membership(str(header["told_by"]), dict(zip(PARTS, found, strict=True)))
+        return Membership(str(header["told_by"]), dict(zip(SPLIT_NAMES, found, strict=True)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"what an earlier run trained on cannot be read: {error}",
@@ -93,11 +93,11 @@ def read_membership(path: Path) -> Membership:
         ) from error
 
 
-def membership_of(parts: dict[str, Examples], config: DataConfig, seed: int) -> Membership:
-    """Return what is in each part, from the cache folder after the first time.
+def membership_of(splits: dict[str, Examples], config: DataConfig, seed: int) -> Membership:
+    """Return what is in each split, from the cache folder after the first time.
 
     Args:
-        parts: train, validation and test as the source gives them.
+        splits: train, validation and test as the source gives them.
         config: the `data` section.
         seed: of the splits.
 
@@ -109,8 +109,8 @@ def membership_of(parts: dict[str, Examples], config: DataConfig, seed: int) -> 
     memory = entry_path("splits", key, ".bin")
     with contextlib.suppress(DataError):
         return read_membership(memory)
-    told_by = _told_by(parts["train"])
-    found = Membership(told_by, {part: _hashes(examples) for part, examples in parts.items()})
+    told_by = _told_by(splits["train"])
+    found = Membership(told_by, {split: _hashes(examples) for split, examples in splits.items()})
     keep(memory, found.content())
     return found
 
@@ -167,12 +167,12 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
 
 
 def leak_notes(
-    parts: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray]
+    splits: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
-    """Return a sentence for each two parts that have pictures in common.
+    """Return a sentence for each two splits that have pictures in common.
 
     Args:
-        parts: files of train, validation and test.
+        splits: files of train, validation and test.
         contents: what stands for the content of each of them, from `contents_of`.
     """
     notes = []
@@ -183,20 +183,20 @@ def leak_notes(
             twin = int(np.argmax(contents[other] == contents[one][row]))
             notes.append(
                 f"{int(shared.sum())} pictures of the {other} split are in the {one} split too, "
-                f"such as {shown(parts[other][twin])} = {shown(parts[one][row])}: its figures "
+                f"such as {shown(splits[other][twin])} = {shown(splits[one][row])}: its figures "
                 "flatter"
             )
     return tuple(notes)
 
 
 def contents_of(
-    parts: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
+    splits: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
 ) -> dict[str, np.ndarray]:
-    """Return what stands for the content of each file of a part, uint64 (n,).
+    """Return what stands for the content of each file of a split, uint64 (n,).
 
     Args:
-        parts: files by part.
-        paths: of files whose content is known, all of `parts` among them.
+        splits: files by split.
+        paths: of files whose content is known, all of `splits` among them.
         digests: SHA-256 of each file's content, 32 bytes each, of which 8 are taken.
 
     Files are matched by 64 bits of their path: a mapping by path would take more than the paths.
@@ -205,7 +205,7 @@ def contents_of(
     keys = np.fromiter(map(hash, paths), np.int64, len(known))
     order = np.argsort(keys)
     found = {}
-    for part, paths_of_part in parts.items():
-        wanted = np.fromiter(map(hash, paths_of_part), np.int64, len(paths_of_part))
-        found[part] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
+    for split, paths_of_split in splits.items():
+        wanted = np.fromiter(map(hash, paths_of_split), np.int64, len(paths_of_split))
+        found[split] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
     return found

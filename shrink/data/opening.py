@@ -15,7 +15,7 @@ from shrink.data.augment import Augmentation
 from shrink.data.cached import cached
 from shrink.data.config import DataConfig, NormalizeConfig, ask_source
 from shrink.data.dataset import Dataset, Subset, left_out
-from shrink.data.examples import PARTS, Batch, DerivedExamples, Examples, PreparedExamples
+from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.folders import named_classes
 from shrink.data.membership import Membership, membership_of, read_membership
 
@@ -133,7 +133,7 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     Args:
         config: the `data` section; its path is absolute or relative to the working folder.
         seed: decides splits that the source does not give.
-        earlier: what the model's earlier runs trained and tested on, where it was not these parts
+        earlier: what the model's earlier runs trained and tested on, where it was not these splits
             (`shrink.data.membership`).
 
     Raises:
@@ -186,11 +186,11 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
 def _membership(dataset: Dataset, config: DataConfig, seed: int) -> Membership:
     if dataset.known_membership is not None:
         return dataset.known_membership
-    return membership_of(_parts(dataset), config, seed)
+    return membership_of(_splits(dataset), config, seed)
 
 
-def _parts(dataset: Dataset) -> dict[str, Examples]:
-    return {part: getattr(dataset, part) for part in PARTS}
+def _splits(dataset: Dataset) -> dict[str, Examples]:
+    return {split: getattr(dataset, split) for split in SPLIT_NAMES}
 
 
 def _without(examples: Examples, mask: np.ndarray) -> Examples:

@@ -39,13 +39,13 @@ class Manifest:
 
 
 def find_shards(path: Path) -> dict[str, list[Path]]:
-    """Return the files of each part, sorted; of the part `all` where their names tell none.
+    """Return the files of each split, sorted; of the split `all` where their names tell none.
 
     In a folder, names that begin with train, validation (val) or test, or folders of these
-    names, tell the part.
+    names, tell the split.
 
     Raises:
-        DataError: nothing is there, or no part is train.
+        DataError: nothing is there, or no split is train.
     """
     if path.is_dir():
         files = [p for p in sorted(path.rglob("*")) if p.is_file() and ".tfrecord" in p.name]
@@ -57,25 +57,25 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
         raise DataError("no TFRecord files are there", subject=path, hint=_HINT)
     if not path.is_dir():
         return {ALL: files}
-    parts: dict[str, list[Path]] = {}
+    splits: dict[str, list[Path]] = {}
     for file in files:
-        parts.setdefault(_part(file.relative_to(path)), []).append(file)
-    if ALL in parts and len(parts) > 1:
+        splits.setdefault(_split(file.relative_to(path)), []).append(file)
+    if ALL in splits and len(splits) > 1:
         raise DataError(
-            f"{parts[ALL][0].name} is in no part, and other files are",
+            f"{splits[ALL][0].name} is in no part, and other files are",
             subject=path,
             hint="begin each name with train, validation or test, or none",
         )
-    if ALL not in parts and "train" not in parts:
+    if ALL not in splits and "train" not in splits:
         raise DataError("no file of the part train", subject=path, hint="name it train-0.tfrecord")
-    return parts
+    return splits
 
 
-def _part(relative: Path) -> str:
+def _split(relative: Path) -> str:
     for piece in relative.parts:
-        for prefix, part in SPLIT_OF_NAME.items():
+        for prefix, split in SPLIT_OF_NAME.items():
             if piece == prefix or piece.startswith((f"{prefix}-", f"{prefix}.", f"{prefix}_")):
-                return part
+                return split
     return ALL
 
 

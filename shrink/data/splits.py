@@ -15,7 +15,7 @@ from shrink.data.config import DataConfig
 
 @dataclass(frozen=True)
 class Split:
-    """Indices of the examples of each part, int64, ascending and disjoint."""
+    """Indices of the examples of each split, int64, ascending and disjoint."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -46,14 +46,14 @@ def split_examples(
         labels: int64 (total,) to stratify by, or None for a plain shuffled split.
         total: number of examples.
         seed: decides the split.
-        validation: fraction of all examples; 0 for no such part.
-        test: fraction of all examples; 0 for no such part.
+        validation: fraction of all examples; 0 for no such split.
+        test: fraction of all examples; 0 for no such split.
 
-    Parts hold `ceil(fraction * total)` examples. Each class with three examples or more is in
-    every part, even where a part has to grow for that.
+    Splits hold `ceil(fraction * total)` examples. Each class with three examples or more is in
+    every split, even where a split has to grow for that.
 
     Raises:
-        DataError: too few examples for the parts.
+        DataError: too few examples for the splits.
     """
     order = permutation(total, seed)
     sizes = [math.ceil(round(fraction * total, 6)) for fraction in (test, validation)]
@@ -63,12 +63,12 @@ def split_examples(
             f"validation {sizes[1]}, none left to train on",
             hint="give more examples, or lower data.validation_split and data.test_split",
         )
-    part_of = _plain_parts(order, sizes) if labels is None else _strata(labels, order, sizes)
-    by_part = [np.flatnonzero(part_of == part).astype(np.int64) for part in range(3)]
-    return Split(train=by_part[0], validation=by_part[2], test=by_part[1])
+    split_of = _plain_splits(order, sizes) if labels is None else _strata(labels, order, sizes)
+    by_split = [np.flatnonzero(split_of == split).astype(np.int64) for split in range(3)]
+    return Split(train=by_split[0], validation=by_split[2], test=by_split[1])
 
 
-def derived_parts(
+def derived_splits(
     labels: np.ndarray | None,
     total: int,
     seed: int,
@@ -83,14 +83,14 @@ def derived_parts(
         total: number of examples.
         seed: decides the split.
         config: says the fractions.
-        given: parts that the source has of its own, for which nothing is taken here.
+        given: splits that the source has of its own, for which nothing is taken here.
         subject: the source, for messages.
 
     Returns:
-        Indices by part, as `split_examples` gives them; of given parts an empty array.
+        Indices by split, as `split_examples` gives them; of given splits an empty array.
 
     Raises:
-        DataError: too few examples for the parts.
+        DataError: too few examples for the splits.
     """
     try:
         split = split_examples(
@@ -160,27 +160,27 @@ def apportion(
     return rounded
 
 
-def _plain_parts(order: np.ndarray, sizes: list[int]) -> np.ndarray:
-    part_of = np.zeros(len(order), np.int64)
-    part_of[order[: sizes[0]]] = 1
-    part_of[order[sizes[0] : sum(sizes)]] = 2
-    return part_of
+def _plain_splits(order: np.ndarray, sizes: list[int]) -> np.ndarray:
+    split_of = np.zeros(len(order), np.int64)
+    split_of[order[: sizes[0]]] = 1
+    split_of[order[sizes[0] : sum(sizes)]] = 2
+    return split_of
 
 
 def _strata(labels: np.ndarray, order: np.ndarray, sizes: list[int]) -> np.ndarray:
-    """Return the part of each example: 0 train, 1 test, 2 validation."""
+    """Return the split of each example: 0 train, 1 test, 2 validation."""
     classes, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
     priority = np.argsort(order[: len(classes)], kind="stable")
     rank = _rank_in_class(inverse, order)
-    part_of = np.zeros(len(order), np.int64)
+    split_of = np.zeros(len(order), np.int64)
     taken = np.zeros(len(classes), np.int64)
-    for part, size in enumerate(sizes, start=1):
-        later = sum(1 for other in sizes[part:] if other)
+    for split, size in enumerate(sizes, start=1):
+        later = sum(1 for other in sizes[split:] if other)
         quota = _held_out(counts, taken, size, len(order), later, priority)
         position = rank - taken[inverse]
-        part_of[(position >= 0) & (position < quota[inverse])] = part
+        split_of[(position >= 0) & (position < quota[inverse])] = split
         taken += quota
-    return part_of
+    return split_of
 
 
 def _held_out(
@@ -191,13 +191,13 @@ def _held_out(
     later: int,
     priority: np.ndarray,
 ) -> np.ndarray:
-    """Return how many of each class a part of `size` gets; `later` parts follow it."""
+    """Return how many of each class a split of `size` gets; `later` splits follow it."""
     if size == 0:
         return np.zeros_like(counts)
     left = counts - taken
     minimum = (counts >= 3).astype(np.int64)
     shares = counts * (size / total)
-    # Training keeps one of each class, and each part that follows keeps one too.
+    # Training keeps one of each class, and each split that follows keeps one too.
     maximum = np.maximum(left - 1 - later * minimum, minimum)
     quota = apportion(shares, size, minimum, np.maximum(maximum, 0), priority)
     if int(quota.sum()) < size:  # so many rare classes that training has to give up some

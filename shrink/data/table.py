@@ -26,13 +26,13 @@ class Listing:
         path: of the CSV file.
         files: of the pictures, relative to the CSV file's folder, or absolute.
         columns: every other column by name.
-        parts: the part of each row, or None where there is no column `split`.
+        splits: the split of each row, or None where there is no column `split`.
     """
 
     path: Path
     files: Names
     columns: Mapping[str, tuple[str, ...]]
-    parts: tuple[str, ...] | None
+    splits: tuple[str, ...] | None
 
 
 def lists_pictures(path: Path) -> bool:
@@ -111,10 +111,10 @@ def _columns(
 
 
 def _split(path: Path, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    return part_names(path, columns["split"]) if "split" in columns else None
+    return split_names(path, columns["split"]) if "split" in columns else None
 
 
-def part_names(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
+def split_names(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
     """Return what a column `split` says: `train`, `validation` or `test` for each row.
 
     Raises:
@@ -127,7 +127,7 @@ def part_names(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
             subject=path,
             hint="it takes train, validation and test",
         )
-    return tuple(SPLIT_OF_NAME[part] for part in cells)
+    return tuple(SPLIT_OF_NAME[split] for split in cells)
 
 
 SPLIT = "split"

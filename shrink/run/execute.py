@@ -31,7 +31,7 @@ from shrink.contract.report import Figures, Guess, MeasuredAt, Skipped
 from shrink.contract.result import Counts, HeldOut, Measurement, StepDone, StepResult, Timing
 from shrink.data.config import WHY_NO_METRICS
 from shrink.data.dataset import Dataset
-from shrink.data.examples import PARTS
+from shrink.data.examples import SPLIT_NAMES
 from shrink.measure.inference import EXAMPLES, latency
 from shrink.measure.memory import AllocatorPeak, inference_peak_bytes, nvml_note
 from shrink.measure.size import layer_table, measure_sizes, operator_table, zeros_note
@@ -290,7 +290,7 @@ def _guess(
 
 
 def _data(dataset: Dataset) -> Counts:
-    counts = {part: len(getattr(dataset, part)) for part in PARTS}
+    counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
     return Counts(examples=counts, classes=tuple(dataset.class_names) or None)
 
 
@@ -319,12 +319,12 @@ def _splits(context: StageContext) -> HeldOut:
     told = HeldOut(test_given=own, test=len(dataset.test))
     if out is None:
         return told
-    left_out = {part: out.count(part) for part in PARTS}
+    left_out = {split: out.count(split) for split in SPLIT_NAMES}
     return replace(told, left_out=left_out, comparable=out.comparable, trained_on=out.trained_on)
 
 
 def _membership(context: StageContext) -> dict[str, str]:
-    """Write which examples are in which part, for runs that go on from here; a baseline has none.
+    """Write which examples are in which split, for runs that go on from here; a baseline has none.
 
     An example that cannot be read ends the stage where it is used, not here.
     """

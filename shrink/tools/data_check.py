@@ -20,7 +20,7 @@ from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import read_header
-from shrink.data.examples import PARTS, Examples, reading_batch
+from shrink.data.examples import SPLIT_NAMES, Examples, reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
 from shrink.data.membership import duplicates
@@ -51,7 +51,7 @@ def data_check(job: CheckJob, send: Send) -> dict[str, Any]:
     dataset = open_dataset(config, job.seed)
     started = time.perf_counter()
     splits = {}
-    for name in PARTS:
+    for name in SPLIT_NAMES:
         splits[name], unreadable = _split(dataset, getattr(dataset, name), name, send)
         bad += unreadable
     total = sum(split["examples"] for split in splits.values())
@@ -98,12 +98,12 @@ class _Counter:
 def _check_files(config: DataConfig, send: Send) -> tuple[list[str], dict[str, list[Any]]]:
     """Decode every picture, and compare contents and names of all of them."""
     pictures, decoder = open_pictures(config, skip=True)
-    paths = [path for files, _ in pictures.parts.values() for path in files]
+    paths = [path for files, _ in pictures.splits.values() for path in files]
     counter = _Counter(send, "decoding", len(paths))
     bad = remembered_bad_files(paths, decoder, config, counter.add)
     labels = {
         path: target.tolist()
-        for files, targets in pictures.parts.values()
+        for files, targets in pictures.splits.values()
         for path, target in zip(files, targets, strict=True)
     }
     groups = duplicates(content_hashes(config))

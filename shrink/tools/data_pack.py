@@ -18,7 +18,7 @@ from shrink.contract.events import Send
 from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import PARTS, Examples, example_bytes, reading_batch
+from shrink.data.examples import SPLIT_NAMES, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
@@ -29,14 +29,14 @@ _FORMAT = 1
 
 
 def data_pack(job: PackJob, send: Send) -> dict[str, Any]:
-    """Write the job's data as shards of TFRecord files, by part.
+    """Write the job's data as shards of TFRecord files, by split.
 
     Splits are those of a run with the same seed; examples are stored as they would be fed,
     without normalization and augmentation. A shard that is there is not written again, as long as
     data and settings are the same.
 
     Returns:
-        `path`, `examples` by part, `shards` and how many of them were `written` now, `bytes`.
+        `path`, `examples` by split, `shards` and how many of them were `written` now, `bytes`.
     """
     config = DataConfig.model_validate(job.data)
     plain = config.model_copy(update={"normalize": None, "augment": None, "cache": "none"})
@@ -48,19 +48,19 @@ def data_pack(job: PackJob, send: Send) -> dict[str, Any]:
     packer = _Packer(config, dataset, job.encoding)
     shards: dict[str, list[str]] = {}
     written = 0
-    for part in PARTS:
-        examples: Examples = getattr(dataset, part)
-        shards[part] = []
+    for split in SPLIT_NAMES:
+        examples: Examples = getattr(dataset, split)
+        shards[split] = []
         done = 0
-        for name, indices in _shards(part, examples, packer, job.shard_bytes):
+        for name, indices in _shards(split, examples, packer, job.shard_bytes):
             target = folder / name
-            shards[part].append(name)
+            shards[split].append(name)
             if not target.is_file():
                 packer.write(target, examples, indices)
                 written += 1
             done += len(indices)
-            send(Share(f"packing {part}", done, len(examples)))
-    counts = {part: len(getattr(dataset, part)) for part in PARTS}
+            send(Share(f"packing {split}", done, len(examples)))
+    counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
     files.write_json(folder / MANIFEST, {**packer.manifest(), "examples": counts, "shards": shards})
     (folder / _STATE).unlink(missing_ok=True)
     names = [name for found in shards.values() for name in found]
@@ -90,10 +90,10 @@ def data_unpack(job: UnpackJob, send: Send) -> dict[str, Any]:
             hint="read other data where it is: every command takes TFRecord files",
         )
     counts = {}
-    for part in PARTS:
-        examples: Examples = getattr(dataset, part)
-        counts[part] = len(examples)
-        with files.replacing(folder / part) as temporary:
+    for split in SPLIT_NAMES:
+        examples: Examples = getattr(dataset, split)
+        counts[split] = len(examples)
+        with files.replacing(folder / split) as temporary:
             for start, x, y in _batches(examples, np.arange(len(examples))):
                 for place, (picture, label) in enumerate(zip(x, y, strict=True)):
                     name = dataset.class_names[int(label)] if dataset.class_names else str(label)
@@ -102,7 +102,7 @@ def data_unpack(job: UnpackJob, send: Send) -> dict[str, Any]:
                     Image.fromarray(picture.squeeze(-1) if spec.shape[-1] == 1 else picture).save(
                         target
                     )
-                send(Share(f"writing {part}", start + len(x), len(examples)))
+                send(Share(f"writing {split}", start + len(x), len(examples)))
     return {"path": str(folder), "examples": counts}
 
 
@@ -197,13 +197,13 @@ def _recorded(path: Path) -> Any:
 
 
 def _shards(
-    part: str, examples: Examples, packer: _Packer, shard_bytes: int
+    split: str, examples: Examples, packer: _Packer, shard_bytes: int
 ) -> Iterator[tuple[str, np.ndarray]]:
     per_shard = max(1, shard_bytes // max(1, packer.example_bytes))
     count = -(-len(examples) // per_shard)
     for number in range(count):
         indices = np.arange(number * per_shard, min((number + 1) * per_shard, len(examples)))
-        yield f"{part}-{number:05d}-of-{count:05d}.tfrecord", indices
+        yield f"{split}-{number:05d}-of-{count:05d}.tfrecord", indices
 
 
 def _batches(examples: Examples, indices: np.ndarray) -> Iterator[tuple[int, Any, Any]]:

@@ -21,20 +21,20 @@ def _touch(root: Path, *names: str) -> Path:
 def test_find_pictures_sorts_classes_and_files(tmp_path: Path) -> None:
     root = _touch(tmp_path, "dog/b.png", "dog/a.JPG", "cat/c.jpeg", "ant/d.gif", "ant/e.bmp")
     folders = find_pictures(root)
-    assert list(folders.parts) == ["all"]
-    assert {k: list(v) for k, v in folders.parts["all"].items()} == {
+    assert list(folders.splits) == ["all"]
+    assert {k: list(v) for k, v in folders.splits["all"].items()} == {
         "ant": ["ant/d.gif", "ant/e.bmp"],
         "cat": ["cat/c.jpeg"],
         "dog": ["dog/a.JPG", "dog/b.png"],
     }
-    assert list(folders.parts["all"]) == ["ant", "cat", "dog"]
+    assert list(folders.splits["all"]) == ["ant", "cat", "dog"]
     assert folders.notes() == ()
 
 
 def test_find_pictures_takes_parts_and_val_for_validation(tmp_path: Path) -> None:
     root = _touch(tmp_path, "train/a/1.png", "val/a/2.png", "test/a/3.png", "old/a/4.png")
     folders = find_pictures(root)
-    assert folders.parts == {
+    assert folders.splits == {
         "train": {"a": ("train/a/1.png",)},
         "validation": {"a": ("val/a/2.png",)},
         "test": {"a": ("test/a/3.png",)},
@@ -47,7 +47,7 @@ def test_find_pictures_takes_parts_and_val_for_validation(tmp_path: Path) -> Non
 
 def test_find_pictures_takes_train_for_a_class_when_it_holds_pictures(tmp_path: Path) -> None:
     root = _touch(tmp_path, "car/1.png", "train/2.png")
-    assert find_pictures(root).parts == {"all": {"car": ("car/1.png",), "train": ("train/2.png",)}}
+    assert find_pictures(root).splits == {"all": {"car": ("car/1.png",), "train": ("train/2.png",)}}
 
 
 def test_find_pictures_counts_what_it_ignores(tmp_path: Path) -> None:

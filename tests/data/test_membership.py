@@ -16,7 +16,7 @@ from shrink.base.paths import cache_root
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig, NormalizeConfig
 from shrink.data.dataset import Dataset, Subset, left_out
-from shrink.data.examples import PARTS
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.membership import Membership, read_membership
 from shrink.data.opening import open_dataset
 from tests.data.pictures import write_folders
@@ -116,7 +116,7 @@ def test_open_dataset_tells_pictures_by_their_files_in_any_folder_and_size(tmp_p
     assert second.membership is not None
     assert second.left_out is not None
     assert second.left_out.comparable
-    assert not np.isin(second.membership().parts["test"], first.membership().trained()).any()
+    assert not np.isin(second.membership().splits["test"], first.membership().trained()).any()
     assert second.left_out.count("test") > 0
 
 
@@ -125,7 +125,7 @@ def test_open_dataset_says_when_earlier_examples_are_of_another_form(tmp_path: P
     second = open_dataset(DataConfig(source="digits"), 0, [_earlier(first, tmp_path)])
     assert second.left_out is not None
     assert not second.left_out.comparable
-    assert [second.left_out.count(part) for part in PARTS] == [0, 0, 0]
+    assert [second.left_out.count(part) for part in SPLIT_NAMES] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ MEMBERSHIPS = st.builds(
 def test_left_out_leaves_no_test_example_that_was_trained_on(
     own: Membership, earlier: list[Membership]
 ) -> None:
-    trained = {int(v) for one in earlier for p in ("train", "validation") for v in one.parts[p]}
-    wanted = [int(v) for v in own.parts["test"] if int(v) not in trained]
-    if len(own.parts["test"]) and not wanted:
+    trained = {int(v) for one in earlier for p in ("train", "validation") for v in one.splits[p]}
+    wanted = [int(v) for v in own.splits["test"] if int(v) not in trained]
+    if len(own.splits["test"]) and not wanted:
         with pytest.raises(DataError):
             left_out(own, earlier)
         return
     found = left_out(own, earlier)
-    assert own.kept(found.masks).parts["test"].tolist() == wanted
+    assert own.kept(found.masks).splits["test"].tolist() == wanted
 
 
 @given(MEMBERSHIPS)
@@ -170,8 +170,8 @@ def test_membership_is_read_as_it_was_written(one: Membership) -> None:
     path.write_bytes(one.content())
     found = read_membership(path)
     assert found.told_by == one.told_by
-    for part in PARTS:
-        np.testing.assert_array_equal(found.parts[part], one.parts[part])
+    for part in SPLIT_NAMES:
+        np.testing.assert_array_equal(found.splits[part], one.splits[part])
     path.write_bytes(one.content() + b"!")
     with pytest.raises(DataError, match="cannot be read"):
         read_membership(path)

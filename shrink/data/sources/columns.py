@@ -29,15 +29,15 @@ from shrink.data.arrays import (
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.early import layout, wanted_targets
-from shrink.data.examples import PARTS, single
-from shrink.data.splits import derived_parts
+from shrink.data.examples import SPLIT_NAMES, single
+from shrink.data.splits import derived_splits
 
 _MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Inputs and targets of one part, checked, by name; the suffix is that of the names."""
+class _Split:
+    """Inputs and targets of one split, checked, by name; the suffix is that of the names."""
 
     x: Mapping[str, Rows]
     y: Mapping[str, Rows]
@@ -60,7 +60,7 @@ def open_columns(
     config: DataConfig,
     seed: int,
 ) -> Dataset:
-    """Open named arrays; parts that are not given are split from the training one.
+    """Open named arrays; splits that are not given are split from the training one.
 
     Integer targets of shape (n,) or (n, 1) are labels, int64. Any other target is real, float32;
     (n,) is fed as (n, 1), the shape of a model's single output. Inputs are fed as stored, except
@@ -83,13 +83,13 @@ def open_columns(
     wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
     arrays = read([f"{name}{s}" for s in suffixes.values() for name in (*inputs, *wanted)])
     notes: list[str] = []
-    parts = {
-        part: _part(path, suffix, arrays, inputs, wanted, notes)
-        for part, suffix in suffixes.items()
+    splits = {
+        split: _split(path, suffix, arrays, inputs, wanted, notes)
+        for split, suffix in suffixes.items()
     }
-    _check_parts(path, parts, needs_two=config.target == "label")
-    examples = _examples(path, parts, config, seed)
-    classes = _class_count(parts)
+    _check_splits(path, splits, needs_two=config.target == "label")
+    examples = _examples(path, splits, config, seed)
+    classes = _class_count(splits)
     return Dataset(
         train=examples["train"],
         validation=examples["validation"],
@@ -99,18 +99,18 @@ def open_columns(
         notes=tuple(notes),
         input_names=inputs,
         target_names=wanted,
-        given=frozenset(parts) - {"train"},
+        given=frozenset(splits) - {"train"},
     )
 
 
-def _part(
+def _split(
     path: Path,
     suffix: str,
     arrays: Mapping[str, Rows],
     inputs: tuple[str, ...],
     targets: tuple[str, ...],
     notes: list[str],
-) -> _Part:
+) -> _Split:
     x: dict[str, Rows] = {}
     for name in (f"{name}{suffix}" for name in inputs):
         check_inputs(path, name, arrays[name])
@@ -126,32 +126,32 @@ def _part(
     y: dict[str, Rows] = {}
     for name in (f"{name}{suffix}" for name in targets):
         y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows), notes))
-    return _Part(x, y or {"": np.zeros((len(rows), 0), np.float32)}, suffix)
+    return _Split(x, y or {"": np.zeros((len(rows), 0), np.float32)}, suffix)
 
 
-def _check_parts(path: Path, parts: Mapping[str, _Part], needs_two: bool) -> None:
-    train = parts["train"]
+def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> None:
+    train = splits["train"]
     if needs_two:
         for name, array in train.y.items():
             check_not_constant(path, name, array)
-    for part in (part for name, part in parts.items() if name != "train"):
-        for (name, x), (other, reference) in zip(part.x.items(), train.x.items(), strict=True):
+    for split in (split for name, split in splits.items() if name != "train"):
+        for (name, x), (other, reference) in zip(split.x.items(), train.x.items(), strict=True):
             check_same_inputs(path, name, x, other, reference)
-        for (name, y), (other, reference) in zip(part.y.items(), train.y.items(), strict=True):
+        for (name, y), (other, reference) in zip(split.y.items(), train.y.items(), strict=True):
             check_same_targets(path, name, y, other, reference)
 
 
 def _examples(
-    path: Path, parts: Mapping[str, _Part], config: DataConfig, seed: int
+    path: Path, splits: Mapping[str, _Split], config: DataConfig, seed: int
 ) -> dict[str, ArrayExamples]:
-    train = parts["train"]
-    derived = derived_parts(train.labels, train.count, seed, config, parts, path)
+    train = splits["train"]
+    derived = derived_splits(train.labels, train.count, seed, config, splits, path)
     examples = {}
-    for name in PARTS:
-        given = name in parts and name != "train"
-        part = parts[name] if given else train
-        rows = np.arange(part.count) if given else derived[name]
-        x, y = tuple(part.x.values()), tuple(part.y.values())
+    for name in SPLIT_NAMES:
+        given = name in splits and name != "train"
+        split = splits[name] if given else train
+        rows = np.arange(split.count) if given else derived[name]
+        x, y = tuple(split.x.values()), tuple(split.y.values())
         x_dtypes = tuple(fed_dtype(array) for array in x)
         y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)
         examples[name] = ArrayExamples(
@@ -160,8 +160,8 @@ def _examples(
     return examples
 
 
-def _class_count(parts: Mapping[str, _Part]) -> int | None:
-    highest = [int(part.labels.max()) for part in parts.values() if part.labels is not None]
+def _class_count(splits: Mapping[str, _Split]) -> int | None:
+    highest = [int(split.labels.max()) for split in splits.values() if split.labels is not None]
     return max(highest) + 1 if highest else None
 
 

@@ -15,7 +15,7 @@ from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import PictureDecoder, read_first_picture
-from shrink.data.examples import PARTS, first_problem
+from shrink.data.examples import SPLIT_NAMES, first_problem
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import (
     PICTURE_ENDINGS,
@@ -26,11 +26,11 @@ from shrink.data.folders import (
     shown,
 )
 from shrink.data.membership import Membership, contents_of, leak_notes
-from shrink.data.splits import derived_parts
+from shrink.data.splits import derived_splits
 from shrink.data.table import Listing, read_listing
 
 ALL = "all"
-"""The part of pictures that are not divided."""
+"""The split of pictures that are not divided."""
 
 Numbered = tuple[Names, np.ndarray]
 """Absolute paths, and int64 (n,) labels or float32 (n, k) targets."""
@@ -43,8 +43,8 @@ class Pictures:
     Attributes:
         path: the folder or file.
         root: the folder that names are relative to, where they are not absolute.
-        names: of all pictures, whose memory `parts` share.
-        parts: files and targets by part.
+        names: of all pictures, whose memory `splits` share.
+        splits: files and targets by split.
         class_names: of the labels; empty where targets are real.
         num_classes: None where targets are real.
         notes: for the report.
@@ -53,14 +53,14 @@ class Pictures:
     path: Path
     root: Path
     names: Names
-    parts: Mapping[str, Numbered]
+    splits: Mapping[str, Numbered]
     class_names: tuple[str, ...]
     num_classes: int | None
     notes: tuple[str, ...] = ()
 
     def files(self) -> Names:
-        """Return the files of the part that decides shapes."""
-        return (self.parts.get(ALL) or self.parts["train"])[0]
+        """Return the files of the split that decides shapes."""
+        return (self.splits.get(ALL) or self.splits["train"])[0]
 
 
 def listed_pictures(path: Path, config: DataConfig) -> Pictures:
@@ -85,21 +85,21 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
             subject=path,
             hint="list pictures of other classes",
         )
-    parts = _parts(listing, files, values)
-    return Pictures(path, path.parent, listing.files, parts, names, len(names) or None)
+    splits = _splits(listing, files, values)
+    return Pictures(path, path.parent, listing.files, splits, names, len(names) or None)
 
 
-def _parts(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numbered]:
-    if listing.parts is None:
+def _splits(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numbered]:
+    if listing.splits is None:
         return {ALL: (files, values)}
-    parts = np.array(listing.parts)
-    if "train" not in listing.parts:
+    splits = np.array(listing.splits)
+    if "train" not in listing.splits:
         raise DataError(
             "no row of the column split is train", subject=listing.path, hint="add such rows"
         )
     return {
-        str(part): (files.take(np.flatnonzero(parts == part)), values[parts == part])
-        for part in np.unique(parts)
+        str(split): (files.take(np.flatnonzero(splits == split)), values[splits == split])
+        for split in np.unique(splits)
     }
 
 
@@ -247,17 +247,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the pictures under `config.path`; without `on_bad_example: skip`, only one is read.
 
     Raises:
-        DataError: no such folder, no pictures, a class that is missing in a part, a single
+        DataError: no such folder, no pictures, a class that is missing in a split, a single
             class, a first picture that cannot be decoded, or too many that cannot be.
     """
     pictures, decoder = open_pictures(config, skip=config.on_bad_example == "skip")
     if config.on_bad_example == "skip":
-        parts, notes = without_bad_files(pictures.parts, decoder, config)
-        pictures = replace(pictures, parts=parts, notes=(*pictures.notes, *notes))
+        splits, notes = without_bad_files(pictures.splits, decoder, config)
+        pictures = replace(pictures, splits=splits, notes=(*pictures.notes, *notes))
     divided = _divided(pictures, config, seed)
-    opened = {part: PictureExamples(*divided[part], decoder) for part in PARTS}
-    contents = contents_of({part: divided[part][0] for part in PARTS}, *_hashed(pictures))
-    leaks = leak_notes({part: divided[part][0] for part in PARTS}, contents)
+    opened = {split: PictureExamples(*divided[split], decoder) for split in SPLIT_NAMES}
+    contents = contents_of({split: divided[split][0] for split in SPLIT_NAMES}, *_hashed(pictures))
+    leaks = leak_notes({split: divided[split][0] for split in SPLIT_NAMES}, contents)
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
@@ -265,7 +265,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         class_names=pictures.class_names,
         num_classes=pictures.num_classes,
         notes=(*pictures.notes, *leaks),
-        given=frozenset(pictures.parts) - {ALL, "train"},
+        given=frozenset(pictures.splits) - {ALL, "train"},
         known_membership=Membership("file", contents),
     )
 
@@ -330,30 +330,30 @@ def fitted_to(
 def _in_folders(path: Path, config: DataConfig) -> Pictures:
     folders = find_pictures(path)
     _check_classes(folders, needs_two=config.target == "label")
-    found = tuple(next(iter(folders.parts.values())))
+    found = tuple(next(iter(folders.splits.values())))
     names = class_order(found, config.classes, path)
     labels = np.array([names.index(name) for name in found], np.int64)
-    parts, first = {}, 0
-    for part, classes in folders.parts.items():
+    splits, first = {}, 0
+    for split, classes in folders.splits.items():
         counts = [len(files) for files in classes.values()]
         files = folders.names.take(range(first, first + sum(counts))).under(str(path))
-        parts[part] = files, np.repeat(labels, counts)
+        splits[split] = files, np.repeat(labels, counts)
         first += sum(counts)
-    return Pictures(path, path, folders.names, parts, names, len(names), folders.notes())
+    return Pictures(path, path, folders.names, splits, names, len(names), folders.notes())
 
 
 def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
     root = folders.root
-    if ALL not in folders.parts and "train" not in folders.parts:
-        given = ", ".join(sorted(folders.parts))
+    if ALL not in folders.splits and "train" not in folders.splits:
+        given = ", ".join(sorted(folders.splits))
         raise DataError(
             f"there is {given}, and no folder train", subject=shown(root), hint="add a folder train"
         )
-    every = {name for classes in folders.parts.values() for name in classes}
-    for part, classes in folders.parts.items():
+    every = {name for classes in folders.splits.values() for name in classes}
+    for split, classes in folders.splits.items():
         for name in sorted(every):
             if not classes.get(name):
-                place = "" if part == ALL else f" of {part}"
+                place = "" if split == ALL else f" of {split}"
                 raise DataError(
                     f"the class {shown(name)!r}{place} has no pictures",
                     subject=shown(root),
@@ -368,19 +368,22 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
 
 
 def _divided(pictures: Pictures, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
-    """Return files and targets of all three parts; those not given come from the training one."""
-    parts = pictures.parts
-    files, targets = parts.get(ALL) or parts["train"]
-    derived = derived_parts(
+    """Return files and targets of all three splits; those not given come from the training one."""
+    splits = pictures.splits
+    files, targets = splits.get(ALL) or splits["train"]
+    derived = derived_splits(
         targets if targets.ndim == 1 else None,
         len(files),
         seed,
         config,
-        parts,
+        splits,
         shown(pictures.path),
     )
-    taken = {part: (files.take(rows), targets[rows]) for part, rows in derived.items()}
-    return {**taken, **{part: parts[part] for part in ("validation", "test") if part in parts}}
+    taken = {split: (files.take(rows), targets[rows]) for split, rows in derived.items()}
+    return {
+        **taken,
+        **{split: splits[split] for split in ("validation", "test") if split in splits},
+    }
 
 
 def _decoder(config: DataConfig, files: Sequence[str], skip: bool) -> PictureDecoder:

@@ -55,26 +55,26 @@ class LmdbRecords:
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the LMDB file or folder `config.path`.
 
-    Keys that begin with `train/`, `validation/` (`val/`) or `test/` tell the part of a value; keys
+    Keys that begin with `train/`, `validation/` (`val/`) or `test/` tell the split of a value; keys
     that begin with two underscores are left alone.
 
     Raises:
-        DataError: missing or damaged, features that are not declared, or keys that tell no part.
+        DataError: missing or damaged, features that are not declared, or keys that tell no split.
         ResourceError: the package lmdb is missing.
     """
     path = Path(config.path or "").expanduser().absolute()
     manifest = described(path, config)
     parser = ExampleParser(manifest, with_targets=config.target == "label")
     environment = _open(path)
-    parts = {
-        part: LmdbRecords(path, environment, keys)
-        for part, keys in _keys_by_part(path, environment).items()
+    splits = {
+        split: LmdbRecords(path, environment, keys)
+        for split, keys in _keys_by_split(path, environment).items()
     }
     labels = {
-        part: None if parser.label is None else scanned_labels(records, parser, part)
-        for part, records in parts.items()
+        split: None if parser.label is None else scanned_labels(records, parser, split)
+        for split, records in splits.items()
     }
-    return divided(path, parts, labels, parser, manifest, config, seed)
+    return divided(path, splits, labels, parser, manifest, config, seed)
 
 
 def _open(path: Path) -> lmdb.Environment:
@@ -94,7 +94,7 @@ def _open(path: Path) -> lmdb.Environment:
         ) from error
 
 
-def _keys_by_part(path: Path, environment: lmdb.Environment) -> dict[str, np.ndarray]:
+def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, np.ndarray]:
     found: dict[str, list[bytes]] = {}
     with environment.begin() as transaction:
         for key in transaction.cursor().iternext(keys=True, values=False):
@@ -107,4 +107,4 @@ def _keys_by_part(path: Path, environment: lmdb.Environment) -> dict[str, np.nda
             subject=path,
             hint="begin each key with train/, validation/ or test/, or none",
         )
-    return {part: np.array(keys, object) for part, keys in found.items()}
+    return {split: np.array(keys, object) for split, keys in found.items()}

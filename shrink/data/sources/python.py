@@ -1,7 +1,7 @@
 """Examples from a function in a Python file: a `tf.data.Dataset`, or anything that can be iterated.
 
 The function takes no arguments and returns the examples, `(input, target)` each, or a mapping of
-them by part (`train`, `validation`, `test`). Inputs and targets may be tuples or mappings of
+them by split (`train`, `validation`, `test`). Inputs and targets may be tuples or mappings of
 arrays. They are read once, on the CPU, and kept in the cache folder.
 """
 
@@ -24,7 +24,7 @@ from shrink.base.versions import versions
 from shrink.data.cached import ALL, Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import PARTS
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
 from shrink.data.python_reads import remembering_reads
 from shrink.data.sources.columns import open_columns
@@ -50,15 +50,15 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     def key() -> str:
         return key_of(fingerprint(config), json.dumps(versions()), config.target, *names)
 
-    def flat_parts() -> dict[str, Iterator[Example]]:
+    def flat_splits() -> dict[str, Iterator[Example]]:
         sides = [inputs, targets] if config.target == "label" else [inputs]
-        return {part: _flat(found, sides, source) for part, found in source.parts().items()}
+        return {split: _flat(found, sides, source) for split, found in source.splits().items()}
 
     with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
-        spools = spooled(key, flat_parts, names, watched=source.watched)
+        spools = spooled(key, flat_splits, names, watched=source.watched)
     arrays = {
-        f"{name}_{part}" if part != ALL else name: array
-        for part, found in spools.items()
+        f"{name}_{split}" if split != ALL else name: array
+        for split, found in spools.items()
         for name, array in found.items()
     }
     return open_columns(source.path, arrays, lambda _: arrays, config, seed)
@@ -78,12 +78,12 @@ class _Function:
         with remembering_reads(self.path, self.name), self._held:
             yield
 
-    def parts(self) -> dict[str, Iterable[object]]:
-        """Return the examples of each part, or of the part `all` where they are not divided."""
+    def splits(self) -> dict[str, Iterable[object]]:
+        """Return the examples of each split, or of the split `all` where they are not divided."""
         found = self._call()
         if not isinstance(found, Mapping):
             return {ALL: found}
-        unknown = sorted(set(found) - set(PARTS))
+        unknown = sorted(set(found) - set(SPLIT_NAMES))
         if unknown or "train" not in found:
             raise self.error(f"it returned the parts {', '.join(map(str, found)) or 'none'}")
         return dict(found)

@@ -18,9 +18,9 @@ from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import reason
-from shrink.data.examples import PARTS, Batch, first_problem, reading_batch, single
+from shrink.data.examples import SPLIT_NAMES, Batch, first_problem, reading_batch, single
 from shrink.data.shards import ALL, Manifest
-from shrink.data.splits import derived_parts
+from shrink.data.splits import derived_splits
 
 FEATURES_HINT = "correct data.features, or write the file again"
 
@@ -224,19 +224,19 @@ class RecordExamples:
 
 def divided(
     path: Path,
-    parts: Mapping[str, Records],
+    splits: Mapping[str, Records],
     labels: Mapping[str, np.ndarray | None],
     parser: Parser,
     manifest: Manifest,
     config: DataConfig,
     seed: int,
 ) -> Dataset:
-    """Return parts of records as a data set; those not given come from the training one.
+    """Return splits of records as a data set; those not given come from the training one.
 
     Args:
         path: for messages.
-        parts: records by part, or of the part `all`.
-        labels: int64 (n,) by part, or None for real targets.
+        splits: records by split, or of the split `all`.
+        labels: int64 (n,) by split, or None for real targets.
         parser: from records to arrays.
         manifest: names of classes.
         config: the `data` section.
@@ -245,25 +245,25 @@ def divided(
     Raises:
         DataError: too few examples.
     """
-    main = ALL if ALL in parts else "train"
-    derived = derived_parts(labels[main], len(parts[main]), seed, config, parts, path)
+    main = ALL if ALL in splits else "train"
+    derived = derived_splits(labels[main], len(splits[main]), seed, config, splits, path)
 
-    def examples(part: str) -> RecordExamples:
-        given = part in parts and part != "train"
-        source = part if given else main
-        numbers = np.arange(len(parts[part])) if given else derived[part]
+    def examples(split: str) -> RecordExamples:
+        given = split in splits and split != "train"
+        source = split if given else main
+        numbers = np.arange(len(splits[split])) if given else derived[split]
         known = labels[source]
         return RecordExamples(
-            parts[source], numbers, parser, None if known is None else known[numbers]
+            splits[source], numbers, parser, None if known is None else known[numbers]
         )
 
-    train, validation, test = (examples(part) for part in PARTS)
+    train, validation, test = (examples(split) for split in SPLIT_NAMES)
     classes = manifest.num_classes
     found = [known for known in labels.values() if known is not None]
     if classes is None and found:
         classes = 1 + max(int(known.max()) for known in found)
     names = manifest.class_names or tuple(map(str, range(classes or 0)))
-    own = frozenset(parts) - {ALL, "train"}
+    own = frozenset(splits) - {ALL, "train"}
     return Dataset(
         train,
         validation,
@@ -307,13 +307,13 @@ def labels_by_number(records: Numbered, parser: Parser) -> Iterator[np.ndarray]:
             yield parser.parse_labels(tf.constant(records.read(numbers))).numpy()
 
 
-def scanned_labels(records: Labelled, parser: Parser, part: str) -> np.ndarray:
+def scanned_labels(records: Labelled, parser: Parser, split: str) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 
     Raises:
         DataError: a record is damaged, or has no such label, or a negative one.
     """
-    memory = entry_path("labels", _key(records, parser, part), ".bin")
+    memory = entry_path("labels", _key(records, parser, split), ".bin")
     if memory.is_file() and memory.stat().st_size == 8 * len(records):
         return np.fromfile(memory, np.int64)
     try:
@@ -329,8 +329,8 @@ def scanned_labels(records: Labelled, parser: Parser, part: str) -> np.ndarray:
     return labels
 
 
-def _key(records: Labelled, parser: Parser, part: str) -> str:
-    described = [str(parser.label), repr(parser.label_feature), part, json.dumps(versions())]
+def _key(records: Labelled, parser: Parser, split: str) -> str:
+    described = [str(parser.label), repr(parser.label_feature), split, json.dumps(versions())]
     for path in records.paths:
         status = Path(path).stat()
         times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"

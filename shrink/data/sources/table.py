@@ -13,7 +13,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.folders import class_order
 from shrink.data.sources.columns import open_columns
-from shrink.data.table import SPLIT, Table, feature_columns, part_names, read_table
+from shrink.data.table import SPLIT, Table, feature_columns, read_table, split_names
 
 _MOST_INTEGERS = 1_000_000
 
@@ -34,7 +34,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     features, targets = feature_columns(path, table.cells, config)
     x = np.stack([_numbers(path, name, table) for name in features], axis=1)
     names, y = _targets(path, table, targets, config)
-    arrays = _by_part(path, table.cells, {"x": x, "y": y})
+    arrays = _by_split(path, table.cells, {"x": x, "y": y})
     plain = config.model_copy(update={"inputs": None, "targets": None})
     opened = open_columns(
         path, arrays, lambda wanted: {name: arrays[name] for name in wanted}, plain, seed
@@ -94,15 +94,15 @@ def _numbers(path: Path, column: str, table: Table) -> np.ndarray:
     return values
 
 
-def _by_part(
+def _by_split(
     path: Path, cells: Mapping[str, Sequence[str]], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return arrays as an .npz file names them: `x` and `y`, or `x_train` and so on."""
     if SPLIT not in cells:
         return dict(arrays)
-    parts = np.array(part_names(path, cells[SPLIT]))
+    splits = np.array(split_names(path, cells[SPLIT]))
     return {
-        f"{name}_{part}": array[parts == part]
-        for part in np.unique(parts)
+        f"{name}_{split}": array[splits == split]
+        for split in np.unique(splits)
         for name, array in arrays.items()
     }

@@ -18,7 +18,7 @@ from shrink.base.suggest import did_you_mean
 from shrink.base.versions import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import PARTS, Batch
+from shrink.data.examples import SPLIT_NAMES, Batch
 from shrink.data.shards import Manifest, prepared_folder
 from shrink.data.sources.records import (
     NamedFeatures,
@@ -207,14 +207,16 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     builder = _builder(folder)
     inputs, targets = _names(folder, builder.info.supervised_keys, config)
     parser = FeatureParser(folder, builder.info.features, inputs, targets, config.image_size)
-    parts = _parts(folder, builder)
+    splits = _splits(folder, builder)
     labels = {
-        part: scanned_labels(records, parser, f"tfds {part}") if parser.label is not None else None
-        for part, records in parts.items()
+        split: scanned_labels(records, parser, f"tfds {split}")
+        if parser.label is not None
+        else None
+        for split, records in splits.items()
     }
     names = parser.class_names
     manifest = Manifest({}, inputs, targets, names, len(names) or None)
-    return divided(folder, parts, labels, parser, manifest, config, seed)
+    return divided(folder, splits, labels, parser, manifest, config, seed)
 
 
 def _builder(folder: Path) -> tfds.core.DatasetBuilder:
@@ -251,9 +253,11 @@ def _names(
     return inputs, (targets if needs_targets else ())
 
 
-def _parts(folder: Path, builder: tfds.core.DatasetBuilder) -> dict[str, TFRecords | ArrayRecords]:
-    splits = {part: builder.info.splits[part] for part in PARTS if part in builder.info.splits}
-    if "train" not in splits:
+def _splits(folder: Path, builder: tfds.core.DatasetBuilder) -> dict[str, TFRecords | ArrayRecords]:
+    infos = {
+        split: builder.info.splits[split] for split in SPLIT_NAMES if split in builder.info.splits
+    }
+    if "train" not in infos:
         raise DataError(
             f"it has no split train; it has {', '.join(builder.info.splits) or 'none'}",
             subject=folder,
@@ -268,7 +272,7 @@ def _parts(folder: Path, builder: tfds.core.DatasetBuilder) -> dict[str, TFRecor
         )
     kind: type[TFRecords | ArrayRecords] = TFRecords if form == "tfrecord" else ArrayRecords
     return {
-        part: kind([str(file) for file in split.filepaths])
-        for part, split in splits.items()
-        if split.num_examples
+        split: kind([str(file) for file in info.filepaths])
+        for split, info in infos.items()
+        if info.num_examples
     }

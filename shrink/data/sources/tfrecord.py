@@ -321,15 +321,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     manifest = described(path, config)
     parser = ExampleParser(manifest, with_targets=config.target == "label")
     digests = functools.cache(lambda: shard_hashes(config))
-    parts = {
-        part: TFRecords([uncompressed(file, digests) for file in files])
-        for part, files in find_shards(path).items()
+    splits = {
+        split: TFRecords([uncompressed(file, digests) for file in files])
+        for split, files in find_shards(path).items()
     }
-    for part, index in parts.items():
+    for split, index in splits.items():
         if not len(index):
-            raise DataError(f"no records in the part {part}", subject=path, hint="remove the files")
+            raise DataError(
+                f"no records in the part {split}", subject=path, hint="remove the files"
+            )
     labels = {
-        part: scanned_labels(index, parser, part) if parser.label is not None else None
-        for part, index in parts.items()
+        split: scanned_labels(index, parser, split) if parser.label is not None else None
+        for split, index in splits.items()
     }
-    return divided(path, parts, labels, parser, manifest, config, seed)
+    return divided(path, splits, labels, parser, manifest, config, seed)

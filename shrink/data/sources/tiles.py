@@ -24,12 +24,12 @@ from shrink.base.versions import extra_hint
 from shrink.data.arrays import ArrayExamples, RowNumbers, row_numbers
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import PARTS
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import shown
 from shrink.data.membership import Membership
 from shrink.data.sources.images import ALL, listed_targets, numbers_of
-from shrink.data.splits import derived_parts
+from shrink.data.splits import derived_splits
 from shrink.data.table import read_listing
 
 if TYPE_CHECKING:
@@ -186,17 +186,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     found, files = np.unique(np.array(listing.files), return_inverse=True)
     places = [str(path.parent / file) for file in found]
     rows = TileRows(files, places, corners, config.image_size, config.level)
-    parts = np.array(listing.parts or [ALL] * len(files))
-    main = np.flatnonzero((parts == ALL) | (parts == "train"))
-    derived = derived_parts(
-        values[main] if values.ndim == 1 else None, len(main), seed, config, parts, path
+    splits = np.array(listing.splits or [ALL] * len(files))
+    main = np.flatnonzero((splits == ALL) | (splits == "train"))
+    derived = derived_splits(
+        values[main] if values.ndim == 1 else None, len(main), seed, config, splits, path
     )
 
-    own = frozenset(map(str, parts)) - {ALL, "train"}
-    chosen = {p: np.flatnonzero(parts == p) if p in own else main[derived[p]] for p in PARTS}
-    train, validation, test = (ArrayExamples(rows, values, chosen[part]) for part in PARTS)
+    own = frozenset(map(str, splits)) - {ALL, "train"}
+    chosen = {p: np.flatnonzero(splits == p) if p in own else main[derived[p]] for p in SPLIT_NAMES}
+    train, validation, test = (ArrayExamples(rows, values, chosen[split]) for split in SPLIT_NAMES)
     told = _windows(path, list(found), files, corners, (*config.image_size, config.level))
-    known = Membership("window", {part: told[chosen[part]] for part in PARTS})
+    known = Membership("window", {split: told[chosen[split]] for split in SPLIT_NAMES})
     classes = len(names) or None
     return Dataset(train, validation, test, names, classes, given=own, known_membership=known)
 
