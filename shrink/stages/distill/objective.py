@@ -119,7 +119,7 @@ class DistillationObjective:
         self._progress = lambda: tf.cast(iterations, tf.float32) / max(total_updates, 1)
 
     def targets(self, x: Tensors) -> TeacherOutputs | None:
-        """Return what the teacher gives, or None where it was asked before."""
+        """Return what the teacher gives, or None where its outputs are cached."""
         return None if self._teach is None else self._teach(x)
 
     def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
@@ -232,8 +232,8 @@ def open_outputs(
     if FINAL_ACTIVATIONS.keys().isdisjoint(losses):
         yield model
         return
-    closing = (FINAL_ACTIVATIONS.get(loss, ()) for loss in losses)
-    with logits_of(model, *closing, from_logits=from_logits) as logits:
+    activations = (FINAL_ACTIVATIONS.get(loss, ()) for loss in losses)
+    with logits_of(model, *activations, from_logits=from_logits) as logits:
         yield logits
 
 
@@ -258,17 +258,17 @@ def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
 
 
 def teacher_outputs_of(model: keras.Model, features: Sequence[tf.Tensor] = ()) -> Teach:
-    """Return what asks one teacher, in inference mode.
+    """Return what gives one teacher's outputs, in inference mode.
 
     Args:
         model: gives logits or outputs.
         features: tensors of the model to give beside them.
     """
     count = len(model.outputs)
-    asked = keras.Model(model.inputs, [*model.outputs, *features]) if features else model
+    extended = keras.Model(model.inputs, [*model.outputs, *features]) if features else model
 
     def teach(x: Tensors) -> TeacherOutputs:
-        given = tf.nest.flatten(asked(cast_inputs(asked, x), training=False))
+        given = tf.nest.flatten(extended(cast_inputs(extended, x), training=False))
         given = [at_least_float32(each) for each in given]
         return TeacherOutputs(tuple(given[:count]), tuple(given[count:]))
 
@@ -276,7 +276,7 @@ def teacher_outputs_of(model: keras.Model, features: Sequence[tf.Tensor] = ()) -
 
 
 def ensemble(teachers: Sequence[Teach]) -> Teach:
-    """Return what asks several teachers and gives the mean of their outputs.
+    """Return what gives the mean of several teachers' outputs.
 
     The mean of logits is the geometric mean of the probabilities, up to a factor that a softmax
     does not see (Hinton, Vinyals & Dean 2015, section 1, has both means). Features are the first

@@ -1,6 +1,6 @@
-"""A teacher that is asked once: what it gave for every training example, memory-mapped.
+"""Cached teacher outputs: what a teacher gives for every training example, memory-mapped.
 
-A cache is a folder named by its key: `rows.bin`, one row for each question, `state.json`, which
+A cache is a folder named by its key: `rows.bin`, one row for each input, `state.json`, which
 says how many rows are good, and the hash of all of them once they are complete. Rows are synced
 before the state counts them, so a killed run goes on where it was.
 """
@@ -174,7 +174,7 @@ def check_room(folder: Path, needed_bytes: int) -> None:
 
 @dataclass(frozen=True)
 class TeacherInputs:
-    """What a teacher is asked, one question for each row: examples, or views of them.
+    """What a teacher is run on, one input for each row: examples, or views of them.
 
     Attributes:
         examples: what it is about.
@@ -190,7 +190,7 @@ class TeacherInputs:
 
 
 def every_example(examples: Examples, batch_size: int) -> TeacherInputs:
-    """Return a question for each example, in their own order."""
+    """Return an input for each example, in their own order."""
     total = len(examples)
 
     def batches(done: int) -> tf.data.Dataset:
@@ -200,7 +200,7 @@ def every_example(examples: Examples, batch_size: int) -> TeacherInputs:
 
 
 def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> TeacherInputs:
-    """Return a question for each example in each epoch, augmented, in the order of training.
+    """Return an input for each example in each epoch, augmented, in the order of training.
 
     In the same batches too, for an augmentation may mix the examples of a batch.
 
@@ -237,17 +237,17 @@ def write_cache(
     teach: Teach,
     on_rows: OnRows = lambda done, total: None,
 ) -> bool:
-    """Ask the teacher everything that is not in the cache yet.
+    """Run the teacher on every input that is not in the cache yet.
 
     Args:
         folder: of this key alone; made where it is missing.
-        rows: how answers are stored.
-        teacher_inputs: what to ask.
+        rows: how outputs are stored.
+        teacher_inputs: what to run it on.
         teach: the teacher.
         on_rows: told of the progress.
 
     Returns:
-        Whether there was anything to ask.
+        Whether anything was missing.
 
     Raises:
         ResourceError: it does not fit on the disk.
@@ -289,13 +289,13 @@ def _append(
     done: int,
     on_rows: OnRows,
 ) -> None:
-    ask = tf.function(lambda x: rows.encode(teach(x)), reduce_retracing=True)
+    give = tf.function(lambda x: rows.encode(teach(x)), reduce_retracing=True)
     saved_at = time.monotonic()
     with naming_bad_examples(teacher_inputs.examples):
         for x, _ in teacher_inputs.batches(done):
-            answers = ask(x).numpy()
-            stream.write(np.ascontiguousarray(answers, rows.dtype).data)
-            done += len(answers)
+            outputs = give(x).numpy()
+            stream.write(np.ascontiguousarray(outputs, rows.dtype).data)
+            done += len(outputs)
             on_rows(done, teacher_inputs.total)
             if time.monotonic() - saved_at > _SAVE_EVERY_S:
                 stream.flush()

@@ -1,4 +1,4 @@
-"""How the teacher is asked: on every batch, or once for all of them."""
+"""The teacher's outputs: computed on every batch, or cached once for all of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DistillationExamples(DerivedExamples):
 
     Args:
         base: the examples.
-        rows: how answers are stored.
+        rows: how outputs are stored.
         stored: (n, columns); None where only sizes matter, as for planning.
     """
 
@@ -67,18 +67,18 @@ class DistillationExamples(DerivedExamples):
     def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors."""
         x, y = self._base.load(indices)
-        return x, DistillationTargets(y, self._look_up(self._answers, indices))
+        return x, DistillationTargets(y, self._look_up(self._rows_of, indices))
 
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as numpy arrays."""
         x, y = self._base.arrays(indices)
-        return x, DistillationTargets(y, self._answers(indices))
+        return x, DistillationTargets(y, self._rows_of(indices))
 
-    def _look_up(self, answers: Callable[[np.ndarray], np.ndarray], keys: tf.Tensor) -> tf.Tensor:
-        found = tf.numpy_function(answers, [keys], tf.as_dtype(self._rows.dtype))
+    def _look_up(self, read: Callable[[np.ndarray], np.ndarray], keys: tf.Tensor) -> tf.Tensor:
+        found = tf.numpy_function(read, [keys], tf.as_dtype(self._rows.dtype))
         return tf.ensure_shape(found, (None, self._rows.columns))
 
-    def _answers(self, indices: np.ndarray) -> np.ndarray:
+    def _rows_of(self, indices: np.ndarray) -> np.ndarray:
         if self._stored is None:
             return np.zeros((len(indices), self._rows.columns), self._rows.dtype)
         return np.asarray(self._stored[indices])
@@ -89,7 +89,7 @@ class DistillationViews(DistillationExamples):
 
     Args:
         base: augmented examples.
-        rows: how answers are stored.
+        rows: how outputs are stored.
         stored: (epochs · n, columns), in the order of training; None where only sizes matter.
     """
 
@@ -102,9 +102,9 @@ class DistillationViews(DistillationExamples):
         return np.concatenate([numbers, key], axis=1, dtype=np.float32)
 
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
-        """Return the batch, changed by the numbers drawn for it, with the answers to it."""
+        """Return the batch, changed by the numbers drawn for it, with the outputs for it."""
         x, y = self._views.load_augmented(indices, numbers[:, :-2])
-        return x, DistillationTargets(y, self._look_up(self._answers_to_views, numbers[:, -2:]))
+        return x, DistillationTargets(y, self._look_up(self._rows_of_views, numbers[:, -2:]))
 
     @property
     def _views(self) -> AugmentedExamples:
@@ -112,9 +112,9 @@ class DistillationViews(DistillationExamples):
             raise TypeError("the examples are not augmented")
         return self._base
 
-    def _answers_to_views(self, key: np.ndarray) -> np.ndarray:
+    def _rows_of_views(self, key: np.ndarray) -> np.ndarray:
         epochs, places = key.astype(np.int64).T
-        return self._answers(epochs * len(self) + places)
+        return self._rows_of(epochs * len(self) + places)
 
 
 @functools.lru_cache(maxsize=2)
@@ -125,7 +125,7 @@ def _places(n: int, seed: int, epoch: int) -> np.ndarray:
 
 _MOST_FLOAT32_OUTPUTS = 1024
 _AUTO_BYTES = 2 * 1000**3
-_ASKED_AT_ONCE = 256
+_MOST_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class Teaching:
         losses: the task's, of each output.
         rows: the shapes of what the teacher gives.
         dataset: to train on.
-        teach: asks the teacher; None where it was asked before and is no longer in memory.
-        decode: from what the dataset's targets hold to `TeacherOutputs`, where it was asked before.
+        teach: gives the teacher's outputs; None where they are cached and it is not in memory.
+        decode: from what the dataset's targets hold to `TeacherOutputs`, where they are cached.
         notes: sentences for the report.
         details: for the report, plain data.
     """
@@ -154,12 +154,12 @@ class Teaching:
 def open_teaching(
     config: DistillConfig, context: StageContext, held: contextlib.ExitStack
 ) -> Teaching:
-    """Load the teachers; ask them about everything now, or have them ready for every batch.
+    """Load the teachers; cache all of their outputs now, or have them ready for every batch.
 
     Args:
         config: of the stage.
         context: of the stage.
-        held: keeps live teachers' closing activations switched off.
+        held: keeps live teachers' final activations switched off.
 
     Raises:
         ResourceError: a cache was asked for and does not fit on the disk.
@@ -172,17 +172,20 @@ def open_teaching(
     losses = context.task(models[0]).losses
     endings = [context.task(model).from_logits for model in models]
     with contextlib.ExitStack() as opened, context.devices.scope():
-        asked = [
+        live = [
             opened.enter_context(open_outputs(model, losses, from_logits))
             for model, from_logits in zip(models, endings, strict=True)
         ]
-        notes = (note for each in asked for note in logarithm_note(each, "teacher", config.loss))
+        notes = (note for each in live for note in logarithm_note(each, "teacher", config.loss))
         said = list(dict.fromkeys(notes))
-        features = features_of(asked[0], tuple(config.feature_layers), "teacher")
-        outputs = shapes_of(asked[0].outputs)
+        features = features_of(live[0], tuple(config.feature_layers), "teacher")
+        outputs = shapes_of(live[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
         teach = ensemble(
-            [teacher_outputs_of(asked[0], features), *map(teacher_outputs_of, asked[1:])]
+            [
+                teacher_outputs_of(live[0], features),
+                *map(teacher_outputs_of, live[1:]),
+            ]
         )
         why = _why_live(config, rows, context)
         if why is not None:
@@ -224,7 +227,7 @@ def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[tf.
 
 
 def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple[str, ...] | None:
-    """Return why the teacher runs on every batch, as notes; None where it is asked once.
+    """Return why the teacher runs on every batch, as notes; None where they are cached.
 
     Raises:
         StageError: the recipe asks for a cache that cannot be right.
@@ -270,7 +273,7 @@ def _teacher_inputs(config: DistillConfig, context: StageContext) -> TeacherInpu
     examples, training = context.dataset.train, context.training
     if context.data_config.augment is not None:
         return every_view(examples, training.global_batch_size, training.seed, config.epochs)
-    return every_example(examples, min(_ASKED_AT_ONCE, training.global_batch_size))
+    return every_example(examples, min(_MOST_AT_ONCE, training.global_batch_size))
 
 
 def _identity(
@@ -306,13 +309,13 @@ def _cached(
     context: StageContext,
     teacher_inputs: TeacherInputs,
 ) -> Teaching:
-    stored, asked, began = None, False, time.perf_counter()
+    stored, computed, began = None, False, time.perf_counter()
     if not context.planning:
         context.phase("asking the teacher")
-        asked = write_cache(folder, rows, teacher_inputs, teach)
+        computed = write_cache(folder, rows, teacher_inputs, teach)
         stored = open_cache(folder, rows, teacher_inputs.total)
     size = rows.row_bytes * teacher_inputs.total
-    details = {"bytes": size, "asked": asked, "duration_s": time.perf_counter() - began}
+    details = {"bytes": size, "asked": computed, "duration_s": time.perf_counter() - began}
     bring = DistillationExamples if context.data_config.augment is None else DistillationViews
     note = f"the teacher was asked once: {teacher_inputs.total:,} answers, {size:,} bytes on disk"
     return Teaching(
