@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import PictureDecoder, read_first_picture
-from shrink.data.examples import SPLIT_NAMES, first_problem
+from shrink.data.examples import SPLIT_NAMES, DecodedExamples
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import (
     PICTURE_ENDINGS,
@@ -150,7 +149,7 @@ def numbers_of(listing: Listing, column: str) -> np.ndarray:
 _MOST_TRIED = 100
 
 
-class PictureExamples:
+class PictureExamples(DecodedExamples):
     """Pictures with a label or other target each; decoded when they are asked for.
 
     Args:
@@ -160,23 +159,14 @@ class PictureExamples:
     """
 
     def __init__(self, files: Sequence[str], targets: np.ndarray, decoder: PictureDecoder) -> None:
+        target_spec = tf.TensorSpec(targets.shape[1:], tf.as_dtype(targets.dtype))
+        super().__init__(targets if targets.ndim == 1 else None, decoder.spec, target_spec)
         self._files = files if isinstance(files, Names) else Names(files)
         self._decoder = decoder
-        self.labels: np.ndarray | None = targets if targets.ndim == 1 else None
         self._targets = targets
 
     def __len__(self) -> int:
         return len(self._files)
-
-    @property
-    def input_spec(self) -> tf.TensorSpec:
-        """One picture, uint8 (height, width, channels)."""
-        return self._decoder.spec
-
-    @property
-    def target_spec(self) -> tf.TensorSpec:
-        """One label, or one row of real targets."""
-        return tf.TensorSpec(self._targets.shape[1:], tf.as_dtype(self._targets.dtype))
 
     def file(self, index: int) -> str:
         """Return the path of a picture."""
@@ -194,31 +184,11 @@ class PictureExamples:
         targets = tf.numpy_function(self._targets.__getitem__, [indices], self.target_spec.dtype)
         return pictures, tf.ensure_shape(targets, (indices.shape[0], *self.target_spec.shape))
 
-    def arrays(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a batch as arrays.
-
-        Raises:
-            DataError: a picture is missing, corrupt, or of another size.
-        """
-        chosen = np.asarray(indices, np.int64)
-        try:
-            pictures, targets = self._load_compiled(tf.constant(chosen))
-        except tf.errors.OpError as error:
-            found = next(iter(self.problems(chosen).values()), None)
-            if found is None:
-                raise
-            raise found from error
-        return pictures.numpy(), targets.numpy()
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
+    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these pictures that cannot be used, or None."""
-        return first_problem(self, indices)
-
-    def problems(self, indices: np.ndarray) -> dict[int, DataError]:
-        """Return why each of these pictures that cannot be used cannot, by index."""
         with tf.device("CPU:0"):
-            errors = {int(i): self._decoder.explain(self.file(i)) for i in indices}
-        return {index: error for index, error in errors.items() if error is not None}
+            errors = map(self._decoder.explain, map(self.file, indices))
+            return next((error for error in errors if error is not None), None)
 
     def _read(self, indices: np.ndarray) -> np.ndarray:
         contents = np.empty(len(indices), object)
@@ -232,15 +202,6 @@ class PictureExamples:
 
     def _read_one(self, index: int) -> bytes:
         return self._decoder.read(self._files.encoded(index))
-
-    @functools.cached_property
-    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
-        # One op at a time, without a graph, decoding takes five times as long.
-        def load(indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            with tf.device("CPU:0"):
-                return self.load(indices)
-
-        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:

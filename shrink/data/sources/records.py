@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,13 @@ from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import reason
-from shrink.data.examples import SPLIT_NAMES, Batch, first_problem, reading_batch, single
+from shrink.data.examples import (
+    SPLIT_NAMES,
+    Batch,
+    DecodedExamples,
+    reading_batch,
+    single,
+)
 from shrink.data.shards import ALL, Manifest
 from shrink.data.splits import derived_splits
 
@@ -125,7 +130,7 @@ class Records(Protocol):
         """Return the bytes of some, an object array (n,)."""
 
 
-class RecordExamples:
+class RecordExamples(DecodedExamples):
     """Records as examples; each is read and parsed when it is asked for.
 
     Args:
@@ -142,23 +147,13 @@ class RecordExamples:
         parser: Parser,
         labels: np.ndarray | None,
     ) -> None:
+        super().__init__(labels, parser.input_spec, parser.target_spec)
         self._index = index
         self._numbers = numbers
         self._parser = parser
-        self.labels = labels
 
     def __len__(self) -> int:
         return len(self._numbers)
-
-    @property
-    def input_spec(self) -> Specs:
-        """One example's input."""
-        return self._parser.input_spec
-
-    @property
-    def target_spec(self) -> Specs:
-        """One example's target."""
-        return self._parser.target_spec
 
     @property
     def told_by(self) -> str:
@@ -174,30 +169,11 @@ class RecordExamples:
         records = tf.numpy_function(self._read, [indices], tf.string)
         return self._parser.parse(tf.ensure_shape(records, (indices.shape[0],)))
 
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as arrays.
-
-        Raises:
-            DataError: a record is damaged, or has other features.
-        """
-        try:
-            batch = self._load_compiled(tf.constant(np.asarray(indices, np.int64)))
-        except tf.errors.OpError as error:
-            found = self._explain_each(np.asarray(indices))
-            if found is None:
-                raise
-            raise found from error
-        x, y = tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
-        return x, y
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these records that cannot be used, or None."""
-        return first_problem(self, indices)
-
     def _read(self, indices: np.ndarray) -> np.ndarray:
         return self._index.read(self._numbers[indices])
 
-    def _explain_each(self, indices: np.ndarray) -> DataError | None:
+    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the first of these records that cannot be parsed, or None."""
         for index in indices:
             number = self._numbers[index]
             path = self._index.paths[int(self._index.file[number])]
@@ -212,14 +188,6 @@ class RecordExamples:
                     hint=FEATURES_HINT,
                 )
         return None
-
-    @functools.cached_property
-    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
-        def load(indices: tf.Tensor) -> Batch:
-            with tf.device("CPU:0"):
-                return self.load(indices)
-
-        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])
 
 
 def divided(
