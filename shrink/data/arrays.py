@@ -301,9 +301,9 @@ def _check_labels_known(path: Path, name: str, labels: np.ndarray, known: np.nda
     highest = int(known.max())
     if int(labels.max()) <= highest or len(np.unique(known)) != highest + 1:
         return
-    place = int(np.argmax(labels > highest))
+    index = int(np.argmax(labels > highest))
     raise DataError(
-        f"{name}[{place}] is {labels[place]}, out of range: the training labels are 0 to {highest}",
+        f"{name}[{index}] is {labels[index]}, out of range: the training labels are 0 to {highest}",
         subject=path,
         hint=_REAL_HINT,
     )
@@ -353,9 +353,9 @@ def _labels(path: Path, name: str, y: np.ndarray) -> np.ndarray:
     lowest, highest = int(flat.min()), int(flat.max())
     if lowest < 0 or highest >= 2**31:
         wrong = lowest if lowest < 0 else highest
-        place = int(np.argmax(flat == wrong))
+        index = int(np.argmax(flat == wrong))
         kind = "negative" if wrong < 0 else "out of range"
         raise DataError(
-            f"{name}[{place}] is {wrong}: a {kind} label", subject=path, hint=_REAL_HINT
+            f"{name}[{index}] is {wrong}: a {kind} label", subject=path, hint=_REAL_HINT
         )
     return flat.astype(np.int64)

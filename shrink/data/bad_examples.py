@@ -101,7 +101,7 @@ def without_bad_files(
         )
     kept = {}
     for split, (paths, targets) in splits.items():
-        good = [place for place, path in enumerate(paths) if path not in bad]
+        good = [index for index, path in enumerate(paths) if path not in bad]
         kept[split] = (paths.take(good), targets[good])
     note = f"skipped {len(bad)} of {len(every):,} pictures that cannot be decoded: {named}{more}"
     return kept, (SkippedNote(note),)

@@ -103,7 +103,7 @@ def _write(folder: Path, examples: Iterable[Example], names: Sequence[str]) -> _
     rows = 0
     with ExitStack() as stack:
         streams = [
-            stack.enter_context((folder / f"{place}.bin").open("wb")) for place in range(len(names))
+            stack.enter_context((folder / f"{index}.bin").open("wb")) for index in range(len(names))
         ]
         for example in examples:
             first = example if first is None else first
@@ -144,9 +144,9 @@ def _check_disk(folder: Path) -> None:
 
 def _mapped(folder: Path, manifest: _Written) -> dict[str, np.ndarray]:
     arrays = {}
-    for place, (name, described) in enumerate(manifest["arrays"].items()):
+    for index, (name, described) in enumerate(manifest["arrays"].items()):
         shape, dtype = (manifest["rows"], *described["shape"]), np.dtype(described["dtype"])
-        path = folder / f"{place}.bin"
+        path = folder / f"{index}.bin"
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         arrays[name] = np.memmap(path, dtype, "r", shape=shape) if size else np.zeros(shape, dtype)
     return arrays
@@ -220,7 +220,7 @@ class CachedExamples(DerivedExamples):
             for _, batch in self._batches():
                 yield from ([part[row] for part in batch] for row in range(len(batch[0])))
 
-        names = [str(place) for place in range(count)]
+        names = [str(index) for index in range(count)]
         return list(spooled(lambda: str(self._key), lambda: {ALL: rows()}, names)[ALL].values())
 
     def _batches(self) -> Iterator[tuple[int, list[np.ndarray]]]:

@@ -41,7 +41,7 @@ class KnownHashes:
         self._stamps = bytearray()
         self._digests = bytearray()
         self._next = 0
-        self._places: dict[int, int] | None = None
+        self._indices: dict[int, int] | None = None
 
     def add(self, name: str, stamp: str | None, digest: bytes | None) -> None:
         """Remember a file.
@@ -55,9 +55,9 @@ class KnownHashes:
         self._stamps += bytes(_STAMP) if stamp is None else _hashed(stamp, _STAMP)
         self._digests += bytes(DIGEST_BYTES) if digest is None else digest
 
-    def put(self, place: int, digest: bytes) -> None:
-        """Say what the content of the file that was added as number `place` is."""
-        self._digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES] = digest
+    def put(self, index: int, digest: bytes) -> None:
+        """Say what the content of the file that was added as number `index` is."""
+        self._digests[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES] = digest
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -71,20 +71,20 @@ class KnownHashes:
         """Return the hash of this version of a file, or None where it is not known."""
         if stamp is None:
             return None
-        place = self._place(_key(name))
-        if place is None:
+        index = self._index(_key(name))
+        if index is None:
             return None
-        self._next = place + 1
-        if self._stamps[place * _STAMP : (place + 1) * _STAMP] != _hashed(stamp, _STAMP):
+        self._next = index + 1
+        if self._stamps[index * _STAMP : (index + 1) * _STAMP] != _hashed(stamp, _STAMP):
             return None
-        return bytes(self._digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES])
+        return bytes(self._digests[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES])
 
-    def _place(self, key: int) -> int | None:
+    def _index(self, key: int) -> int | None:
         if self._next < len(self._keys) and self._keys[self._next] == key:
             return self._next
-        if self._places is None:
-            self._places = {known: place for place, known in enumerate(self._keys)}
-        return self._places.get(key)
+        if self._indices is None:
+            self._indices = {known: index for index, known in enumerate(self._keys)}
+        return self._indices.get(key)
 
     def content(self) -> bytes:
         """Return all of it as the content of a file, with a checksum."""

@@ -71,27 +71,27 @@ def in_model_order(dataset: Dataset, model: ModelNames) -> Dataset:
         test=_arranged(dataset.test, inputs, targets),
         input_names=_first(model.inputs, dataset.input_names, inputs),
         target_names=_first(model.outputs, dataset.target_names, targets),
-        input_arrays=tuple(dataset.input_names[place] for place in inputs),
-        target_arrays=tuple(dataset.target_names[place] for place in targets),
+        input_arrays=tuple(dataset.input_names[index] for index in inputs),
+        target_arrays=tuple(dataset.target_names[index] for index in targets),
         notes=(*dataset.notes, *filter(None, (said, said_of_targets))),
     )
 
 
-def places_by_name(given: Sequence[str], wanted: Sequence[Aliases]) -> list[int] | None:
-    """Return the place among the given names of each thing wanted; None where not all match."""
-    places = [[i for i, name in enumerate(given) if name in aliases] for aliases in wanted]
-    if len(given) != len(wanted) or any(len(found) != 1 for found in places):
+def indices_by_name(given: Sequence[str], wanted: Sequence[Aliases]) -> list[int] | None:
+    """Return the index among the given names of each thing wanted; None where not all match."""
+    indices = [[i for i, name in enumerate(given) if name in aliases] for aliases in wanted]
+    if len(given) != len(wanted) or any(len(found) != 1 for found in indices):
         return None
-    flat = [found[0] for found in places]
+    flat = [found[0] for found in indices]
     return flat if len(set(flat)) == len(given) else None
 
 
 def _order(given: Sequence[str], wanted: Sequence[Aliases], kind: str) -> tuple[list[int], str]:
-    """Return the place of each input's array, and what to say about it."""
+    """Return the index of each input's array, and what to say about it."""
     straight = list(range(len(given)))
     if len(given) < 2 or len(given) != len(wanted):
         return straight, ""
-    by_name = places_by_name(given, wanted)
+    by_name = indices_by_name(given, wanted)
     if by_name is not None:
         return by_name, ""
     names = [aliases[0] for aliases in wanted]
@@ -171,8 +171,8 @@ class _ArrangedViews(_Arranged):
         return self._swapped(self._views.load_augmented(indices, numbers))
 
 
-def _picked(values: Tensors, places: Sequence[int]) -> Tensors:
-    return tuple(values[place] for place in places) if isinstance(values, tuple) else values
+def _picked(values: Tensors, indices: Sequence[int]) -> Tensors:
+    return tuple(values[index] for index in indices) if isinstance(values, tuple) else values
 
 
 def keras_names(model: keras.Model) -> ModelNames:
@@ -216,24 +216,24 @@ def fed_like(model: keras.Model, dataset: Dataset) -> keras.Model:
         dataset: in the order of another model.
     """
     names = keras_names(model)
-    inputs = _places(names.inputs, (dataset.input_names, dataset.input_arrays))
-    outputs = _places(names.outputs, (dataset.target_names, dataset.target_arrays))
+    inputs = _indices(names.inputs, (dataset.input_names, dataset.input_arrays))
+    outputs = _indices(names.outputs, (dataset.target_names, dataset.target_arrays))
     if inputs == sorted(inputs) and outputs == sorted(outputs):
         return model
     return keras.Model(
-        [model.inputs[place] for place in inputs],
-        [model.outputs[place] for place in outputs],
+        [model.inputs[index] for index in inputs],
+        [model.outputs[index] for index in outputs],
         name=model.name,
     )
 
 
-def _places(own: Sequence[Aliases], known: Sequence[Sequence[str]]) -> list[int]:
+def _indices(own: Sequence[Aliases], known: Sequence[Sequence[str]]) -> list[int]:
     """Return which of the model's own takes the place of each of the data set's."""
     if len(own) > 1:
         for names in known:
-            found = places_by_name(names, own)
+            found = indices_by_name(names, own)
             if found is not None:
-                return [found.index(place) for place in range(len(found))]
+                return [found.index(index) for index in range(len(found))]
     return list(range(len(own)))
 
 

@@ -143,7 +143,7 @@ def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
         return examples.contents(indices)
     inputs: list[Array] = tf.nest.flatten(examples.arrays(indices)[0])
     rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
-    return [b"".join(array[place].tobytes() for array in rows) for place in range(len(indices))]
+    return [b"".join(array[index].tobytes() for array in rows) for index in range(len(indices))]
 
 
 def _hash(content: bytes) -> int:

@@ -94,14 +94,14 @@ def _columns(
     """Return the paths and each other column; a row is dropped as soon as it is read."""
     files = Names()
     cells: list[list[str]] = [[] for _ in header]
-    place = header.index("path")
+    index = header.index("path")
     for line, row in rows:
-        if len(row) != len(header) or not row[place]:
+        if len(row) != len(header) or not row[index]:
             raise DataError(
                 f"line {line} has not one value for each column", subject=path, hint=_LIST_HINT
             )
         for column, cell in zip(cells, row, strict=True):
-            if column is cells[place]:
+            if column is cells[index]:
                 files.append(cell)
             else:
                 column.append(sys.intern(cell))  # labels are kept once

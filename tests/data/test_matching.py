@@ -9,7 +9,7 @@ import pytest
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.matching import ModelNames, in_model_order, needs_names, places_by_name
+from shrink.data.matching import ModelNames, in_model_order, needs_names, indices_by_name
 from shrink.data.opening import open_dataset
 from tests.unlabelled import UnlabelledExamples
 
@@ -126,7 +126,7 @@ def test_needs_names_of_several_inputs_or_targets_alone(tmp_path: Path) -> None:
         (("a", "b"), (("a", "b"), ("a", "b")), None),
     ],
 )
-def test_places_by_name_needs_one_array_for_each(
+def test_indices_by_name_needs_one_array_for_each(
     given: tuple[str, ...], wanted: tuple[tuple[str, ...], ...], places: list[int] | None
 ) -> None:
-    assert places_by_name(given, wanted) == places
+    assert indices_by_name(given, wanted) == places

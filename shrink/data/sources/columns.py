@@ -240,8 +240,8 @@ class FileRows:
         size = row_bytes(self)
         content = read.reshape(-1).view(np.uint8).data
         try:
-            for place, number in enumerate(numbers.tolist()):
-                row = content[place * size : (place + 1) * size]
+            for index, number in enumerate(numbers.tolist()):
+                row = content[index * size : (index + 1) * size]
                 if os.preadv(self._descriptor, [row], self._offset + number * size) < size:
                     raise DataError(
                         "the file has become shorter", subject=self._path, hint="write it again"

@@ -43,8 +43,8 @@ class LmdbRecords:
         """Return the bytes of values, an object array (n,)."""
         contents = np.empty(len(numbers), object)
         with self._environment.begin() as transaction:
-            for place, number in enumerate(numbers):
-                contents[place] = transaction.get(self._keys[number]) or b""
+            for index, number in enumerate(numbers):
+                contents[index] = transaction.get(self._keys[number]) or b""
         return contents
 
     def labels(self, parser: Parser) -> Iterator[np.ndarray]:

@@ -70,8 +70,8 @@ class RecordIndex:
         order = np.argsort(self.file[numbers], kind="stable")
         descriptor, opened = -1, -1
         try:
-            for place in order:
-                number = numbers[place]
+            for index in order:
+                number = numbers[index]
                 if (file := int(self.file[number])) != opened:
                     if descriptor >= 0:
                         os.close(descriptor)
@@ -80,7 +80,7 @@ class RecordIndex:
                 content = os.pread(descriptor, length, int(self.offset[number]))
                 if len(content) < length:
                     raise DataError("a record is cut short", subject=self.paths[file], hint=_HINT)
-                contents[place] = content
+                contents[index] = content
         except OSError as error:
             raise DataError(
                 f"cannot be read: {error.strerror}", subject=self.paths[int(self.file[number])]
@@ -156,21 +156,21 @@ def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         with Path(path).open("rb") as stream:
             end = os.fstat(stream.fileno()).st_size
-            place = 0
-            while place < end:
+            position = 0
+            while position < end:
                 length = int.from_bytes(stream.read(_HEADER_BYTES)[:8], "little")
-                following = place + _HEADER_BYTES + length + _FOOTER_BYTES
+                following = position + _HEADER_BYTES + length + _FOOTER_BYTES
                 if following > end:
                     raise DataError(
-                        f"record {len(offsets)} claims {length:,} bytes, and {end - place:,} are "
-                        "left",
+                        f"record {len(offsets)} claims {length:,} bytes, and {end - position:,} "
+                        "are left",
                         subject=shown(path),
                         hint=_HINT,
                     )
-                offsets.append(place + _HEADER_BYTES)
+                offsets.append(position + _HEADER_BYTES)
                 lengths.append(length)
                 stream.seek(length + _FOOTER_BYTES, os.SEEK_CUR)
-                place = following
+                position = following
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", subject=shown(path)) from error
     return np.frombuffer(offsets, np.int64), np.frombuffer(lengths, np.int64)
@@ -292,8 +292,8 @@ def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
 
     def prepare(batch: np.ndarray) -> np.ndarray:
         prepared = np.empty(len(batch), object)
-        for place, content in enumerate(batch):
-            prepared[place] = decodable(content, channels)
+        for index, content in enumerate(batch):
+            prepared[index] = decodable(content, channels)
         return prepared
 
     def decode(content: tf.Tensor) -> tf.Tensor:

@@ -127,8 +127,8 @@ class TileRows:
         """
         numbers = row_numbers(rows, len(self))
         windows = np.empty((len(numbers), *self.shape[1:]), np.uint8)
-        for place, number in enumerate(numbers):
-            windows[place] = self._read(int(number))
+        for index, number in enumerate(numbers):
+            windows[index] = self._read(int(number))
         return windows
 
     def _read(self, number: int) -> np.ndarray:
@@ -184,8 +184,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     names, values = listed_targets(listing, targets, config.classes)
     corners = np.stack([numbers_of(listing, "y"), numbers_of(listing, "x")], 1).astype(np.int64)
     found, files = np.unique(np.array(listing.files), return_inverse=True)
-    places = [str(path.parent / file) for file in found]
-    rows = TileRows(files, places, corners, config.image_size, config.level)
+    paths = [str(path.parent / file) for file in found]
+    rows = TileRows(files, paths, corners, config.image_size, config.level)
     splits = np.array(listing.splits or [ALL] * len(files))
     main = np.flatnonzero((splits == ALL) | (splits == "train"))
     derived = derived_splits(
@@ -215,10 +215,10 @@ def _windows(
     """
     digests = hash_files(path.parent, names, path)
     told = np.empty(len(files), np.uint64)
-    for place, (file, (top, left)) in enumerate(zip(files, corners, strict=True)):
+    for index, (file, (top, left)) in enumerate(zip(files, corners, strict=True)):
         content = digests[file * DIGEST_BYTES : (file + 1) * DIGEST_BYTES]
         window = hashlib.blake2b(content + repr((int(top), int(left), *form)).encode())
-        told[place] = int.from_bytes(window.digest()[:8], "little")
+        told[index] = int.from_bytes(window.digest()[:8], "little")
     return told
 
 

@@ -81,9 +81,9 @@ def with_exact_inputs(
 def truncated_inputs(graph: Subgraph) -> list[str]:
     """Return the names of the float inputs that an operator turns into integers."""
     return [
-        graph.tensors[place].name
-        for place in graph.inputs
-        if graph.tensors[place].dtype == "FLOAT32" and _is_truncated(graph, place)
+        graph.tensors[index].name
+        for index in graph.inputs
+        if graph.tensors[index].dtype == "FLOAT32" and _is_truncated(graph, index)
     ]
 
 
@@ -92,8 +92,8 @@ def _given_name(tensor: str) -> str:
     return tensor.removeprefix("serving_default_").partition(":")[0]
 
 
-def _is_truncated(graph: Subgraph, place: int) -> bool:
-    same = {place}
+def _is_truncated(graph: Subgraph, index: int) -> bool:
+    same = {index}
     for operator in graph.operators:
         if same.isdisjoint(operator.inputs):
             continue
