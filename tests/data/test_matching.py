@@ -9,7 +9,7 @@ import pytest
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.matching import ModelNames, in_model_order, needs_names, indices_by_name
+from shrink.data.matching import ModelNames, in_model_order, indices_by_name, needs_names
 from shrink.data.opening import open_dataset
 from tests.unlabelled import UnlabelledExamples
 
