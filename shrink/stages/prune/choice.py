@@ -8,7 +8,7 @@ channels as are worth the loss they cost, at one price for all, which the budget
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.versions import versions
+from shrink.data.examples import Batch, Examples
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import Weights, rebuild, weights_of
@@ -33,7 +34,7 @@ from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.config import PruneConfig
 
-_BATCH = 25
+_GRADIENT_BATCH = 25
 
 
 def mean_gradients(graph: ChannelGraph, count: int, context: StageContext) -> Callable[[], Weights]:
@@ -50,18 +51,13 @@ def _gradients(graph: ChannelGraph, count: int, context: StageContext) -> Weight
     task = context.task(model)
     objective = task.objective()
     examples = context.dataset.train
-    count = min(count, len(examples))
-    chosen = stratified_sample(examples.labels, len(examples), count, context.training.seed)
+    chosen = _chosen(examples, count, context)
+    count = len(chosen)
     variables = model.trainable_variables
     total = [np.zeros(v.shape, np.float64) for v in variables]
-    for start in range(0, count, _BATCH):
-        x, y = examples.arrays(chosen[start : start + _BATCH])
-        x = tf.nest.map_structure(lambda part: tf.cast(part, model.compute_dtype), x)
+    for x, y in _batches(examples, chosen, _GRADIENT_BATCH, model):
         with tf.GradientTape() as tape:
-            outputs = model(x, training=False)
-            loss = tf.reduce_sum(
-                objective.loss(tf.nest.map_structure(tf.constant, y), outputs, None)
-            )
+            loss = tf.reduce_sum(objective.loss(y, model(x, training=False), None))
         found = tape.gradient(loss, variables, unconnected_gradients="zero")
         total = [t + np.asarray(tf.convert_to_tensor(g)) for t, g in zip(total, found, strict=True)]
     by_id = {id(v): t / count for v, t in zip(variables, total, strict=True)}
@@ -116,14 +112,28 @@ def scorer(
 def sample(context: StageContext, count: int) -> list[np.ndarray]:
     """Return training examples, stratified, one array (n, ...) per input in its stored dtype."""
     examples = context.dataset.train
-    chosen = stratified_sample(
-        examples.labels, len(examples), min(count, len(examples)), context.training.seed
-    )
+    chosen = _chosen(examples, count, context)
     return [np.asarray(part) for part in tf.nest.flatten(examples.arrays(chosen)[0])]
 
 
+def _chosen(examples: Examples, count: int, context: StageContext) -> np.ndarray:
+    """Return at most so many indices, int64 (n,), stratified."""
+    count = min(count, len(examples))
+    return stratified_sample(examples.labels, len(examples), count, context.training.seed)
+
+
+def _batches(
+    examples: Examples, chosen: np.ndarray, size: int, model: keras.Model
+) -> Iterator[Batch]:
+    """Yield some examples as tensors, inputs in the dtype that the model computes in."""
+    for start in range(0, len(chosen), size):
+        x, y = examples.arrays(chosen[start : start + size])
+        x = tf.nest.map_structure(lambda array: tf.cast(array, model.compute_dtype), x)
+        yield x, tf.nest.map_structure(tf.constant, y)
+
+
 _RATIOS = (0.25, 0.5, 0.75, 1.0)
-_EXAMPLES, _BATCH = 1000, 100
+_EXAMPLES, _LOSS_BATCH = 1000, 100
 _VERSION = 1
 """Raised when the same settings give other curves."""
 _LEAST, _MOST_COUNTS = 0.01, 129
@@ -266,12 +276,8 @@ def _curve(
 def _loss(model: keras.Model, context: StageContext) -> float:
     """Return the mean loss on validation examples, stratified."""
     examples, objective = context.dataset.validation, context.task(model).objective()
-    count = min(_EXAMPLES, len(examples))
-    chosen = stratified_sample(examples.labels, len(examples), count, context.training.seed)
+    chosen = _chosen(examples, _EXAMPLES, context)
     total = 0.0
-    for start in range(0, count, _BATCH):
-        x, y = examples.arrays(chosen[start : start + _BATCH])
-        x = tf.nest.map_structure(lambda part: tf.cast(part, model.compute_dtype), x)
-        y = tf.nest.map_structure(tf.constant, y)
+    for x, y in _batches(examples, chosen, _LOSS_BATCH, model):
         total += float(tf.reduce_sum(objective.loss(y, model(x, training=False), None)))
-    return total / count
+    return total / len(chosen)

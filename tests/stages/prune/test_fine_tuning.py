@@ -58,9 +58,6 @@ def test_fine_tuning_follows_answers_of_yes_and_no(tmp_path: Path) -> None:
     np.testing.assert_allclose(loss, np.reshape(wanted, -1), rtol=1e-4, atol=1e-6)
 
 
-L = keras.layers
-
-
 def model() -> keras.Model:
     inputs = L.Input((8, 8, 1))
     x = inputs
