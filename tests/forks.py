@@ -123,8 +123,17 @@ def _server() -> subprocess.Popen[str]:
     return server
 
 
+_WORKER = "shrink.run.worker"
+
+
+def _start(command: Sequence[str], **options: Any) -> Any:
+    """Take the place of `subprocess.Popen` where shrink starts a child."""
+    known = command[3] == _WORKER
+    return _ForkedWorker(command, **options) if known else subprocess.Popen(command, **options)
+
+
 class _ForkedWorker:
-    """Takes the place of `subprocess.Popen` where the parent starts a worker."""
+    """Takes the place of a worker's process."""
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         self.returncode: int | None = None
@@ -133,19 +142,23 @@ class _ForkedWorker:
         self.pid = os.fork()
         if self.pid:
             return
-        log = options["stdout"].fileno()
+        code = _CRASHED
         try:
             os.setsid()
-            _become(options["env"], log, log)
+            _become(options["env"], options["stdout"], options["stderr"])
+            os.dup2(options["stdin"], 0)
+            sys.argv = list(command[3:])
             warnings.simplefilter("ignore")
             from shrink.run import worker
 
-            code = worker.main(list(command[4:]))
+            worker.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
         except BaseException:
             _crash()
         os._exit(code)
 
-    def wait(self) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for the end, as `Popen.wait` does."""
         if self.returncode is None:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -173,15 +186,16 @@ def _crash() -> NoReturn:
 
 def _serve() -> None:
     gc.disable()
-    from shrink.run import process, worker
+    from shrink.base import child as children
+    from shrink.run import worker
     from shrink.stages import STAGES
 
     trackers = ("shrink.tools.tensorboard", "shrink.tools.mlflow_runs")
     heavy = {place.partition(":")[0] for _, place in worker.ACTIONS.values()}
     for name in (*heavy.difference(trackers), *(f"shrink.stages.{kind}.run" for kind in STAGES)):
         importlib.import_module(name)
-    held: Any = process
-    held.subprocess = SimpleNamespace(Popen=_ForkedWorker, DEVNULL=subprocess.DEVNULL)
+    held: Any = children
+    held.subprocess = SimpleNamespace(Popen=_start, TimeoutExpired=subprocess.TimeoutExpired)
     gc.freeze()
     gc.enable()
     for line in sys.stdin:

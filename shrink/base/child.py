@@ -1,14 +1,271 @@
-"""Child processes: run one with a limit of time, and end with the parent."""
+"""Child processes, by one protocol: what a child is asked, what it answers, how it ends.
+
+A child runs as `python -P -m MODULE DESCRIPTOR PARENT_PID`. Its request is JSON on its standard
+input; to the descriptor it writes messages, an object of JSON a line. `{"result": ...}` is its
+answer, the last one counts; `{"error": ...}` is a `ShrinkError`; others are the module's own. What
+it and its libraries print goes to a file. It ends with its parent, and its group ends with it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
+import math
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
+from shrink.base import files
+from shrink.base.errors import ShrinkError
+from shrink.base.types import Json, JsonObject
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+A = TypeVar("A", covariant=True)
 _PR_SET_PDEATHSIG = 1
+_POLL_S = 0.5
+_LAST_WORDS = 200
+
+
+class Child:
+    """A child process that was started; a context, at whose end its whole group is killed.
+
+    Args:
+        module: what it runs; calls `serve_plain`.
+        request: for the module.
+        output: descriptor of the file that its stdout and stderr go to.
+        environment: of the child, by default this process's.
+        descriptors: that it inherits beside its own.
+
+    Attributes:
+        pid: of the process.
+        result: its answer so far; None for none.
+        error: what it raised; None for nothing.
+
+    Raises:
+        OSError: it could not be started.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        request: JsonObject,
+        output: int,
+        environment: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        self.result: Json = None
+        self.error: ShrinkError | None = None
+        # Not escaped: a path that an ASCII locale could not read reaches the child as UTF-8.
+        text = json.dumps(request, allow_nan=False, ensure_ascii=False)
+        with contextlib.ExitStack() as until_started:
+            asked = _in_memory(files.encoded(text))
+            until_started.callback(os.close, asked)
+            self._reader, writer = os.pipe()
+            until_started.callback(os.close, writer)
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", module, str(writer), str(os.getpid())],
+                    stdin=asked,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(writer, *descriptors),
+                    env=_in_utf8(os.environ if environment is None else environment),
+                    start_new_session=True,  # a Ctrl-C reaches the parent alone, which ends it
+                )
+            except OSError:
+                os.close(self._reader)
+                raise
+        self.pid = self._process.pid
+        _prefer_as_victim(self.pid)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._reader)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.returncode
+
+    def messages(self, timeout_s: float = math.inf) -> Iterator[JsonObject | None]:
+        """Yield the module's own messages until the child has ended; None twice a second.
+
+        Raises:
+            TimeoutError: it takes longer than `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        for message in self._received(deadline):
+            if message is None:
+                yield None
+            elif "result" in message:
+                self.result = message["result"]
+            elif "error" in message:
+                self.error = ShrinkError.from_dict(message["error"])
+            else:
+                yield message
+        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        try:
+            self._process.wait(left)
+        except subprocess.TimeoutExpired as late:
+            raise TimeoutError from late
+
+    def _received(self, deadline: float) -> Iterator[JsonObject | None]:
+        buffer = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reader, selectors.EVENT_READ)
+            while (left := deadline - time.monotonic()) > 0:
+                if not selector.select(min(_POLL_S, left)):
+                    yield None
+                    continue
+                chunk = os.read(self._reader, 1 << 16)
+                if not chunk:
+                    return
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                yield from (json.loads(line) for line in lines if line)
+        raise TimeoutError
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """Of a child that gives none: all is well where it ends so."""
+
+
+@dataclass(frozen=True)
+class ChildRun(Generic[A]):
+    """How a child process ended.
+
+    Attributes:
+        output: what it printed, stdout and stderr as they came.
+        failure: None after a clean exit, else one phrase that says how it ended.
+        timed_out: whether it was ended for taking too long.
+        answer: the last that it gave, also before it failed; None for none.
+        error: the one that it raised, if that is how it failed.
+        code: its exit code, negative for a signal; None where it has none of its own.
+    """
+
+    output: str
+    failure: str | None
+    timed_out: bool = False
+    answer: A | None = None
+    error: ShrinkError | None = None
+    code: int | None = None
+
+
+def run_child(
+    module: str, request: DataclassInstance, answer: Callable[..., A], *, timeout_s: float
+) -> ChildRun[A]:
+    """Ask a child of its own and wait; how it ends raises nothing.
+
+    Args:
+        module: what it runs; calls `serve`.
+        request: what the function for its type is given; of values that JSON knows.
+        answer: the type of what its function returns.
+        timeout_s: after so many seconds it is killed.
+    """
+    output, late, code, result, error = _in_memory(), False, None, None, None
+    try:
+        with Child(module, {type(request).__name__: dataclasses.asdict(request)}, output) as child:
+            try:
+                for _ in child.messages(timeout_s):
+                    pass
+                code = child.code
+            except TimeoutError:
+                late = True
+        result, error = child.result, child.error
+        printed = _content(output)
+    except OSError as failed:
+        return ChildRun("", f"could not be started ({failed.strerror})")
+    finally:
+        os.close(output)
+    failure = f"took longer than {timeout_s:g} s" if late else _failure(code or 0, printed)
+    given = None if result is None else answer(**result)
+    return ChildRun(printed, failure, late, given, error, code)
+
+
+class Channel:
+    """The child's way to its parent: an object of JSON a line, from any thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def send(self, message: JsonObject) -> None:
+        """Send a message of the module's own.
+
+        Raises:
+            ValueError: it holds a number that JSON does not know.
+        """
+        line = json.dumps(message, allow_nan=False).encode() + b"\n"
+        with self._lock:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+
+    def answer(self, result: JsonObject) -> None:
+        """Send an answer; one that is sent later replaces it."""
+        self.send({"result": result})
+
+
+def serve(
+    answers: Mapping[type[DataclassInstance], Callable[..., DataclassInstance | None]],
+) -> NoReturn:
+    """Answer the request of `run_child`, and exit; what a child's module ends with.
+
+    Args:
+        answers: what the child does, by the type of its request; None where it has sent its
+            answer, or there is none.
+    """
+    by_name = {kind.__name__: kind for kind in answers}
+
+    def answer(plain: JsonObject, parent: Channel) -> None:
+        ((name, values),) = plain.items()
+        if (result := answers[by_name[name]](by_name[name](**values), parent)) is not None:
+            parent.answer(dataclasses.asdict(result))
+
+    serve_plain(answer)
+
+
+def serve_plain(answer: Callable[[JsonObject, Channel], None]) -> NoReturn:
+    """Answer the request of a `Child`, and exit.
+
+    An error of shrink reaches the parent and gives the exit code; any other is left to Python.
+
+    Args:
+        answer: what the child does; it sends its answer.
+    """
+    descriptor, parent = sys.argv[1:3]
+    die_with_parent(int(parent))
+    channel = Channel(int(descriptor))
+    try:
+        answer(json.loads(_content(0, "surrogateescape")), channel)
+    except ShrinkError as error:
+        traceback.print_exc()
+        channel.send({"error": error.to_dict()})
+        sys.exit(error.exit_code)
+    sys.exit(0)
 
 
 def die_with_parent(parent: int | None = None) -> None:
@@ -32,47 +289,28 @@ def die_with_parent(parent: int | None = None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-_LAST_WORDS = 200
+def _prefer_as_victim(pid: int) -> None:
+    """When memory runs out, let the kernel end the child rather than its parent."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
 
 
-@dataclass(frozen=True)
-class ChildRun:
-    """How a child process ended.
-
-    Attributes:
-        output: what it printed, stdout and stderr as they came.
-        failure: None after a clean exit, else one phrase that says how it ended.
-        timed_out: whether it was ended for taking too long.
-    """
-
-    output: str
-    failure: str | None
-    timed_out: bool = False
+def _in_utf8(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which every name of a file can be read, as TensorFlow must."""
+    return {**environment, "PYTHONUTF8": "1"}
 
 
-def run_child(module: str, *arguments: str, timeout_s: float) -> ChildRun:
-    """Run `python -m module PARENT_PID arguments...` and wait; how it ends raises nothing.
+def _in_memory(content: bytes = b"") -> int:
+    """Return the descriptor of a file that no disk can be too full for, at its end."""
+    descriptor = os.memfd_create("shrink-child")
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
 
-    Args:
-        module: its first argument is this process's id, for `die_with_parent`.
-        arguments: the rest of its arguments.
-        timeout_s: after so many seconds it is killed.
-    """
-    command = [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        return ChildRun(_decode(late.output), f"took longer than {timeout_s:g} s", timed_out=True)
-    except OSError as error:
-        return ChildRun("", f"could not be started ({error.strerror})")
-    return ChildRun(_decode(done.stdout), _failure(done.returncode, _decode(done.stdout)))
+
+def _content(descriptor: int, errors: str = "replace") -> str:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", errors)
 
 
 def _failure(code: int, output: str) -> str | None:
@@ -82,7 +320,3 @@ def _failure(code: int, output: str) -> str | None:
         return f"died by {signal.Signals(-code).name}"
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
     return f"ended with code {code} ({last.strip()[:_LAST_WORDS]})"
-
-
-def _decode(output: bytes | None) -> str:
-    return (output or b"").decode("utf-8", "replace")

@@ -47,44 +47,27 @@ class Tick:
     """Nothing is new; the parent looks what other machines do."""
 
 
-@dataclass(frozen=True)
-class Finished:
-    """The job is done; `result` is what it gave, as plain data."""
-
-    result: Json
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The job ended in an error, from `ShrinkError.to_dict`."""
-
-    error: Mapping[str, Json]
-
-
 Event = Phase | Share | Progress | OutOfMemoryEvent | Lost | Tick
 """What is told while a job is worked on."""
-Message = Event | Finished | Failed
 Send = Callable[[Event], None]
 
-_KINDS: Mapping[str, type[Message]] = {
+_KINDS: Mapping[str, type[Event]] = {
     "phase": Phase,
     "share": Share,
     "progress": Progress,
     "out_of_memory": OutOfMemoryEvent,
     "lost": Lost,
     "tick": Tick,
-    "result": Finished,
-    "error": Failed,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
-def message_to_plain(message: Message) -> JsonObject:
+def message_to_plain(message: Event) -> JsonObject:
     """Return a message as JSON's data."""
     return {"event": _NAMES[type(message)], **to_plain(message)}
 
 
-def read_message(plain: Mapping[str, Json]) -> Message:
+def read_message(plain: Mapping[str, Json]) -> Event:
     """Return the message that `message_to_plain` made plain."""
     fields = {key: value for key, value in plain.items() if key != "event"}
     return from_plain(_KINDS[plain["event"]], fields)

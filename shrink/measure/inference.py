@@ -7,19 +7,17 @@ fast as it is: it is timed on examples, or on random numbers.
 from __future__ import annotations
 
 import itertools
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from shrink.base import files
-from shrink.base.child import die_with_parent, run_child
+from shrink.base.child import Channel, run_child, serve
 from shrink.base.host import host_peak_bytes
 from shrink.base.measured import Measured
 from shrink.base.types import Array
@@ -27,7 +25,6 @@ from shrink.base.types import Array
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-PREFIX = "shrink-figure: "
 _MEMORY_INVOKES = 3
 _RANDOM_ROWS = 8
 _WARM_UP_S, _WARM_UP_INVOKES = 0.2, 10
@@ -38,35 +35,42 @@ Detail: TypeAlias = "dict[str, Any]"
 """What LiteRT tells of an input."""
 
 
-class Printed(TypedDict, total=False):
-    """What the child process prints: `peak_bytes`, or `times_ms` and what the `inputs` were."""
+@dataclass(frozen=True)
+class InferenceRequest:
+    """The artifact to run in the child process.
 
-    peak_bytes: int
-    times_ms: list[float]
-    inputs: Inputs
-
-
-def main(parent: str, figure: str, path: str, threads: str, examples: str = "") -> None:
-    """Print `{"peak_bytes": int}` for the figure "memory"; for "latency" `times_ms` and `inputs`.
-
-    Args:
-        parent: its process id.
-        figure: "memory" or "latency".
+    Attributes:
+        figure: what to measure.
         path: the .tflite file.
         threads: of the interpreter.
         examples: an .npz file with float32 arrays `input_0` (n, ...) and so on to time it with;
-            none for random numbers. `inputs` tells what it was: "examples", "random" or "zeros".
+            empty for random numbers.
     """
-    die_with_parent(int(parent))
-    interpreter = prepare(path, int(threads))
-    if figure == "memory":
-        for _ in range(_MEMORY_INVOKES):
+
+    figure: Literal["memory", "latency"]
+    path: str
+    threads: int
+    examples: str
+
+
+@dataclass(frozen=True)
+class InferenceAnswer:
+    """What the child process answers: `peak_bytes`, or `times_ms` and what the `inputs` were."""
+
+    peak_bytes: int = 0
+    times_ms: Sequence[float] = ()
+    inputs: Inputs | None = None
+
+
+def measure_inference(request: InferenceRequest, _: Channel) -> InferenceAnswer:
+    """Return one figure of an artifact, in the child process."""
+    interpreter = prepare(request.path, request.threads)
+    if request.figure == "memory":
+        for _time in range(_MEMORY_INVOKES):
             interpreter.invoke()
-        result: Printed = {"peak_bytes": host_peak_bytes()}
-    else:
-        inputs, rows = _rows(interpreter, examples)
-        result = {"times_ms": time_invokes(interpreter, rows), "inputs": inputs}
-    sys.stdout.write(f"\n{PREFIX}{json.dumps(result)}\n")
+        return InferenceAnswer(peak_bytes=host_peak_bytes())
+    inputs, rows = _rows(interpreter, request.examples)
+    return InferenceAnswer(times_ms=time_invokes(interpreter, rows), inputs=inputs)
 
 
 def prepare(path: str, threads: int) -> Interpreter:
@@ -180,7 +184,7 @@ _TIMEOUT_S = 120.0
 
 def run_inference(
     figure: Literal["memory", "latency"], tflite: Path, threads: int = 1, examples: str = ""
-) -> tuple[Printed | None, str]:
+) -> tuple[InferenceAnswer | None, str]:
     """Return what the child process measured, or None and why there is nothing.
 
     Args:
@@ -189,14 +193,13 @@ def run_inference(
         threads: of the interpreter.
         examples: an .npz file with the inputs to time it with.
     """
-    arguments = (figure, str(tflite.resolve()), str(threads), examples)
-    run = run_child("shrink.measure.inference", *arguments, timeout_s=_TIMEOUT_S)
+    request = InferenceRequest(figure, str(tflite.resolve()), threads, examples)
+    run = run_child("shrink.measure.inference", request, InferenceAnswer, timeout_s=_TIMEOUT_S)
     if run.failure is not None:
         return None, f"LiteRT, running the artifact, {run.failure}"
-    line = next((x for x in reversed(run.output.splitlines()) if x.startswith(PREFIX)), None)
-    if line is None:
+    if run.answer is None:
         return None, "LiteRT, running the artifact, ended without a figure"
-    return json.loads(line.removeprefix(PREFIX)), ""
+    return run.answer, ""
 
 
 EXAMPLES = 8
@@ -241,9 +244,9 @@ def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Lat
     if result is None:
         none = Measured[float](None, f"latency not measured: {reason}")
         return Latency(none, none, threads, examples)
-    made_up = None if path else result["inputs"]
+    made_up = None if path else result.inputs
     told = f"timed on made-up inputs ({made_up}), as there is no example" if made_up else ""
-    p50, p90 = (float(value) for value in np.percentile(result["times_ms"], [50, 90]))
+    p50, p90 = (float(value) for value in np.percentile(result.times_ms, [50, 90]))
     return Latency(Measured(p50, told), Measured(p90, told), threads, examples, made_up)
 
 
@@ -255,4 +258,4 @@ def _save(inputs: Sequence[Array], path: Path) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve({InferenceRequest: measure_inference})

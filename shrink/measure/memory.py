@@ -195,7 +195,7 @@ def inference_peak_bytes(tflite: Path, pairs: int = 5) -> Measured[int]:
                 result, reason = run_inference("memory", path)
                 if result is None:
                     return Measured(None, f"inference memory not measured: {reason}")
-                peaks.append(int(result["peak_bytes"]))
+                peaks.append(result.peak_bytes)
             differences.append(peaks[0] - peaks[1])
     median = int(statistics.median(differences))
     if median < _LEAST_BYTES:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.errors import ModelError, ShrinkError
+from shrink.base.child import Channel, NoAnswer, run_child, serve
+from shrink.base.errors import ModelError
 from shrink.base.protobuf import fields, messages, text
 from shrink.base.refusal import OR_TRUST, refused, unreadable
 from shrink.base.types import Json, JsonObject
@@ -243,6 +242,14 @@ _TIMEOUT_S = 60
 _MEMORY_CAP_BYTES = 4 << 30
 
 
+@dataclass(frozen=True)
+class ScanRequest:
+    """The model file to scan; `trust` is a `Trust` as plain data."""
+
+    path: str
+    trust: JsonObject
+
+
 def guard_model_file(path: Path, trust: Trust = NO_TRUST) -> None:
     """Scan a model file in a child with limited time and memory, which loads no TensorFlow.
 
@@ -253,33 +260,24 @@ def guard_model_file(path: Path, trust: Trust = NO_TRUST) -> None:
     Raises:
         ModelError: the file is damaged, refused, or brought the child down.
     """
-    job = json.dumps({"path": str(path), "trust": to_plain(trust)})
-    command = [sys.executable, "-P", "-m", "shrink.model.scan", job]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _died(path, f"looking at it takes more than {_TIMEOUT_S} s") from error
-    if done.returncode == ModelError.exit_code:
-        raise ShrinkError.from_dict(json.loads(done.stdout))
-    if done.returncode:
-        raise _died(path, f"looking at it ends the process with code {done.returncode}")
+    request = ScanRequest(str(path), to_plain(trust))
+    run = run_child("shrink.model.scan", request, NoAnswer, timeout_s=_TIMEOUT_S)
+    if run.error is not None:
+        raise run.error
+    if run.timed_out:
+        raise _died(path, f"looking at it takes more than {_TIMEOUT_S} s")
+    if run.failure is not None:
+        raise _died(path, f"looking at it ends the process with code {run.code}")
 
 
 def _died(path: Path, what: str) -> ModelError:
     return ModelError(f"refused: {what}", subject=path, hint="save the model again with model.save")
 
 
-def _main(job: JsonObject) -> int:
+def _scan(request: ScanRequest, _: Channel) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_CAP_BYTES, _MEMORY_CAP_BYTES))
-    try:
-        check_model_file(Path(job["path"]), from_plain(Trust, job["trust"]))
-    except ModelError as error:
-        sys.stdout.write(json.dumps(error.to_dict()))
-        return error.exit_code
-    return 0
+    check_model_file(Path(request.path), from_plain(Trust, request.trust))
 
 
 if __name__ == "__main__":
-    sys.exit(_main(json.loads(sys.argv[1])))
+    serve({ScanRequest: _scan})

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from shrink.base import files
-from shrink.base.child import run_child
+from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
 from shrink.measure.size import OperatorRow, layer_paths, operator_table
 from shrink.quantization.bias_correction import layer_errors
@@ -19,6 +19,7 @@ from shrink.quantization.edge_quantizer import MICRO_INT4_OPERATORS
 from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.child import MODULE as CHILD_MODULE
+from shrink.tflite.child import LitertRequest
 from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import Named, row_count
@@ -105,7 +106,8 @@ def audit(
 def check_runs(content: bytes, path: Path) -> None:
     """Raise `StageError` where LiteRT, in a process of its own, cannot allocate and run it."""
     files.write_bytes(path, content)
-    run = run_child(CHILD_MODULE, "litert", str(path.resolve()), timeout_s=_TIMEOUT_S)
+    request = LitertRequest(str(path.resolve()))
+    run = run_child(CHILD_MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
     if run.failure is not None and not run.timed_out:
         raise StageError(
             f"the artifact was made, but LiteRT cannot run it: {run.failure}",

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import selectors
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from shrink.base import files
 from shrink.base.activity import Activity
+from shrink.base.child import Child
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.faults import reached
 from shrink.base.host import HostMemory
+from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
-from shrink.contract.events import Beat, Event, Failed, Finished, Heartbeat, Message, read_message
+from shrink.contract.events import Beat, Event, Heartbeat, read_message
 from shrink.contract.job import Job
 
 LOG_NAME = "worker.log"
 _LOG_TAIL_LINES = 15
-_POLL_S = 0.5
 _MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
-
-
-@dataclass
-class _Outcome:
-    result: dict[str, Any] | None = None
-    error: ShrinkError | None = None
-    host_peak_bytes: int = 0
 
 
 class WorkerDied(Exception):
@@ -95,7 +82,7 @@ class WorkerDied(Exception):
         return StageError(f"{message}\n{self.log}".rstrip(), subject=self.name, hint=hint)
 
 
-def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
+def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
     """Run one job in a fresh process and return its result.
 
     Args:
@@ -112,7 +99,7 @@ def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> dict[
         raise death.as_error() from death
 
 
-def attempt(job: Job, work: Path, on_event: Callable[[Event], None]) -> dict[str, Any]:
+def attempt(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
     """Do what `run_worker` does, but leave it to the caller what a death means.
 
     Raises:
@@ -129,89 +116,43 @@ def attempt(job: Job, work: Path, on_event: Callable[[Event], None]) -> dict[str
 
 def _attempt(
     job: Job, work: Path, on_event: Callable[[Event], None], heartbeat: Heartbeat
-) -> dict[str, Any]:
-    job_file = work / "job.json"
-    # Not escaped: a path that an ASCII locale could not read reaches the worker as UTF-8.
-    files.write_text(job_file, json.dumps(to_plain(job), allow_nan=False, ensure_ascii=False))
-    memory = HostMemory()
-    reader, writer = os.pipe()
+) -> JsonObject:
+    memory, host_peak = HostMemory(), 0
     with (work / LOG_NAME).open("wb") as log:
-        arguments = [str(job_file), str(writer), str(os.getpid())]
-        command = [sys.executable, "-P", "-m", "shrink.run.worker", *arguments]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(writer, heartbeat.descriptor),
-            env=_environment(work, alone=job.place is None),
-            start_new_session=True,  # a Ctrl-C reaches the parent alone, which then ends the group
+        child = Child(
+            "shrink.run.worker",
+            to_plain(job),
+            log.fileno(),
+            _environment(work, alone=job.place is None),
+            descriptors=(heartbeat.descriptor,),
         )
-    os.close(writer)
-    outcome = _Outcome()
-    try:
+    with child:
         reached(f"worker-started:{job.name}")
-        _prefer_as_victim(process.pid)
-        for message in _messages(reader, process.pid, outcome):
-            _dispatch(message, outcome, on_event)
-        process.wait()
-    finally:
-        os.close(reader)
-        end_group(process)
-    if outcome.error is not None:
-        if isinstance(outcome.error, InternalError):
-            outcome.error.message += f"\n{log_tail(work)}"
-        raise outcome.error
-    if outcome.result is None or process.returncode != 0:
+        for message in child.messages():
+            host_peak = max(host_peak, _host_peak_bytes(child.pid))
+            if message is not None:
+                on_event(read_message(message))
+    if child.error is not None:
+        if isinstance(child.error, InternalError):
+            child.error.message += f"\n{log_tail(work)}"
+        raise child.error
+    if child.result is None or child.code != 0:
         tail = log_tail(work)
         raise WorkerDied(
             job.name,
-            process.returncode,
+            child.code,
             beat=heartbeat.read(),
-            host_peak_bytes=outcome.host_peak_bytes,
-            memory_evidence=memory.evidence(outcome.host_peak_bytes) or _memory_words(tail),
+            host_peak_bytes=host_peak,
+            memory_evidence=memory.evidence(host_peak) or _memory_words(tail),
             log=tail,
         )
-    return outcome.result
+    return dict(child.result)
 
 
 def show(event: Event, console: Console) -> None:
     """Show what a worker does; what it tells the supervisor is not for people."""
     if isinstance(event, Activity):
         console.show(event)
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a process and of its children, and reap it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _dispatch(message: Message, outcome: _Outcome, on_event: Callable[[Event], None]) -> None:
-    if isinstance(message, Finished):
-        outcome.result = message.result
-    elif isinstance(message, Failed):
-        outcome.error = ShrinkError.from_dict(dict(message.error))
-    else:
-        on_event(message)
-
-
-def _messages(reader: int, pid: int, outcome: _Outcome) -> Iterator[Message]:
-    """Yield the worker's messages until it closes its end; watch its memory meanwhile."""
-    buffer = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(reader, selectors.EVENT_READ)
-        while True:
-            ready = selector.select(_POLL_S)
-            outcome.host_peak_bytes = max(outcome.host_peak_bytes, _host_peak_bytes(pid))
-            if not ready:
-                continue
-            chunk = os.read(reader, 1 << 16)
-            if not chunk:
-                return
-            *lines, buffer = (buffer + chunk).split(b"\n")
-            yield from (read_message(json.loads(line)) for line in lines if line)
 
 
 def _host_peak_bytes(pid: int) -> int:
@@ -237,15 +178,8 @@ def _environment(work: Path, *, alone: bool) -> dict[str, str]:
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
         "PYTHONUNBUFFERED": "1",
-        "PYTHONUTF8": "1",  # TensorFlow takes no source file whose name the locale cannot read
         "PYTHONWARNINGS": "ignore",
     }
-
-
-def _prefer_as_victim(pid: int) -> None:
-    """When memory runs out, let the kernel end the worker rather than its parent."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
 
 
 def _memory_words(log: str) -> str:

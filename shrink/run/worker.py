@@ -1,27 +1,26 @@
 """The heavy half's door: one step in a fresh process, events to the parent through a pipe.
 
-Run as `python -P -m shrink.run.worker JOB_FILE DESCRIPTOR PARENT_PID`. Everything that TensorFlow
-prints goes to the worker's log; the parent hears only JSON lines on the descriptor.
+A child as `shrink.base.child` says: its request is a job, its messages are events, and everything
+that TensorFlow prints goes to the worker's log.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
-import json
-import os
-import sys
 import threading
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
-from shrink.base.child import die_with_parent
+from shrink.base.child import Channel, serve_plain
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, first_line
 from shrink.base.faults import reached
+from shrink.base.types import JsonObject
 from shrink.contract import job as jobs
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.events import Failed, Finished, Message, Tick, message_to_plain
+from shrink.contract.events import Event, Tick, message_to_plain
 from shrink.contract.job import Job
 
 _TICK_S = 0.5
@@ -45,32 +44,21 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
 """What a worker can do, by name: the job's type, and (job, send) -> result."""
 
 
-class Channel:
-    """JSON lines to the parent."""
+def run_job(plain: JsonObject, channel: Channel) -> None:
+    """Run a job, which the parent made plain, and send what it gave.
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lock = threading.Lock()
-
-    def send(self, message: Message) -> None:
-        """Send one message."""
-        line = json.dumps(message_to_plain(message), allow_nan=False).encode() + b"\n"
-        with self._lock:
-            view = memoryview(line)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-
-
-def main(arguments: list[str]) -> int:
-    """Run the job and return the exit code; every failure reaches the parent as an error event."""
-    die_with_parent(int(arguments[2]))
-    plain = json.loads(Path(arguments[0]).read_text("utf-8", "surrogateescape"))
+    Raises:
+        ShrinkError: whatever it raised.
+    """
     kind, place = ACTIONS[plain["action"]]
     job = from_plain(kind, plain)
     reached(f"job-read:{job.name}")
-    channel = Channel(int(arguments[1]))
     if job.place is not None:
         threading.Thread(target=_tick, args=(channel,), daemon=True).start()
+
+    def send(event: Event) -> None:
+        channel.send(message_to_plain(event))
+
     try:
         module, _, function = place.partition(":")
         # Half a million objects that stay: not walked while they are made, nor with what follows.
@@ -78,19 +66,22 @@ def main(arguments: list[str]) -> int:
         action = getattr(importlib.import_module(module), function)
         gc.freeze()
         gc.enable()
-        channel.send(Finished(to_plain(action(job, channel.send))))
+        channel.answer(to_plain(action(job, send)))
+    except ShrinkError:
+        raise
     except Exception as error:
-        traceback.print_exc()
-        typed = as_shrink_error(error, job.name)
-        channel.send(Failed(typed.to_dict()))
-        return typed.exit_code
-    return 0
+        raise as_shrink_error(error, job.name) from error
+
+
+def main() -> NoReturn:
+    """Do what the parent asks, and exit."""
+    serve_plain(run_job)
 
 
 def _tick(channel: Channel) -> None:
     """Wake the parent now and then: it has to look what the other machines do."""
     while True:
-        channel.send(Tick())
+        channel.send(message_to_plain(Tick()))
         time.sleep(_TICK_S)
 
 
@@ -115,4 +106,4 @@ def as_shrink_error(error: Exception, stage: str) -> ShrinkError:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base import files
-from shrink.base.child import ChildRun, run_child
+from shrink.base.child import ChildRun, NoAnswer, run_child
 from shrink.base.errors import ModelError, StageError
 from shrink.base.measured import Measured
 from shrink.base.types import Array
-from shrink.tflite.child import ALLOCATED, MODULE, RUNS, SMALLEST
+from shrink.tflite.child import MODULE, ArenaAnswer, ArenaRequest, MicroRequest
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.offline_plan import read_plan
@@ -25,8 +24,6 @@ _TIMEOUT_S = 20.0
 _LOOP_LIMIT_S = 3
 """Seconds that a model with loops may run: TFLite Micro ends some never, as a GRU's that gives its
 sequence, and others are small."""
-_SMALLEST = re.compile(rf"^{SMALLEST}(\d+)$", re.MULTILINE)
-_MARK = re.compile(r"^shrink-.*$", re.MULTILINE)
 _MOST_WORDS = 300
 # Beside activations, an arena holds kernels' own data and structures per tensor and operator.
 _HEADROOM_BYTES = 4 << 20
@@ -64,19 +61,20 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     except ModelError as error:
         return ArenaFigure(None, f"not measured: {error.message}")
     run = _run_tflite_micro(path, graph, planned, timeout_s)
-    found = _SMALLEST.search(run.output)
-    runs = RUNS in run.output
-    if found is None:
-        return ArenaFigure(None, _why_nothing(run), planned, runs)
-    reason = "" if runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
-    return ArenaFigure(int(found.group(1)), reason, planned, runs)
+    found = run.answer or ArenaAnswer()
+    if found.smallest_bytes is None:
+        return ArenaFigure(None, _why_nothing(run), planned, found.runs)
+    reason = "" if found.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
+    return ArenaFigure(found.smallest_bytes, reason, planned, found.runs)
 
 
-def _run_tflite_micro(path: Path, graph: Subgraph, planned: int, timeout_s: float) -> ChildRun:
+def _run_tflite_micro(
+    path: Path, graph: Subgraph, planned: int, timeout_s: float
+) -> ChildRun[ArenaAnswer]:
     arena = _with_headroom(planned, path)
     limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graph.operators) else 0
-    arguments = (str(path.resolve()), str(arena), str(len(graph.inputs)), str(limit))
-    return run_child(MODULE, "arena", *arguments, timeout_s=timeout_s)
+    request = ArenaRequest(str(path.resolve()), arena, len(graph.inputs), limit)
+    return run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
 
 
 def roomy_arena_bytes(path: Path) -> int:
@@ -95,13 +93,13 @@ def _with_headroom(planned: int, path: Path) -> int:
     return 2 * planned + path.stat().st_size + _HEADROOM_BYTES
 
 
-def _why_nothing(run: ChildRun) -> str:
-    if ALLOCATED in run.output:
+def _why_nothing(run: ChildRun[ArenaAnswer]) -> str:
+    if run.answer is not None:
         return f"not measured: TFLite Micro, trying smaller and smaller arenas, {run.failure}"
     return f"TFLite Micro cannot allocate the model: {failure_of(run)}"
 
 
-def _why_not_run(run: ChildRun) -> str:
+def _why_not_run(run: ChildRun[ArenaAnswer]) -> str:
     if run.timed_out:
         return f"{run.failure} to run it"
     if run.failure == "died by SIGALRM":
@@ -109,9 +107,9 @@ def _why_not_run(run: ChildRun) -> str:
     return f"cannot run it: {failure_of(run)}"
 
 
-def failure_of(run: ChildRun) -> str:
+def failure_of(run: ChildRun[object]) -> str:
     """Return TFLite Micro's own words, which it prints before Python's traceback."""
-    words = _MARK.sub("", run.output).partition("Traceback")[0]
+    words = run.output.partition("Traceback")[0]
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return "; ".join(lines[:2])[:_MOST_WORDS] or run.failure or "it printed no reason"
 
@@ -144,8 +142,8 @@ def predict_in_micro(
         files.write_bytes(path, content)
         with files.replacing(examples) as temporary:
             np.savez(temporary, **stored)  # type: ignore[arg-type]
-        places = (str(path), str(roomy_arena_bytes(path)), str(examples), str(outputs))
-        run = run_child(MODULE, "micro", *places, timeout_s=timeout_s)
+        request = MicroRequest(str(path), roomy_arena_bytes(path), str(examples), str(outputs))
+        run = run_child(MODULE, request, NoAnswer, timeout_s=timeout_s)
         if run.failure is not None or not outputs.is_file():
             raise StageError(
                 f"TFLite Micro cannot run the artifact: {failure_of(run)}",

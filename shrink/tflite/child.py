@@ -1,6 +1,6 @@
 """Child processes that try a .tflite file, which may bring them down.
 
-`python -m shrink.tflite.child PARENT ACTION ARGUMENTS...`, by `shrink.base.child.run_child`. TFLite
+Asked by `shrink.base.child.run_child`, a type of request for each thing that they do. TFLite
 Micro prints from C++. What it says while arenas are tried that are too small is thrown away; what
 it says of the model itself goes to the parent.
 """
@@ -8,66 +8,75 @@ it says of the model itself goes to the parent.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shrink.base.child import die_with_parent
+from shrink.base.child import Channel, die_with_parent, serve
 from shrink.base.errors import ModelError
 
 MODULE = "shrink.tflite.child"
-ALLOCATED, SMALLEST, RUNS = "shrink-allocated", "shrink-smallest: ", "shrink-runs"
 STEP_BYTES = 16
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
 
 
-def main(parent: str, action: str, *arguments: str) -> int:
-    """Run an action and return its exit code.
+@dataclass(frozen=True)
+class ArenaRequest:
+    """The model whose arena to measure.
 
-    Args:
-        parent: its process id.
-        action: of `ACTIONS`.
-        arguments: the action's.
-    """
-    die_with_parent(int(parent))
-    return ACTIONS[action](*arguments) or 0
-
-
-def measure_arena(path: str, arena_bytes: str, inputs: str, run_limit_s: str) -> None:
-    """Print that the model was allocated, the smallest arena in which it is, and that it runs.
-
-    Args:
+    Attributes:
         path: the .tflite file.
         arena_bytes: an arena that is large enough.
         inputs: how many the model has.
         run_limit_s: whole seconds that running it may take, after which SIGALRM ends this process;
             0 for no limit.
     """
+
+    path: str
+    arena_bytes: int
+    inputs: int
+    run_limit_s: int
+
+
+@dataclass(frozen=True)
+class ArenaAnswer:
+    """How far TFLite Micro came with a model that it allocates.
+
+    Attributes:
+        smallest_bytes: of the arenas in which it does; None where it died on the way there.
+        runs: whether it ran the model.
+    """
+
+    smallest_bytes: int | None = None
+    runs: bool = False
+
+
+def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
+    """Return the smallest arena for a model, once it ran; the parent hears each step at once."""
     import numpy as np
     from tflite_micro import runtime
 
-    content = Path(path).read_bytes()
-    interpreter = runtime.Interpreter.from_bytes(content, arena_size=int(arena_bytes))
-    say(ALLOCATED)
+    content = Path(request.path).read_bytes()
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=request.arena_bytes)
+    parent.answer(asdict(ArenaAnswer()))
 
     def allocate(size: int) -> None:
         runtime.Interpreter.from_bytes(content, arena_size=size)
 
     with silence():
-        smallest = smallest_arena(lambda size: survives(allocate, size), int(arena_bytes))
-    say(f"{SMALLEST}{smallest}")
-    for index in range(int(inputs)):
+        smallest = smallest_arena(lambda size: survives(allocate, size), request.arena_bytes)
+    parent.answer(asdict(ArenaAnswer(smallest)))
+    for index in range(request.inputs):
         detail = interpreter.get_input_details(index)
         interpreter.set_input(np.ones(detail["shape"], detail["dtype"]), index)
-    signal.alarm(int(run_limit_s))
+    signal.alarm(request.run_limit_s)
     interpreter.invoke()
     signal.alarm(0)
-    say(RUNS)
+    return ArenaAnswer(smallest, runs=True)
 
 
 def survives(attempt: Callable[[int], object], size: int) -> bool:
@@ -119,26 +128,30 @@ def silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-def say(line: str) -> None:
-    """Print a line of its own, at once: the process may die before its end."""
-    sys.stdout.write(f"\n{line}\n")
-    sys.stdout.flush()
+@dataclass(frozen=True)
+class MicroRequest:
+    """The model to run in TFLite Micro.
 
-
-def run_in_micro(path: str, arena_bytes: str, examples: str, outputs: str) -> None:
-    """Run every example.
-
-    Args:
+    Attributes:
         path: the .tflite file.
         arena_bytes: size of the arena.
         examples: an .npz file of stored (quantized) values, `input_0` (n, ...) and so on.
         outputs: the .npz file to write, `output_0` (n, ...) and so on, as stored.
     """
+
+    path: str
+    arena_bytes: int
+    examples: str
+    outputs: str
+
+
+def run_in_micro(request: MicroRequest, _: Channel) -> None:
+    """Run every example, and write the outputs."""
     import numpy as np
     from tflite_micro import runtime
 
-    interpreter = runtime.Interpreter.from_file(path, arena_size=int(arena_bytes))
-    with np.load(examples) as archive:
+    interpreter = runtime.Interpreter.from_file(request.path, arena_size=request.arena_bytes)
+    with np.load(request.examples) as archive:
         arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
     found: dict[str, list[np.ndarray]] = {}
     for row in range(len(arrays[0])):
@@ -150,7 +163,7 @@ def run_in_micro(path: str, arena_bytes: str, examples: str, outputs: str) -> No
             output = np.array(interpreter.get_output(index))
             found.setdefault(f"output_{index}", []).append(output)
     arrays_by_name = {name: np.concatenate(rows) for name, rows in found.items()}
-    np.savez(outputs, **arrays_by_name)  # type: ignore[arg-type]
+    np.savez(request.outputs, **arrays_by_name)  # type: ignore[arg-type]
 
 
 def _output_count(interpreter: object) -> int:
@@ -164,31 +177,45 @@ def _output_count(interpreter: object) -> int:
         count += 1
 
 
-def run_in_litert(path: str) -> None:
+@dataclass(frozen=True)
+class LitertRequest:
+    """The .tflite file to run in LiteRT."""
+
+    path: str
+
+
+def run_in_litert(request: LitertRequest, _: Channel) -> None:
     """Allocate and invoke; an operator without a kernel ends the process with LiteRT's words."""
     import numpy as np
 
     from shrink.tflite.interpreter import load
 
-    runner = load(path, num_threads=1)
+    runner = load(request.path, num_threads=1)
     details = runner.input_details
     runner.predict({one.name: np.ones((1, *one.shape[1:]), np.float32) for one in details})
 
 
-def guard(name: str, needs: str = "") -> int:
-    """Return 0, or 3 after printing the refusal as the last line.
+@dataclass(frozen=True)
+class GuardRequest:
+    """The .tflite file to look into; `must_be_float` where it must not be quantized."""
 
-    Args:
-        name: path of the file.
-        needs: "float" where it must not be quantized.
+    path: str
+    must_be_float: bool
+
+
+def guard(request: GuardRequest, _: Channel) -> None:
+    """Check a file's structure, and run it once.
 
     What LiteRT and its kernels do with a file that passes the check is not caught here: a signal
     ends this process, and the parent says so.
+
+    Raises:
+        ModelError: it is refused.
     """
-    path = Path(name)
+    path = Path(request.path)
     try:
         needed = check_artifact(path)
-        if needs == "float":
+        if request.must_be_float:
             _check_float(path)
         limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -197,10 +224,7 @@ def guard(name: str, needs: str = "") -> int:
         if isinstance(error, MemoryError):
             error = ModelError("refused: running it once takes more memory than its tensors")
         error.subject = error.subject or str(path)
-        sys.stdout.flush()
-        sys.stdout.write("\n" + json.dumps(error.to_dict()) + "\n")
-        return error.exit_code
-    return 0
+        raise error
 
 
 def check_artifact(path: Path) -> int:
@@ -259,13 +283,17 @@ def _in_use_bytes() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-ACTIONS: dict[str, Callable[..., int | None]] = {
-    "arena": measure_arena,
-    "micro": run_in_micro,
-    "litert": run_in_litert,
-    "guard": guard,
-}
+def main() -> None:
+    """Answer the parent, and exit."""
+    serve(
+        {
+            ArenaRequest: measure_arena,
+            MicroRequest: run_in_micro,
+            LitertRequest: run_in_litert,
+            GuardRequest: guard,
+        }
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main()

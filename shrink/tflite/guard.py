@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from shrink.base.child import run_child
-from shrink.base.errors import ModelError, ShrinkError
+from shrink.base.child import NoAnswer, run_child
+from shrink.base.errors import ModelError
+from shrink.tflite.child import GuardRequest
 
 _CHILD = "shrink.tflite.child"
 _TIMEOUT_S = 120.0
@@ -31,13 +31,12 @@ def guard_artifact(
         ModelError: its structure is corrupt, it asks for more memory than there is, or running it
             ends the child: by a signal, or by taking too long. Or it was to be quantized, and is.
     """
-    needs = ("float",) if to_be_quantized else ()
-    run = run_child(child, "guard", str(path.resolve()), *needs, timeout_s=timeout_s)
+    request = GuardRequest(str(path.resolve()), must_be_float=to_be_quantized)
+    run = run_child(child, request, NoAnswer, timeout_s=timeout_s)
     if run.failure is None:
         return
-    said = run.output.rstrip().rpartition("\n")[2]
-    if said.startswith('{"type"'):
-        raise ShrinkError.from_dict(json.loads(said))
+    if run.error is not None:
+        raise run.error
     raise ModelError(
         f"refused: a process that runs it once on zeros {run.failure}", subject=path, hint=_AGAIN
     )

@@ -145,10 +145,10 @@ def test_guard_artifact_survives_what_a_kernel_may_do(
 ) -> None:
     """A module of its own stands for the child; in place of LiteRT it does the act."""
     (tmp_path / "acting.py").write_text(
-        "import sys\nfrom shrink.tflite import child\n\n"
+        "from shrink.tflite import child\n\n"
         f"def act(path):\n    {act}\n\n"
         "child.check_artifact = lambda path: 0\nchild._run_on_zeros = act\n"
-        "sys.exit(child.main(*sys.argv[1:]))\n",
+        "child.main()\n",
         encoding="utf-8",
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")

@@ -1,22 +1,51 @@
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from shrink.base.child import run_child
+from shrink.base.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Code:
+    """What the child shall run."""
+
+    code: str
+
+
+@dataclass(frozen=True)
+class Count:
+    """What the child answers."""
+
+    count: int
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of the name `toy_child` that runs its second argument as code."""
-    (tmp_path / "toy_child.py").write_text("import os, sys, time\nexec(sys.argv[2])\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    """A module of the name `toy_child` that runs its request as code, which may `give(count)`."""
+    (tmp_path / "toy_child.py").write_text(
+        "import os, sys, time\n"
+        "from dataclasses import dataclass\n"
+        "from shrink.base.child import serve\n"
+        "from shrink.base.errors import ModelError\n\n"
+        "@dataclass\n"
+        "class Code:\n"
+        "    code: str\n\n"
+        "def run(request, channel):\n"
+        "    give = lambda n: channel.answer({'count': n})\n"
+        "    exec(request.code, {**globals(), 'give': give})\n\n"
+        "serve({Code: run})\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
     return "toy_child"
 
 
 def test_run_child_returns_what_was_printed(module: str) -> None:
-    run = run_child(module, "print('out'); os.write(2, b'err')", timeout_s=30)
+    run = run_child(module, Code("print('out'); os.write(2, b'err')"), Count, timeout_s=30)
     assert sorted(run.output.split()) == ["err", "out"]
     assert run.failure is None
 
@@ -30,16 +59,56 @@ def test_run_child_returns_what_was_printed(module: str) -> None:
     ],
 )
 def test_run_child_tells_how_the_child_ended(module: str, code: str, failure: str) -> None:
-    assert run_child(module, code, timeout_s=30).failure == failure
+    assert run_child(module, Code(code), Count, timeout_s=30).failure == failure
 
 
 def test_run_child_keeps_the_output_when_the_time_is_up(module: str) -> None:
-    run = run_child(module, "print('early', flush=True); time.sleep(60)", timeout_s=1)
+    code = Code("give(1); print('early', flush=True); time.sleep(60)")
+    run = run_child(module, code, Count, timeout_s=2)
     assert run.timed_out
     assert run.output == "early\n"
-    assert run.failure == "took longer than 1 s"
+    assert run.failure == "took longer than 2 s"
+    assert run.answer == Count(1)
 
 
-def test_run_child_gives_its_process_id_first(module: str) -> None:
-    run = run_child(module, "print(int(sys.argv[1]) == os.getppid())", timeout_s=30)
+def test_run_child_is_the_parent_of_the_child(module: str) -> None:
+    run = run_child(module, Code("print(int(sys.argv[2]) == os.getppid())"), Count, timeout_s=30)
     assert run.output == "True\n"
+
+
+def test_run_child_returns_the_last_answer_also_of_a_child_that_dies(module: str) -> None:
+    code = Code("give(1); give(2); os.kill(os.getpid(), 11)")
+    run = run_child(module, code, Count, timeout_s=30)
+    assert run.answer == Count(2)
+    assert run.code == -11
+
+
+def test_run_child_returns_the_error_that_the_child_raised(module: str) -> None:
+    code = Code("raise ModelError('no such layer', subject='m.keras', hint='look')")
+    run = run_child(module, code, Count, timeout_s=30)
+    assert isinstance(run.error, ModelError)
+    assert str(run.error) == "m.keras: no such layer\n  hint: look"
+    assert run.code == 3
+
+
+def test_run_child_gives_a_request_of_any_length_and_letters(module: str) -> None:
+    name = "ü" * 300_000 + "\udcff"
+    run = run_child(module, Code(f"print(len({name!r}))"), Count, timeout_s=30)
+    assert run.output == "300001\n"
+
+
+def test_run_child_kills_what_the_child_started_when_the_time_is_up(module: str) -> None:
+    code = Code("print(os.fork(), flush=True); os.closerange(3, 10); time.sleep(60)")
+    run = run_child(module, code, Count, timeout_s=2)
+    fork = max(int(line) for line in run.output.split())
+    deadline = time.monotonic() + 20  # the kernel ends it in its own time
+    while _lives(fork):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

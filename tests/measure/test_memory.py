@@ -17,7 +17,7 @@ import tf_keras as keras
 from shrink.base import child
 from shrink.base.errors import ResourceError
 from shrink.base.host import host_peak_bytes
-from shrink.measure import memory
+from shrink.measure import inference, memory
 from shrink.measure.memory import AllocatorPeak, nvml_note, one_op_model
 from shrink.tflite import convert
 from shrink.tflite.flatbuffer import read
@@ -80,7 +80,8 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
 ) -> None:
     (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    run = child.run_child("shrink_dies", timeout_s=30)
+    request = inference.InferenceRequest("memory", "any.tflite", 1, "")
+    run = child.run_child("shrink_dies", request, inference.InferenceAnswer, timeout_s=30)
     monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
     found = memory.inference_peak_bytes(tmp_path / "any.tflite")
     peak, note = found.value, found.reason
