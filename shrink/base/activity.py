@@ -45,4 +45,11 @@ class Progress:
     epoch_end: bool = False
 
 
-Activity = Phase | Share | Progress
+@dataclass(frozen=True)
+class Printed:
+    """Lines that the worker and its libraries printed, into its log."""
+
+    lines: tuple[str, ...]
+
+
+Activity = Phase | Share | Progress | Printed

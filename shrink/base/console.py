@@ -24,11 +24,15 @@ class Console:
     Args:
         as_json: stdout carries exactly one JSON document.
         quiet: nothing but errors and the result's last line.
+        verbose: also what workers print, as they do.
     """
 
-    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False
+    ) -> None:
         self.as_json = as_json
         self.quiet = quiet
+        self.verbose = verbose
         self._live: Live | None = None
         self._line: ProgressLine | None = None
         self._label = ""
@@ -93,8 +97,12 @@ class Console:
 
     def show(self, activity: Activity) -> None:
         """Show what a worker does: a steady line on a terminal, a line per epoch elsewhere."""
-        from shrink.base.activity import Progress
+        from shrink.base.activity import Printed, Progress
 
+        if isinstance(activity, Printed):
+            for line in activity.lines if self.verbose else ():
+                self.say(f"{self._label} | {line}")
+            return
         if self._line is None and isinstance(activity, Progress):
             if activity.epoch_end:
                 self.say(f"  {self._label}: {describe_progress(activity)}")

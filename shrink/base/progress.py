@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from shrink.base.activity import Activity, Phase, Progress, Share
+from shrink.base.activity import Phase, Progress, Share
 from shrink.base.figures import LOSS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ProgressLine:
         self._first: tuple[float, float] | None = None
         self._share: float | None = None
 
-    def show(self, activity: Activity) -> None:
+    def show(self, activity: Phase | Share | Progress) -> None:
         """Show a part without a share, how much of something is done, or a training's epoch."""
         if isinstance(activity, Phase):
             self._metrics = {}

@@ -17,6 +17,9 @@ AlwaysJsonFlag = Annotated[
 QuietFlag = Annotated[
     bool, typer.Option("--quiet", "-q", help="Nothing but errors and the result.")
 ]
+VerboseFlag = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also what each stage's worker prints, as it does.")
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(

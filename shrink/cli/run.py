@@ -19,6 +19,7 @@ from shrink.cli.options import (
     SetOption,
     TensorboardOption,
     TrustFlag,
+    VerboseFlag,
 )
 
 
@@ -60,6 +61,7 @@ def run(
     mlflow: MlflowOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
 ) -> None:
     """Run a recipe: every stage, its report, its gates."""
     from shrink.base.console import Console
@@ -70,7 +72,7 @@ def run(
     from shrink.run.session import run_plan
     from shrink.run.trackers import Trackers
 
-    console = Console(as_json=json_, quiet=quiet)
+    console = Console(as_json=json_, quiet=quiet, verbose=verbose)
     trackers = Trackers(tensorboard, mlflow)
     trackers.check()
     plan = build_plan(load_recipe(find_recipe(recipe), set_ or ()))

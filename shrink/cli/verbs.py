@@ -17,6 +17,7 @@ from shrink.cli.options import (
     OutputOption,
     QuietFlag,
     TrustFlag,
+    VerboseFlag,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class _Common(NamedTuple):
     custom_objects: Path | None
     as_json: bool
     quiet: bool
+    verbose: bool
 
 
 VERBS = {
@@ -105,12 +107,13 @@ def _evaluate(
     custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
     *,
     flags: Flags,
 ) -> None:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency."""
     common = _Common(
-        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
+        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet, verbose
     )
     _run("evaluate", model, data, [], _split("evaluate", flags), common)
 
@@ -134,6 +137,7 @@ def _distill(
     custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
     *,
     flags: Flags,
 ) -> None:
@@ -143,7 +147,7 @@ def _distill(
     sections = _split("distill", flags)
     sections.stage["student"] = student_value(student, Path.cwd())
     common = _Common(
-        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
+        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet, verbose
     )
     _run("distill", teacher, data, [{"distill": sections.stage}], sections, common)
 
@@ -160,12 +164,13 @@ def _verb(kind: str) -> Callable[..., None]:
         custom_objects: CustomObjectsOption = None,
         json_: JsonFlag = False,
         quiet: QuietFlag = False,
+        verbose: VerboseFlag = False,
         *,
         flags: Flags,
     ) -> None:
         sections = _split(kind, flags)
         common = _Common(
-            output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet
+            output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet, verbose
         )
         _run(kind, model, data, [{kind: sections.stage}], sections, common)
 
@@ -238,7 +243,7 @@ def _run(
     from shrink.run.runner import RunOptions
     from shrink.run.session import run_plan
 
-    console = Console(as_json=common.as_json, quiet=common.quiet)
+    console = Console(as_json=common.as_json, quiet=common.quiet, verbose=common.verbose)
     code = None if common.custom_objects is None else common.custom_objects.resolve()
     value = single_recipe(verb, model, data, stages, sections, Path.cwd(), code, named_code)
     try:

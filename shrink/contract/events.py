@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from shrink.base.activity import Phase, Progress, Share
+from shrink.base.activity import Activity, Phase, Progress, Share
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 
@@ -47,7 +47,7 @@ class Tick:
     """Nothing is new; the parent looks what other machines do."""
 
 
-Event = Phase | Share | Progress | OutOfMemoryEvent | Lost | Tick
+Event = Activity | OutOfMemoryEvent | Lost | Tick
 """What is told while a job is worked on."""
 Send = Callable[[Event], None]
 

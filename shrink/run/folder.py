@@ -32,6 +32,8 @@ from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, commit_of
 from shrink.run.preview import PLAN_NAME
 
 RESOLVED_NAME = "recipe.resolved.yaml"
+LOGS = "logs"
+"""The folder of what the worker of each stage printed, while it made the artifact."""
 
 
 class RunFolder:
@@ -63,13 +65,14 @@ class RunFolder:
         self._ours = self._before is not None or not _holds_other_things(path)
         self._keeps = self._before is not None and _is_finished(self._before)
         self._waiting: list[tuple[Path, str]] = []
+        self._logs: dict[str, bytes] = {}
         self._lineages: dict[str, Lineage] = {}
         self._splits: dict[str, Path] = {}
         if not force:
             self._check_owner()
         files.make_folder(path / ARTIFACTS)
-        files.sweep(path)
-        files.sweep(path / ARTIFACTS)
+        for folder in (path, path / ARTIFACTS, path / LOGS):
+            files.sweep(folder)
 
     def take(self, step: Step, source: Path) -> tuple[str, str]:
         """Copy a finished step's artifact here; return its relative path and its SHA-256."""
@@ -85,6 +88,23 @@ class RunFolder:
         target = self.path / name
         if not target.is_file() or files.sha256(target) != files.sha256(source):
             files.copy(source, target, before=self._withdraw_report)
+            log = f"{LOGS}/{target.stem}.log"
+            if log not in self._logs and (self.path / log).is_file():
+                (self.path / log).unlink()  # it is of another artifact
+
+    def keep_log(self, step: Step, source: Path) -> Path:
+        """Keep what the worker of a step printed; return where it will be once the run has ended.
+
+        Raises:
+            ResourceError: the disk is full.
+        """
+        name = f"{LOGS}/{step.index:02d}-{step.name}.log"
+        content = source.read_bytes()
+        if not self._keeps:
+            files.write_bytes(self.path / name, content)
+        self._logs[name] = content
+        reached(f"log-kept:{step.name}")
+        return (self._path_aside() if self._keeps else self.path) / name
 
     def keep_lineages(self, lineages: Mapping[str, Lineage], splits: Mapping[str, Path]) -> None:
         """Have `write` keep where each artifact comes from, and the splits it was trained on.
@@ -125,6 +145,8 @@ class RunFolder:
         for source, name in self._waiting:
             self._copy(source, name)
         self._waiting.clear()
+        for name, log in self._logs.items():
+            files.write_bytes(self.path / name, log)
         self._write_lineages()
         plan = with_taken_task(self._plan, tasks_of(outcomes))
         resolved = resolved_recipe_text(plan)
@@ -166,13 +188,16 @@ class RunFolder:
         if not _is_finished(report) and not _holds_other_things(failed):
             shutil.rmtree(failed, ignore_errors=True)
 
+    def _path_aside(self) -> Path:
+        """Return where a failed run goes while this folder keeps a finished one."""
+        path = failed_folder(self.path)
+        # Somebody's own folder: a report among it would not be found.
+        return path.with_name(f"{path.name}-2") if _holds_other_things(path) else path
+
     def _aside(self) -> RunFolder:
         """Return the folder beside this one that a failed run goes to; this one is left alone."""
-        path = failed_folder(self.path)
-        if _holds_other_things(path):  # somebody's own: a report among it would not be found
-            path = path.with_name(f"{path.name}-2")
-        other = RunFolder(path, self._plan, True, self._trust_model)
-        other._keeps, other._waiting = False, self._waiting
+        other = RunFolder(self._path_aside(), self._plan, True, self._trust_model)
+        other._keeps, other._waiting, other._logs = False, self._waiting, self._logs
         other._lineages, other._splits = self._lineages, self._splits
         self.path = other.path
         return other
@@ -185,11 +210,15 @@ class RunFolder:
         reached("report-withdrawn")
 
     def _make_way(self, report: Report) -> None:
-        """Remove the last report, and the artifacts of earlier runs that this one does not have."""
+        """Remove the last report, and what this run does not have of earlier ones."""
         self._withdraw_report()
         kept = {stage.artifact for stage in report.stages}
         for path in (self.path / ARTIFACTS).iterdir():
             if self._ours and _is_artifact(path) and f"{ARTIFACTS}/{path.name}" not in kept:
+                path.unlink()
+        told = {f"{LOGS}/{Path(name).stem}.log" for name in kept if name} | self._logs.keys()
+        for path in (self.path / LOGS).glob("*.log"):
+            if self._ours and _is_log(path) and f"{LOGS}/{path.name}" not in told:
                 path.unlink()
 
     def _check_owner(self) -> None:
@@ -267,14 +296,21 @@ def _holds_other_things(path: Path) -> bool:
     """Whether there is anything but what a killed run of shrink leaves."""
     if not path.is_dir():
         return path.exists()
-    ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, *RENDERED}
+    ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, LOGS, *RENDERED}
     # One that cannot be read may be of another version, whose run is nobody's to overwrite.
     ours |= {REPORT_NAME} if _read_report(path) else set()
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
     if (path / ARTIFACTS).is_dir():
         inside = [e for e in (path / ARTIFACTS).iterdir() if f"{ARTIFACTS}/{e.name}" not in ours]
         entries += [entry for entry in inside if not _is_artifact(entry)]
+    if (path / LOGS).is_dir():
+        entries += [entry for entry in (path / LOGS).iterdir() if not _is_log(entry)]
     return any(not entry.name.startswith(files.TEMPORARY_PREFIX) for entry in entries)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file is called what a run calls its logs."""
+    return re.fullmatch(r"\d\d+-.+\.log", path.name) is not None
 
 
 def _is_artifact(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
 from shrink.contract.job import Planning, StepJob
 from shrink.contract.training import Training
-from shrink.run.process import WorkerDied, attempt
+from shrink.run.process import LOG_NAME, WorkerDied, attempt
 
 
 def with_plan(
@@ -42,6 +43,9 @@ def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], worker
     except WorkerDied as death:
         # Training recovers from a micro-batch that does not fit; it starts from the largest.
         return Planning(unplanned=death.as_error().message.partition("\n")[0])
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / LOG_NAME).replace(work / LOG_NAME)
 
 
 def _share(training: Training, workers: int) -> Training:

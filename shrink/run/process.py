@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from shrink.base.activity import Activity
+from shrink.base import files
+from shrink.base.activity import Activity, Printed
 from shrink.base.child import Child
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
@@ -20,6 +23,7 @@ from shrink.contract.events import Beat, Event, Heartbeat, read_message
 from shrink.contract.job import Job
 
 LOG_NAME = "worker.log"
+"""In a worker's folder: what it printed, of all attempts."""
 _LOG_TAIL_LINES = 15
 _MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
 
@@ -87,7 +91,7 @@ def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonO
 
     Args:
         job: what the worker shall do.
-        work: the worker's folder; its files and its log are left there.
+        work: the worker's folder; its files are left there, and its log is appended to.
         on_event: called with each progress event.
 
     Raises:
@@ -117,12 +121,12 @@ def attempt(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonObje
 def _attempt(
     job: Job, work: Path, on_event: Callable[[Event], None], heartbeat: Heartbeat
 ) -> JsonObject:
-    memory, host_peak = HostMemory(), 0
-    with (work / LOG_NAME).open("wb") as log:
+    memory, host_peak, log = HostMemory(), 0, _Log(work / LOG_NAME)
+    with log.appending(job) as descriptor:
         child = Child(
             "shrink.run.worker",
             to_plain(job),
-            log.fileno(),
+            descriptor,
             _environment(work, alone=job.place is None),
             descriptors=(heartbeat.descriptor,),
         )
@@ -130,23 +134,69 @@ def _attempt(
         reached(f"worker-started:{job.name}")
         for message in child.messages():
             host_peak = max(host_peak, _host_peak_bytes(child.pid))
+            if printed := log.new_lines():
+                on_event(Printed(printed))
             if message is not None:
                 on_event(read_message(message))
+    if printed := log.new_lines(at_the_end=True):
+        on_event(Printed(printed))
     if child.error is not None:
         if isinstance(child.error, InternalError):
-            child.error.message += f"\n{log_tail(work)}"
+            child.error.message += f"\n{log.tail()}"
         raise child.error
     if child.result is None or child.code != 0:
-        tail = log_tail(work)
         raise WorkerDied(
             job.name,
             child.code,
             beat=heartbeat.read(),
             host_peak_bytes=host_peak,
-            memory_evidence=memory.evidence(host_peak) or _memory_words(tail),
-            log=tail,
+            memory_evidence=memory.evidence(host_peak) or _memory_words(log.tail()),
+            log=log.tail(),
         )
     return dict(child.result)
+
+
+class _Log:
+    """A worker's log: a file to which each attempt is appended, read while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin = self._read = 0
+
+    @contextlib.contextmanager
+    def appending(self, job: Job) -> Iterator[int]:
+        """Begin an attempt with a line that says what it is; yield the descriptor to print to.
+
+        Raises:
+            ResourceError: the disk is full.
+        """
+        kept = self._path.stat().st_size if self._path.exists() else 0
+        with files.appending(self._path, kept) as stream:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            stream.write(f"--- {job.name}: {job.action}, begun {now} ---\n".encode())
+            stream.flush()
+            self._begin = self._read = stream.tell()
+            yield stream.fileno()
+
+    def new_lines(self, *, at_the_end: bool = False) -> tuple[str, ...]:
+        """Return the lines since the last call; one that is not complete only at the end."""
+        printed = self._since(self._read)
+        whole = printed if at_the_end else printed[: printed.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return tuple(whole.decode("utf-8", "replace").splitlines())
+
+    def tail(self) -> str:
+        """Return the last lines that the worker and its libraries printed in this attempt."""
+        lines = self._since(self._begin).decode("utf-8", "replace").splitlines()
+        return "\n".join(f"  | {line}" for line in lines[-_LOG_TAIL_LINES:])
+
+    def _since(self, begin: int) -> bytes:
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(begin)
+                return stream.read()
+        except OSError:
+            return b""
 
 
 def show(event: Event, console: Console) -> None:
@@ -186,12 +236,3 @@ def _memory_words(log: str) -> str:
     """Return the last line of a log that speaks of memory; empty if there is none."""
     lines = [line for line in log.splitlines() if any(word in line for word in _MEMORY_WORDS)]
     return lines[-1].removeprefix("  | ").strip()[:300] if lines else ""
-
-
-def log_tail(work: Path) -> str:
-    """Return the last lines that the worker and its libraries printed."""
-    try:
-        lines = (work / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(f"  | {line}" for line in lines[-_LOG_TAIL_LINES:])

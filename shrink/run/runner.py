@@ -15,7 +15,6 @@ from typing import Any
 from shrink.base.activity import Progress
 from shrink.base.console import Console
 from shrink.base.errors import (
-    ConversionError,
     InternalError,
     Interrupted,
     ResourceError,
@@ -53,10 +52,16 @@ from shrink.run.lineage import (
 from shrink.run.measured import keep_measurement, measured_before
 from shrink.run.planning import with_plan
 from shrink.run.preview import preview
-from shrink.run.process import attempt, show
+from shrink.run.process import LOG_NAME, attempt, show
 from shrink.run.selection import check_step_names, selected_steps
 from shrink.run.store import Store, StoredStep
-from shrink.run.supervisor import Attempt, run_recovering, with_kept_log, with_names_of_the_user
+from shrink.run.supervisor import (
+    Attempt,
+    keep_log,
+    run_recovering,
+    with_log,
+    with_names_of_the_user,
+)
 
 ARTIFACT, SCORES = "artifact", "scores"
 
@@ -72,6 +77,8 @@ class RunOptions:
         first: compute this step and all after it anew.
         last: stop after this step.
         trust_model: load the model files whatever they hold.
+        failure_logs: where the log of a stage that fails goes; by default into the run folder, as
+            those of all stages do.
     """
 
     output: Path
@@ -80,6 +87,7 @@ class RunOptions:
     first: str | None = None
     last: str | None = None
     trust_model: bool = False
+    failure_logs: Path | None = None
 
 
 @dataclass
@@ -197,7 +205,7 @@ class Runner:
         started = time.perf_counter()
         position = (step.name, step.index + 1, len(self.steps))
         try:
-            stored, status = self._obtain(step, state, position)
+            stored, status = self._obtain(step, state, folder, position)
         except ShrinkError as error:
             stopped = isinstance(error, Interrupted | Terminated)
             self.console.stage_ended(*position, "stopped" if stopped else "failed")
@@ -226,7 +234,7 @@ class Runner:
         )
 
     def _obtain(
-        self, step: Step, state: _State, position: tuple[str, int, int]
+        self, step: Step, state: _State, folder: RunFolder, position: tuple[str, int, int]
     ) -> tuple[StoredStep, Status]:
         """Return the finished step and whether it was computed now (`done`) or `cached`."""
         if (found := self._find(step, state)) is not None:
@@ -241,7 +249,7 @@ class Runner:
             if (found := self._find(step, state)) is not None:
                 return found, "cached"
             self.console.stage_started(*position)
-            return self._compute(step, state), "done"
+            return self._compute(step, state, folder), "done"
 
     def _find(self, step: Step, state: _State) -> StoredStep | None:
         """Return a step that is in the store; a baseline also as what an earlier run ended in."""
@@ -259,7 +267,7 @@ class Runner:
         after = first is not None and step.index >= self.plan.step(first).index
         return self.options.use_store and not after
 
-    def _compute(self, step: Step, state: _State) -> StoredStep:
+    def _compute(self, step: Step, state: _State, folder: RunFolder) -> StoredStep:
         with self.store.work_folder() as work:
             started = time.perf_counter()
             begun = state.keys[step.name]
@@ -271,9 +279,7 @@ class Runner:
                 job = with_plan(self._job(step, state), work, events, self.workers)
                 plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
-                if isinstance(error, ConversionError):
-                    log = f"{step.name}-{begun[:12]}"
-                    with_kept_log(error, work, self.store.root / "logs", log)
+                error = with_log(error, self._keep_log(step, work, folder, failed=begun))
                 raise with_names_of_the_user(error, self._called(step, state)) from error
             reached(f"worker-ended:{step.name}")
             done = from_plain(StepDone, plain)
@@ -283,7 +289,30 @@ class Runner:
             stored = self.store.add(state.keys[step.name], result, produced)
             for key in {stored.key, *known}:
                 self.store.remove_checkpoints(key)
+            self._keep_log(step, work, folder)
             return stored
+
+    def _keep_log(self, step: Step, work: Path, folder: RunFolder, failed: str = "") -> Path | None:
+        """Keep what a step's workers printed, and return where; None for nowhere.
+
+        A disk that is too full for it hides neither an artifact nor why a step failed.
+
+        Args:
+            step: that was computed.
+            work: the worker's folder.
+            folder: the run folder.
+            failed: the key of a step that failed.
+        """
+        source, apart = work / LOG_NAME, self.options.failure_logs
+        if not source.is_file() or (apart is not None and not failed):
+            return None
+        try:
+            if apart is not None:
+                return keep_log(source, apart, f"{step.name}-{failed[:12]}.log")
+            return folder.keep_log(step, source)
+        except (OSError, ResourceError) as error:
+            self.console.warn(f"the log of {step.name} is not kept: {error}")
+            return None
 
     def _called(self, step: Step, state: _State) -> dict[str, str]:
         """Return what the user calls the files in the store that a step reads, by their paths."""

@@ -52,7 +52,9 @@ def run_plan(
         return follow(store.root, place, console)
     with contextlib.ExitStack() as held:
         folder = held.enter_context(store.work_folder()) / "run" if alone else options.output
-        runner = Runner(plan, replace(options, output=folder), store, console)
+        logs = store.root / "logs" if alone else None
+        mine = replace(options, output=folder, failure_logs=logs)
+        runner = Runner(plan, mine, store, console)
         with leading(runner, store.root, place):
             result = runner.run()
         _tell_trackers(trackers or Trackers(), result, console)

@@ -1,4 +1,4 @@
-"""Supervises a worker: retries, and what is kept of its failure."""
+"""Supervises a worker: retries, and what is said of its failure."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.base.errors import ResourceError, ShrinkError, StageError
+from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, StepJob
-from shrink.run.process import LOG_NAME, WorkerDied, attempt
+from shrink.run.process import WorkerDied, attempt
 
 _MOST_KEPT = 20
 
 
-def with_kept_log(error: ShrinkError, work: Path, folder: Path, name: str) -> ShrinkError:
-    """Keep the worker's log, and return the error with a hint that names it.
+def with_log(error: ShrinkError, log: Path | None) -> ShrinkError:
+    """Return an error that names the log of its stage, where more than the error may stand.
 
     Args:
-        error: changed in place.
-        work: the worker's folder, which goes with it.
-        folder: of the kept logs; the newest 20 stay.
-        name: of this one, without a suffix.
+        error: changed in place; what is wrong with a recipe, a model or data is said in full.
+        log: where it was kept; None for nowhere.
     """
-    try:
-        text = (work / LOG_NAME).read_text(encoding="utf-8", errors="replace")
-        files.make_folder(folder)
-        path = folder / f"{name}.log"
-        files.write_text(path, text)
-        by_age = sorted(folder.glob("*.log"), key=lambda one: one.stat().st_mtime)
-        for old in by_age[:-_MOST_KEPT]:
-            old.unlink(missing_ok=True)
-    except OSError:  # a full disk must not hide why the stage failed
-        return error
-    error.hint = f"{error.hint or 'read the log'} (all that was said: {path})"
+    if log is not None and isinstance(error, StageError | ResourceError | InternalError):
+        error.hint = f"{error.hint or 'read what the worker printed'} (log: {log})"
     return error
+
+
+def keep_log(source: Path, folder: Path, name: str) -> Path:
+    """Copy a log into a folder of which the newest 20 logs stay; return its path there."""
+    path = folder / name
+    files.copy(source, path)
+    by_age = sorted(folder.glob("*.log"), key=lambda one: one.stat().st_mtime)
+    for old in by_age[:-_MOST_KEPT]:
+        old.unlink(missing_ok=True)
+    return path
 
 
 def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> ShrinkError:

@@ -30,6 +30,7 @@ PARENT = [
     ("object-moving", "train", 1),
     ("objects-moved", "prune", 1),
     ("manifest-written", "quantize", 0),
+    ("log-kept:prune", "prune", 0),
     ("artifact-copied:prune", None, 0),
     ("report-standing", None, 0),
     ("report-withdrawn", None, 0),
