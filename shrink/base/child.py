@@ -56,6 +56,7 @@ class Child:
 
     Raises:
         OSError: it could not be started.
+        ResourceError: there is no room for its request.
     """
 
     def __init__(
@@ -71,7 +72,8 @@ class Child:
         # Not escaped: a path that an ASCII locale could not read reaches the child as UTF-8.
         text = json.dumps(request, allow_nan=False, ensure_ascii=False)
         with contextlib.ExitStack() as until_started:
-            asked = _in_memory(files.encoded(text))
+            with files.typed_errors(module):
+                asked = _in_memory(files.encoded(text))
             until_started.callback(os.close, asked)
             self._reader, writer = os.pipe()
             until_started.callback(os.close, writer)
@@ -262,8 +264,9 @@ def serve_plain(answer: Callable[[JsonObject, Channel], None]) -> NoReturn:
     try:
         answer(json.loads(_content(0, "surrogateescape")), channel)
     except ShrinkError as error:
-        traceback.print_exc()
         channel.send({"error": error.to_dict()})
+        with contextlib.suppress(OSError):  # there may be no room for it
+            traceback.print_exc()
         sys.exit(error.exit_code)
     sys.exit(0)
 

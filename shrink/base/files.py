@@ -33,9 +33,9 @@ def replacing(target: Path) -> Iterator[Path]:
     Raises:
         ResourceError: the disk is full, a size limit is reached, or the place is not writable.
     """
-    with _typed_errors(target):
+    with typed_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-    with _staging(target.parent) as folder, _typed_errors(target):
+    with _staging(target.parent) as folder, typed_errors(target):
         temporary = folder / target.name
         yield temporary
         sync(temporary)
@@ -56,7 +56,7 @@ def appending(target: Path, keep_bytes: int) -> Iterator[BinaryIO]:
     Raises:
         ResourceError: the disk is full, or the place is not writable.
     """
-    with _typed_errors(target):
+    with typed_errors(target):
         target.touch()
         with target.open("r+b") as stream:
             stream.truncate(keep_bytes)
@@ -68,7 +68,7 @@ def appending(target: Path, keep_bytes: int) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def exclusive(lock: Path) -> Iterator[None]:
     """Hold a lock file alone; other processes wait."""
-    with _typed_errors(lock):
+    with typed_errors(lock):
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -123,7 +123,7 @@ def write_together(
             takes its place; they then do so in this order.
         before: called when nothing but the renaming is left.
     """
-    with _staging(folder) as staged, _typed_errors(folder):
+    with _staging(folder) as staged, typed_errors(folder):
         for name, content in contents.items():
             (staged / name).parent.mkdir(exist_ok=True)
             (staged / name).write_bytes(encoded(content))
@@ -150,7 +150,7 @@ def copy(source: Path, target: Path, before: Callable[[], None] | None = None) -
 
 def make_folder(path: Path) -> None:
     """Create a folder and its parents, and check that it can be written to."""
-    with _typed_errors(path):
+    with typed_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(prefix=TEMPORARY_PREFIX, dir=path).close()
 
@@ -212,7 +212,7 @@ def _staging(parent: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         folder = None
         while folder is None or not folder.is_dir():  # a sweep came before the lock
-            with _typed_errors(parent):
+            with typed_errors(parent):
                 folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
             with contextlib.suppress(FileNotFoundError):
                 held.enter_context(_locked(folder, fcntl.LOCK_EX))
@@ -234,7 +234,8 @@ def _locked(folder: Path, how: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _typed_errors(target: Path) -> Iterator[None]:
+def typed_errors(target: Path | str) -> Iterator[None]:
+    """Raise `ResourceError` with this subject where the system refuses to write."""
     try:
         yield
     except OSError as error:
