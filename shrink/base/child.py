@@ -24,19 +24,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 from shrink.base import files
 from shrink.base.errors import ShrinkError
 from shrink.base.types import Json, JsonObject
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 A = TypeVar("A", covariant=True)
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.5
 _LAST_WORDS = 200
+
+
+class Record(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
 class Child:
@@ -177,7 +180,7 @@ class ChildRun(Generic[A]):
 
 
 def run_child(
-    module: str, request: DataclassInstance, answer: Callable[..., A], *, timeout_s: float
+    module: str, request: Record, answer: Callable[..., A], *, timeout_s: float
 ) -> ChildRun[A]:
     """Ask a child of its own and wait; how it ends raises nothing.
 
@@ -232,7 +235,7 @@ class Channel:
 
 
 def serve(
-    answers: Mapping[type[DataclassInstance], Callable[..., DataclassInstance | None]],
+    answers: Mapping[type[Record], Callable[..., Record | None]],
 ) -> NoReturn:
     """Answer the request of `run_child`, and exit; what a child's module ends with.
 
