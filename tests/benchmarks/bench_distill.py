@@ -405,7 +405,8 @@ def _taught(
     training = {"seed": seed, "optimizer": optimizer}
     keras.utils.set_random_seed(seed)
     context = context_of(work, kind="distill", inputs=inputs, training=training)
-    settings = {"cache_dtype": dtype, "top_k": arguments.top_k, "epochs": arguments.epochs}
+    settings = {"cache_dtype": dtype, "epochs": arguments.epochs}
+    settings |= {"top_k": arguments.top_k} if dtype == "topk" else {}
     result = distill(DistillConfig.model_validate({**settings, "teacher_cache": "on"}), context)
     assert result.model is not None
     x, y = dataset.test.arrays(np.arange(len(dataset.test)))

@@ -132,13 +132,10 @@ def _step(
 def _setup(
     architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
 ) -> tuple[Training, Devices, Any, ZeroExamples]:
-    config = from_plain(
-        Training,
-        {
-            "global_batch_size": batch_size,
-            "memory_limit": memory_limit,
-            "optimizer": from_plain(Optimizer, {"name": optimizer}),
-        },
+    config = Training(
+        global_batch_size=batch_size,
+        memory_limit=memory_limit,
+        optimizer=from_plain(Optimizer, {"name": optimizer}),
     )
     devices = open_devices(config)
     keras.utils.set_random_seed(0)
