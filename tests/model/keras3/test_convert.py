@@ -14,8 +14,8 @@ from shrink.contract.model_source import ModelKind, ModelSource
 from shrink.model.keras3.convert import compare_import, snake_case
 from shrink.model.load import import_note, load_model, load_source
 from shrink.tflite.convert import convert
-from tests.model.conftest import write_with_keras3
-from tests.model.keras3_checks import largest_difference
+from tests.model.keras3.checks import largest_difference
+from tests.model.keras3.conftest import write_with_keras3
 
 TOLERANCE = 1e-5
 REFUSED = ("gated_attention", "op_sort", "recurrent_hard_sigmoid", "rms_normalization")
@@ -41,7 +41,7 @@ def test_load_model_gives_the_outputs_of_keras3(zoo: Path) -> None:
 
 @pytest.mark.slow
 def test_load_model_gives_the_outputs_of_keras3_for_every_model(tmp_path: Path) -> None:
-    write_with_keras3("keras3_zoo.py", tmp_path, "1")
+    write_with_keras3("zoo.py", tmp_path, "1")
     assert len(models_of(tmp_path)) >= 140
     assert too_different(tmp_path) == {}
 

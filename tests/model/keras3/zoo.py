@@ -1,6 +1,6 @@
 """Writes models of Keras 3 with inputs and outputs, in a process in which Keras 3 is Keras.
 
-Run as `python keras3_zoo.py FOLDER EVERY`: for each model NAME.keras and NAME.npz (x0, y0, ...);
+Run as `python zoo.py FOLDER EVERY`: for each model NAME.keras and NAME.npz (x0, y0, ...);
 EVERY is 1 for all models, 3 for a third of those with a single layer.
 """
 

@@ -19,8 +19,8 @@ from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, signature_names
 from tests.graph.equivalence import check, examples
-from tests.model.conftest import write_with_keras3
-from tests.model.test_keras3_convert import models_of
+from tests.model.keras3.conftest import write_with_keras3
+from tests.model.keras3.test_convert import models_of
 from tests.unlabelled import UnlabelledExamples
 
 layers = keras.layers
@@ -62,7 +62,7 @@ def test_imported_model_is_quantized(scheme: str, zoo: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Path) -> None:
-    write_with_keras3("keras3_zoo.py", tmp_path, "1")
+    write_with_keras3("zoo.py", tmp_path, "1")
     prunable = 0
     for path in models_of(tmp_path):
         keras.backend.clear_session()
@@ -76,7 +76,7 @@ def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_imported_model_is_quantized_or_says_why_not(tmp_path: Path) -> None:
-    write_with_keras3("keras3_zoo.py", tmp_path, "1")
+    write_with_keras3("zoo.py", tmp_path, "1")
     errors: dict[str, float] = {}
     hints: dict[str, str | None] = {}
     for path in models_of(tmp_path):

@@ -25,6 +25,6 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with NAME.keras and NAME.npz for a third of the zoo and all its larger models."""
 
     def make(folder: Path) -> None:
-        write_with_keras3("keras3_zoo.py", folder, "3")
+        write_with_keras3("zoo.py", folder, "3")
 
     return made_once(tmp_path_factory, "keras3", make)

@@ -32,7 +32,7 @@ from tests.cli.shell import shrink
 from tests.report.plain import render_report
 from tests.report.toys import report
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").iterdir())
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
