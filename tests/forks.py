@@ -190,7 +190,7 @@ def _serve() -> None:
     from shrink.run import worker
     from shrink.stages import STAGES
 
-    trackers = ("shrink.tools.tensorboard", "shrink.tools.mlflow_runs")
+    trackers = ("shrink.tools.trackers", "shrink.tools.trackers")
     heavy = {place.partition(":")[0] for _, place in worker.ACTIONS.values()}
     for name in (*heavy.difference(trackers), *(f"shrink.stages.{kind}.run" for kind in STAGES)):
         importlib.import_module(name)

@@ -18,9 +18,8 @@ import typer
 import yaml
 
 from shrink.base.files import sha256
-from shrink.cli import bench, data, init, reports, tools, validate, verbs
-from shrink.cli import run as shrink_run
-from shrink.cli.examples import EXAMPLES
+from shrink.cli import data, recipes, reports, tools, verbs
+from shrink.cli.options import EXAMPLES
 from tests.report.toys import report_naming
 
 ROOT = Path(__file__).parent.parent
@@ -66,9 +65,8 @@ def blocks() -> list[str]:
 def run_in_process(words: list[str], folder: Path) -> str:
     """Run a command without a process of its own, which would cost seconds; return its stdout."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    shrink_run.register(app)
     verbs.register(app, words)
-    app.command("validate")(validate.validate)
+    app.command("validate")(recipes.validate)
     printed = io.StringIO()
     with (
         contextlib.chdir(folder),
@@ -119,7 +117,7 @@ def test_commands_of_the_readme_are_ones_that_shrink_takes(call: str, folder: Pa
         path = recipe if recipe.endswith(".yaml") else f"recipes/{recipe}.yaml"
         changes = [w for pair in itertools.pairwise(flags) if pair[0] == "--set" for w in pair]
         assert "valid" in run_in_process(["validate", path, *changes], folder)
-        assert_known_flags(shrink_run.run if verb == "run" else validate.validate, flags)
+        assert_known_flags(verbs.run if verb == "run" else recipes.validate, flags)
     elif verb == "data":
         assert_known_flags(getattr(data, words[0]), words[1:])
     else:
@@ -132,10 +130,10 @@ def assert_known_flags(command: Callable[..., None], words: list[str]) -> None:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "bench": bench.bench,
+    "bench": tools.bench,
     "diff": reports.diff,
     "export": tools.export,
-    "init": init.init,
+    "init": recipes.init,
     "inspect": tools.inspect,
     "profile": tools.profile,
     "report": reports.report,

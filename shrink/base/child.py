@@ -24,22 +24,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from shrink.base import files
 from shrink.base.errors import ShrinkError
-from shrink.base.types import Json, JsonObject
+from shrink.base.foreign import Json, JsonObject, Record
 
 A = TypeVar("A", covariant=True)
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.5
 _LAST_WORDS = 200
-
-
-class Record(Protocol):
-    """Any dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
 class Child:

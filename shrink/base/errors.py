@@ -17,7 +17,7 @@ Exit code 1 is no error: the run is complete, its report is written, and a gate 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -173,3 +173,123 @@ _BY_NAME: dict[str, type[ShrinkError]] = {
         Terminated,
     )
 }
+
+
+_LONGEST_WORD = 100
+_MOST_LISTED = 12
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate nearest to `word`, or None where none is near.
+
+    Case does not count, and underscores and hyphens are equal. The measure is difflib's ratio
+    (Ratcliff & Obershelp 1988), at least 0.6.
+    """
+    # Imported late: difflib costs every command 10 ms, and only mistakes need it.
+    from difflib import get_close_matches
+
+    if len(word) > _LONGEST_WORD:  # its time is quadratic, and no known word is as long
+        return None
+    known: dict[str, str] = {}
+    for candidate in candidates:
+        known.setdefault(_folded(candidate), candidate)
+    near = get_close_matches(_folded(word), known, n=1)
+    return known[near[0]] if near else None
+
+
+def near_file(name: str, beside: Iterable[str]) -> str | None:
+    """Return the file that `name` is likely meant for, or None where none is near.
+
+    Endings do not count, by which any two model files look alike; between files that differ in
+    nothing else they decide.
+    """
+    by_stem: dict[str, list[str]] = {}
+    for one in beside:
+        by_stem.setdefault(_stem(one), []).append(one)
+    stem = did_you_mean(_stem(name), by_stem)
+    if stem is None:
+        return None
+    return did_you_mean(name, by_stem[stem]) or by_stem[stem][0]
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0] or name
+
+
+def hint_for(word: str, candidates: Iterable[str]) -> str:
+    """Return `did you mean X?`, or what there is to choose from; empty if there is nothing."""
+    names = list(dict.fromkeys(candidates))
+    near = did_you_mean(word, names)
+    if near is not None:
+        return f"did you mean {near}?"
+    if not names:
+        return ""
+    rest = len(names) - _MOST_LISTED
+    listed = ", ".join(sorted(names)[:_MOST_LISTED])
+    return f"choose one of {listed}" + (f" and {rest} more" if rest > 0 else "")
+
+
+def _folded(word: str) -> str:
+    return word.casefold().replace("_", "-")
+
+
+MAY_HAVE_BEEN_TRAINED_ON = "test-examples-may-have-been-trained-on"
+"""The code of the one warning that other sentences of a report depend on."""
+
+_GRAVEST = (
+    "baseline-at-chance",
+    "stage-at-chance",
+    "large-drop",
+    "outputs-lost",
+    "artifact-larger-than-source",
+)
+"""Codes of what makes a result useless, above all that only limits what is known of it."""
+
+
+@dataclass(frozen=True)
+class ReportWarning:
+    """What stands in report.json under `warnings`, on top of every rendering, and on stderr.
+
+    Attributes:
+        code: what kind it is, in kebab case, such as `baseline-at-chance`.
+        message: what was seen, with its figures and the likely cause.
+        hint: what to do about it, such as a command; None where there is nothing to say.
+        stage: the stage that it is about; None for the whole run.
+    """
+
+    code: str
+    message: str
+    hint: str | None = None
+    stage: str | None = None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the warning as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> ReportWarning:
+        """Return the warning that `to_dict` made plain."""
+        hint, stage = value.get("hint"), value.get("stage")
+        return cls(
+            str(value.get("code", "")),
+            str(value.get("message", "")),
+            None if hint is None else str(hint),
+            None if stage is None else str(stage),
+        )
+
+    def text(self) -> str:
+        """Return the warning in one line, with its stage and its hint."""
+        where = "" if self.stage is None else f"{self.stage}: "
+        what = "" if self.hint is None else f" (hint: {self.hint})"
+        return f"{where}{self.message}{what}"
+
+
+def distinct(found: Iterable[ReportWarning]) -> list[ReportWarning]:
+    """Return each warning once, in order."""
+    return list(dict.fromkeys(found))
+
+
+def gravest_first(found: Iterable[ReportWarning]) -> list[ReportWarning]:
+    """Return each warning once: those that make a result useless, then the others, in order."""
+    rank = {code: place for place, code in enumerate(_GRAVEST)}
+    return sorted(distinct(found), key=lambda warning: rank.get(warning.code, len(rank)))

@@ -1,16 +1,66 @@
-"""The one line of progress on a terminal: steady columns at any width, and a clock that runs."""
+"""What is going on, and the one line of it on a terminal: steady columns, and a clock that runs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shrink.base.activity import Phase, Progress, Share
 from shrink.base.figures import LOSS
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the work begins, of which no share is known."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Share:
+    """So much of something counted is done."""
+
+    name: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is; epochs and steps count from 1.
+
+    Attributes:
+        epoch: that is under way, or at its end.
+        epochs: of the run.
+        step: that was made last.
+        steps: of an epoch.
+        examples_per_s: None before the second step.
+        metrics: of the epoch so far, with the loss.
+        epoch_end: whether the epoch is complete; metrics of the validation split are there then.
+    """
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    examples_per_s: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    epoch_end: bool = False
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Lines that the worker and its libraries printed, into its log."""
+
+    lines: tuple[str, ...]
+
+
+Activity = Phase | Share | Progress | Printed
+
 
 _LEAST_BAR, _LONGEST_BAR = 10, 30
 _LEAST_LABEL = 12

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from shrink import __version__
-from shrink.base.console import Console
+from shrink.base.console import Console, prepare_streams
 from shrink.base.errors import (
     InternalError,
     Interrupted,
@@ -23,21 +23,8 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.base.streams import prepare_streams
-from shrink.cli import (
-    bench,
-    cache,
-    data,
-    doctor,
-    init,
-    recipes,
-    reports,
-    run,
-    tools,
-    validate,
-    verbs,
-)
-from shrink.cli.words import meant, without_values
+from shrink.cli import cache, data, recipes, reports, tools, verbs
+from shrink.cli.options import meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {
@@ -88,17 +75,13 @@ def _options(
     pass
 
 
-run.register(app)
 verbs.register(app, _words())
 tools.register(app)
-bench.register(app)
 reports.register(app)
 data.register(app)
 cache.register(app)
-validate.register(app)
 recipes.register(app)
-init.register(app)
-doctor.register(app)
+tools.register_doctor(app)
 
 
 def main() -> None:

@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
 def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Show what the cache holds: entries, bytes and age by kind."""
     from shrink.base import cache
+    from shrink.base.cache import cache_root
     from shrink.base.console import Console
-    from shrink.base.paths import cache_root
     from shrink.tools.show import show_cache
 
     if context.invoked_subcommand is not None:
@@ -72,8 +72,8 @@ def list_(
 ) -> None:
     """List entries, the longest unused first."""
     from shrink.base import cache
+    from shrink.base.cache import cache_root
     from shrink.base.console import Console
-    from shrink.base.paths import cache_root
     from shrink.tools.show import show_cache_entries
 
     console = Console(as_json=json_, quiet=quiet)
@@ -106,9 +106,9 @@ def prune(
 ) -> None:
     """Remove what was not used for long, then what is too much; without options as runs do."""
     from shrink.base import cache
+    from shrink.base.cache import cache_root
     from shrink.base.errors import RecipeError
     from shrink.base.fields import parse_bytes
-    from shrink.base.paths import cache_root
 
     root = cache_root()
     try:
@@ -128,7 +128,7 @@ def clear(
 ) -> None:
     """Remove everything, or all of some kinds; run folders and artifacts stay."""
     from shrink.base import cache
-    from shrink.base.paths import cache_root
+    from shrink.base.cache import cache_root
 
     going = cache.entries(cache_root(), _kinds(kinds))
     _remove(going, dry_run=dry_run, json_=json_, quiet=quiet)
@@ -136,10 +136,10 @@ def clear(
 
 def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) -> None:
     from shrink.base import cache
+    from shrink.base.cache import cache_root
     from shrink.base.console import Console
     from shrink.base.errors import ResourceError
     from shrink.base.figures import format_value
-    from shrink.base.paths import cache_root
     from shrink.run.store import Store
 
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
@@ -170,8 +170,7 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
     from shrink.base.cache import KINDS
-    from shrink.base.errors import RecipeError
-    from shrink.base.suggest import hint_for
+    from shrink.base.errors import RecipeError, hint_for
 
     for name in named or ():
         if name not in KINDS:

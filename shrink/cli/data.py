@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from shrink.cli.examples import epilog
-from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.options import JsonFlag, QuietFlag, epilog
 
 if TYPE_CHECKING:
     from shrink.contract.job import DataJob, Section

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shrink.base.fields import NameIn, parse_bytes
-from shrink.base.yaml.reader import parse_scalar
+from shrink.base.yaml import parse_scalar
 
 _HIDDEN_KEYS = {"name", "from_", "training"}
 _SWITCH = "true|false"

@@ -1,9 +1,10 @@
-"""Flags that several commands share."""
+"""What several commands share: flags, examples, and what else people type."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -94,3 +95,90 @@ RecipesArgument = Annotated[
         help="Recipe files, - for standard input, or names of bundled recipes.",
     ),
 ]
+
+
+_MEANT = {
+    "--lr": "--optimizer-learning-rate",
+    "--learning-rate": "--optimizer-learning-rate",
+    "--batch": "--global-batch-size",
+    "--batch-size": "--global-batch-size",
+    "--out": "--output",
+    "--out-dir": "--output",
+    "--output-dir": "--output",
+}
+"""What other tools call a flag, and what it is here."""
+
+
+def without_values(words: Sequence[str], command: Callable[..., Any]) -> list[str]:
+    """Return a command line in which switches have no value: `--aware false` is `--no-aware`.
+
+    Args:
+        words: of the command line.
+        command: the command's function, from `with_flags` or any other.
+    """
+    switches: frozenset[str] = getattr(command, "switches", frozenset())
+    found: list[str] = []
+    for word in words:
+        name, separator, value = word.partition("=")
+        if word in ("true", "false") and found and found[-1] in switches:
+            name, separator, value = found.pop(), "=", word
+        if name in switches and separator and value in ("true", "false"):
+            word = name if value == "true" else f"--no-{name[2:]}"
+        found.append(word)
+    return found
+
+
+def meant(message: str) -> tuple[str, str | None]:
+    """Return a parser's message about an unknown flag, and the flag that was meant, if known."""
+    plain, _, _ = message.partition(" (Possible options")
+    near = _MEANT.get(plain.rpartition(" ")[2]) if plain.startswith("No such option") else None
+    return (plain, f"did you mean {near}?") if near else (message, None)
+
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "shrink run digits",
+        "shrink run recipes/digits.yaml --set prune.sparsity=0.7 --dry-run",
+        "shrink run recipes/digits.yaml --from prune --output runs/again",
+    ),
+    "train": ("shrink train student.py:build --data pictures/ --epochs 20 --memory-limit 2GB",),
+    "distill": (
+        "shrink distill --teacher big.keras --student student.py:build --data pictures/",
+        "shrink distill --teacher big.keras --student student.py:build --data digits --alpha 0.5",
+    ),
+    "prune": (
+        "shrink prune model.keras --data arrays.npz --sparsity 0.8 --epochs 5",
+        "shrink prune model.h5 --data pictures/ --method channels --macs 0.5",
+    ),
+    "cluster": ("shrink cluster runs/prune-model --clusters 16 --epochs 3",),
+    "quantize": (
+        "shrink quantize model.h5 --data pictures/",
+        "shrink quantize model.h5 --data pictures/ --scheme mixed --file-bytes 64KB",
+        "shrink quantize runs/prune-model --scheme float16 --emit-recipe",
+    ),
+    "evaluate": ("shrink evaluate model.h5 --data pictures/",),
+    "profile": ("shrink profile model.h5 --batch-size 512 --memory-limit 2GB",),
+    "inspect": ("shrink inspect model.tflite", "shrink inspect model.h5 --groups"),
+    "export": ("shrink export runs/quantize-model --format cc-array --output firmware/",),
+    "bench": ("shrink bench model.tflite --threads 2",),
+    "report": (
+        "shrink report runs/digits",
+        "shrink report runs/digits --tensorboard logs",
+    ),
+    "diff": ("shrink diff runs/main runs/digits --markdown",),
+    "validate": (
+        "shrink validate recipes/digits.yaml --set training.seed=1",
+        "shrink validate digits digits-train",
+    ),
+    "init": (
+        "shrink init model.h5 --data pictures/",
+        "shrink init student.py:build --data digits --output digits.yaml",
+    ),
+    "check": ("shrink data check pictures/", "shrink data check recipes/digits.yaml"),
+}
+
+
+def epilog(command: str) -> str:
+    """Return what a command's help ends with; the first character keeps the lines as they are."""
+    lines = "\n".join(f"  {example}" for example in EXAMPLES[command])
+    return f"\b\nExamples:\n{lines}"

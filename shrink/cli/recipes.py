@@ -1,22 +1,119 @@
-"""`shrink recipes`."""
+"""`shrink validate`, `schema`, `recipes` and `init`."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.options import (
+    AlwaysJsonFlag,
+    JsonFlag,
+    QuietFlag,
+    RecipesArgument,
+    SetOption,
+    epilog,
+)
+from shrink.cli.verbs import ModelArgument
 
-_ENDLESS = 1_000_000
-_LEAST_TEXT = 30
+if TYPE_CHECKING:
+    from shrink.base.errors import RecipeError
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    app.command("validate", epilog=epilog("validate"))(validate)
+    app.command("schema")(schema)
     app.command("recipes")(recipes)
+    app.command("init", epilog=epilog("init"))(init)
+
+
+@dataclass(frozen=True)
+class _Valid:
+    """A recipe that can be run: its name, its stages in order, and what is not there yet."""
+
+    name: str
+    stages: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "valid": True,
+            "recipe": self.name,
+            "stages": list(self.stages),
+            "warnings": list(self.warnings),
+        }
+
+
+def validate(
+    recipes: RecipesArgument,
+    set_: SetOption = None,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Check recipes without running them; every one is looked at, whatever the others hold."""
+    from shrink.base.console import Console
+    from shrink.base.errors import RecipeError, together
+
+    console = Console(as_json=json_, quiet=quiet)
+    checked: list[_Valid] = []
+    problems: list[RecipeError] = []
+    for recipe in recipes:
+        try:
+            found = _check(recipe, set_ or [])
+        except RecipeError as error:
+            problems.append(error)
+            continue
+        checked.append(found)
+        for warning in found.warnings:
+            console.warn(warning)
+        if not json_ and not quiet:
+            stages = " -> ".join(found.stages) or found.name
+            console.print(f"{recipe}: valid ({stages})")
+    if problems:
+        raise together(problems)
+    if json_:
+        documents = [found.to_dict() for found in checked]
+        # One recipe keeps the document that it has always had.
+        console.document(documents[0] if len(recipes) == 1 else {"recipes": documents})
+
+
+def _check(recipe: str, overrides: list[str]) -> _Valid:
+    """Return what a recipe holds.
+
+    Raises:
+        RecipeError: the recipe is wrong; where its model or data is missing is only a warning.
+    """
+    from shrink.base.errors import InputError
+    from shrink.recipe.bundle import find_recipe
+    from shrink.recipe.load import load_recipe
+    from shrink.recipe.plan import build_plan
+
+    loaded = load_recipe(find_recipe(recipe), overrides)
+    try:
+        plan = build_plan(loaded)
+    except InputError as error:  # the recipe itself is right; its model may come later
+        return _Valid(loaded.recipe.name, (), (str(error),))
+    missing = plan.data_path is not None and not plan.data_path.exists()
+    warnings = (f"{plan.data_path}: the data is not here",) if missing else ()
+    return _Valid(loaded.recipe.name, tuple(step.name for step in plan.steps), warnings)
+
+
+def schema(json_: AlwaysJsonFlag = True, quiet: QuietFlag = False) -> None:
+    """Print the JSON Schema of a recipe, for editors."""
+    from shrink.base.console import Console
+    from shrink.recipe.bundle import bundled_schema
+
+    Console(as_json=json_, quiet=quiet).document(bundled_schema())
+
+
+_ENDLESS = 1_000_000
+_LEAST_TEXT = 30
 
 
 def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
@@ -39,3 +136,67 @@ def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
         text = f"{recipe.name:<{width}}  {recipe.summary}"
         fits = max(line, len(indent) + _LEAST_TEXT)
         console.print(textwrap.fill(text, fits, subsequent_indent=indent, break_on_hyphens=False))
+
+
+def init(
+    model: ModelArgument,
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            metavar="D",
+            help="A source (digits), a folder of pictures, an .npz, .h5 or .csv file, or a YAML "
+            "file.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="The recipe to write.")
+    ] = Path("recipe.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a recipe.")] = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Look at a model and its data, and write a first recipe with gates."""
+    from shrink.base import files
+    from shrink.base.console import Console
+    from shrink.recipe.load import load_recipe
+    from shrink.recipe.plan import build_plan
+
+    console = Console(as_json=json_, quiet=quiet)
+    if output.exists() and not force:
+        from shrink.base.errors import RecipeError
+
+        raise RecipeError("it is there already", subject=output, hint="overwrite it with --force")
+    text, found = _written(model, data, output, console)
+    files.write_text(output, text)
+    plan = build_plan(load_recipe(output))
+    stages = [step.name for step in plan.steps]
+    if json_:
+        console.document({"path": str(output), "stages": stages, "found": found})
+        return
+    console.print(str(output))
+    if not quiet:
+        console.say(f"{' -> '.join(stages)}; run it: shrink run {output}")
+
+
+def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
+    from shrink.contract.codec import from_plain
+    from shrink.contract.job import FirstLookJob
+    from shrink.contract.result import FirstLook
+    from shrink.data.config import DataConfig
+    from shrink.data.early import check_early
+    from shrink.model.reference import parse_model_reference
+    from shrink.recipe.data_reference import parse_named_data
+    from shrink.recipe.load import validate_section
+    from shrink.recipe.single import first_recipe, recipe_name
+    from shrink.run.tool import run_tool
+
+    reference = parse_model_reference(model, Path.cwd())
+    named = parse_named_data(data, Path.cwd())
+    section = validate_section(DataConfig, named.data, data)
+    check_early(section)
+    config = section.model_dump(mode="json")
+    job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)
+    found = run_tool(job, console)
+    look = from_plain(FirstLook, found)
+    return first_recipe(recipe_name(model), reference, named, look, output.parent), found

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shrink.cli.examples import epilog
-from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption
+from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption, epilog
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN_DIR", help="A run folder, or a report.json.")
@@ -36,7 +35,7 @@ def report(
     from shrink.report.content import warnings_of
     from shrink.report.rendered import render
     from shrink.report.text import render_report
-    from shrink.run.trackers import Trackers
+    from shrink.run.tool import Trackers
 
     console = Console(as_json=json_, quiet=quiet)
     trackers = Trackers(tensorboard, mlflow)

@@ -1,4 +1,4 @@
-"""`shrink profile`, `inspect` and `export`: one look at, or one copy of, a model."""
+"""`shrink profile`, `inspect`, `export`, `bench`, `doctor`: a look at one thing or a copy of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from shrink.cli.examples import epilog
-from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag
+from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag, epilog
 from shrink.cli.verbs import AnyModelArgument, ModelArgument
 
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
@@ -19,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command("profile", epilog=epilog("profile"))(profile)
     app.command("inspect", epilog=epilog("inspect"))(inspect)
     app.command("export", epilog=epilog("export"))(export)
+    app.command("bench", epilog=epilog("bench"))(bench)
 
 
 def profile(
@@ -146,3 +146,86 @@ def _show(result: dict[str, Any], console: Any, show: Any) -> None:
         console.document(result)
     elif not console.quiet:
         show(result, console.rich())
+
+
+_MOST_THREADS = 1024
+
+
+def bench(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one."),
+    ],
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads", metavar="N", min=1, max=_MOST_THREADS, help="Threads of the interpreter."
+        ),
+    ] = 1,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1."""
+    from shrink.base.console import Console
+    from shrink.base.errors import ModelError
+    from shrink.contract.job import BenchJob
+    from shrink.model.reference import parse_model_reference
+    from shrink.run.tool import run_tool
+
+    console = Console(as_json=json_, quiet=quiet)
+    reference = parse_model_reference(model, Path.cwd())
+    if reference.kind != "tflite":
+        raise ModelError(
+            "bench runs .tflite artifacts",
+            subject=reference.path,
+            hint="quantize the model first: shrink quantize MODEL --data D",
+        )
+    job = BenchJob(name=str(reference), model=reference.source(), threads=threads)
+    result = run_tool(job, console)
+    if json_:
+        console.document(result)
+    elif not quiet:
+        for line in bench_lines(result):
+            console.print(line)
+
+
+def bench_lines(result: dict[str, Any]) -> list[str]:
+    """Return what a measurement says, for people."""
+    from shrink.base.figures import format_value
+
+    threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+    p50, p90 = (format_value(result[name], "ms") for name in ("p50_ms", "p90_ms"))
+    peak = result["inference_peak_bytes"]
+    memory = "not measured" if peak is None else f"{peak:,} bytes above any model's"
+    return [
+        f"latency     p50 {p50}, p90 {p90} ({threads})",
+        f"throughput  {result['inferences_per_s']:,.0f} inferences/s, one at a time",
+        f"memory      {memory}",
+        f"file        {result['file_bytes']:,} bytes",
+        f"machine     {result['machine']} (this host; other devices differ)",
+        *(f"note: {note}" for note in result["notes"]),
+    ]
+
+
+_PROBLEM_CODE = 5
+
+
+def register_doctor(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Check the installation; the output belongs in a bug report. Exit code 5 on a problem."""
+    from shrink.base.console import Console
+    from shrink.run.tool import examine, lines_of
+
+    console = Console(as_json=json_, quiet=quiet)
+    found = examine(console)
+    if json_:
+        console.document(found)
+    else:
+        for line in lines_of(found):
+            console.print(line)
+    if found["problems"]:
+        raise typer.Exit(_PROBLEM_CODE)

@@ -1,4 +1,4 @@
-"""The single-stage verbs: each builds a recipe of one stage and runs it as `shrink run` does."""
+"""`shrink run`, and the single-stage verbs: each builds a recipe of one stage and runs it alike."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from shrink.cli.examples import epilog
 from shrink.cli.options import (
     CustomObjectsOption,
     ForceFlag,
     JsonFlag,
+    MlflowOption,
     NoCacheFlag,
     OutputOption,
     QuietFlag,
+    RecipeArgument,
+    SetOption,
+    TensorboardOption,
     TrustFlag,
     VerboseFlag,
+    epilog,
 )
 
 if TYPE_CHECKING:
     from shrink.recipe.single import Sections
+
 
 ModelArgument = Annotated[
     str,
@@ -82,13 +87,14 @@ VERBS = {
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
-    """Add the verbs; the flags of a verb are built only where it is among `words`.
+    """Add `run` and the verbs; the flags of a verb are built only where it is among `words`.
 
     Args:
         app: the application.
         words: the words of the command line. Building every flag costs more than the rest of a
             light command.
     """
+    app.command("run", epilog=epilog("run"))(run)
     special: dict[str, Callable[..., None]] = {"distill": _distill, "evaluate": _evaluate}
     for kind, text in VERBS.items():
         function = special.get(kind) or _verb(kind)
@@ -238,10 +244,9 @@ def _run(
     from shrink.recipe.plan import build_plan
     from shrink.recipe.resolved import recipe_text
     from shrink.recipe.single import portable, single_recipe
-    from shrink.run.destination import RUNS, free_name
     from shrink.run.lineage import named_code
     from shrink.run.runner import RunOptions
-    from shrink.run.session import run_plan
+    from shrink.run.session import RUNS, free_name, run_plan
 
     console = Console(as_json=common.as_json, quiet=common.quiet, verbose=common.verbose)
     code = None if common.custom_objects is None else common.custom_objects.resolve()
@@ -266,3 +271,62 @@ def _run(
         trust_model=common.trust_model,
     )
     raise typer.Exit(run_plan(plan, options, console))
+
+
+def run(
+    recipe: RecipeArgument,
+    set_: SetOption = None,
+    output: OutputOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be computed, and why; run nothing.")
+    ] = False,
+    force: ForceFlag = False,
+    no_cache: NoCacheFlag = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="STAGE",
+            help="Compute this stage and all after it again, whatever the store holds.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="STAGE",
+            help="Stop after this stage. Gates on later stages, which those on the result are, "
+            "are not checked.",
+            show_default=False,
+        ),
+    ] = None,
+    trust_model: TrustFlag = False,
+    tensorboard: TensorboardOption = None,
+    mlflow: MlflowOption = None,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
+) -> None:
+    """Run a recipe: every stage, its report, its gates."""
+    from shrink.base.console import Console
+    from shrink.recipe.bundle import find_recipe
+    from shrink.recipe.load import load_recipe
+    from shrink.recipe.plan import build_plan
+    from shrink.run.runner import RunOptions
+    from shrink.run.session import run_plan
+    from shrink.run.tool import Trackers
+
+    console = Console(as_json=json_, quiet=quiet, verbose=verbose)
+    trackers = Trackers(tensorboard, mlflow)
+    trackers.check()
+    plan = build_plan(load_recipe(find_recipe(recipe), set_ or ()))
+    options = RunOptions(
+        output=output or Path("runs") / plan.recipe.name,
+        force=force,
+        use_store=not no_cache,
+        first=from_,
+        last=until,
+        trust_model=trust_model,
+    )
+    raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run, trackers=trackers))

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from shrink.base.activity import Activity, Phase, Progress, Share
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.progress import Activity, Phase, Progress, Share
 from shrink.contract.codec import from_plain, to_plain
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+    from shrink.base.foreign import Record
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def record(kind: type[T]) -> type[T]:
     return dataclasses.dataclass(init=False, repr=False, eq=False)(kind)
 
 
-def __init__(self: DataclassInstance, **given: object) -> None:
+def __init__(self: Record, **given: object) -> None:
     values = {}
     for one in dataclasses.fields(self):
         if one.name in given:
@@ -44,22 +44,22 @@ def __init__(self: DataclassInstance, **given: object) -> None:
     self.__dict__.update(values)
 
 
-def __setattr__(self: DataclassInstance, name: str, value: object) -> None:
+def __setattr__(self: Record, name: str, value: object) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def __delattr__(self: DataclassInstance, name: str) -> None:
+def __delattr__(self: Record, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _compared(self: DataclassInstance) -> dict[str, object]:
+def _compared(self: Record) -> dict[str, object]:
     return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.compare}
 
 
-def __eq__(self: DataclassInstance, other: object) -> bool:
+def __eq__(self: Record, other: object) -> bool:
     return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
 
 
-def __repr__(self: DataclassInstance) -> str:
+def __repr__(self: Record) -> str:
     told = ", ".join(f"{name}={value!r}" for name, value in _compared(self).items())
     return f"{type(self).__name__}({told})"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from shrink.base.errors import ReportWarning
 from shrink.base.figures import figure_of
 from shrink.base.measured import Note
-from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import as_read, left_out
 from shrink.contract.details import Deltas, Details, Document, FigureDelta, Limits, Training
 from shrink.contract.record import record

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from shrink.base.cache import REPORT_NAME
 from shrink.base.errors import InputError
-from shrink.base.paths import REPORT_NAME
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.report import SCHEMA_VERSION, Report
 

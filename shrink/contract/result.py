@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shrink.base.errors import ReportWarning
 from shrink.base.measured import Note
-from shrink.base.report_warning import ReportWarning
 from shrink.contract.codec import left_out
 from shrink.contract.codec import left_out as no_key
 from shrink.contract.details import Details, Training

@@ -14,7 +14,7 @@ import tensorflow as tf
 from shrink.base import files
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
-from shrink.base.versions import versions
+from shrink.base.packages import versions
 from shrink.data.config import DataConfig
 from shrink.data.decoding import PictureDecoder
 from shrink.data.fingerprint import fingerprint

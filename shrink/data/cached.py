@@ -21,7 +21,7 @@ from shrink.base import files
 from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.host import available_memory_bytes
-from shrink.base.versions import versions
+from shrink.base.packages import versions
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.examples import Batch, DerivedExamples, Examples, example_bytes, reading_batch

@@ -15,7 +15,6 @@ from pydantic import (
 )
 
 from shrink.base.errors import DataError, ShrinkError
-from shrink.base.extensions import Extension, find_extension
 from shrink.base.fields import (
     Config,
     Count,
@@ -26,6 +25,7 @@ from shrink.base.fields import (
     Positive,
     parse_quotient,
 )
+from shrink.base.packages import Extension, find_extension
 
 T = TypeVar("T")
 NO_DATA = "none"

@@ -13,8 +13,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from shrink.base.errors import DataError
-from shrink.base.suggest import did_you_mean
+from shrink.base.errors import DataError, did_you_mean
 from shrink.data.config import DataConfig
 from shrink.data.shards import described
 from shrink.data.table import feature_columns, read_header, read_table

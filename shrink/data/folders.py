@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
 
-from shrink.base.errors import DataError
-from shrink.base.suggest import did_you_mean
+from shrink.base.errors import DataError, did_you_mean
 
 
 def shown(path: str | Path) -> str:

@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
+from shrink.base.packages import versions
 from shrink.base.types import Array
-from shrink.base.versions import versions
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import SPLIT_NAMES, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import DIGEST_BYTES, fingerprint

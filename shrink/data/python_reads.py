@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.cache import entry_path, keep, key_of
-from shrink.base.paths import cache_root
+from shrink.base.cache import cache_root, entry_path, keep, key_of
 from shrink.model.user_modules import code_digest, is_users
 
 _WRITING = os.O_WRONLY | os.O_RDWR

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from shrink.base.errors import DataError
-from shrink.base.suggest import hint_for
+from shrink.base.errors import DataError, hint_for
 from shrink.data.config import DataConfig
 from shrink.data.folders import SPLIT_OF_NAME, Names
 

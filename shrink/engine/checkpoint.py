@@ -19,7 +19,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
-from shrink.base.faults import reached
+from shrink.base.files import reached
 from shrink.base.types import Array, JsonObject
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer

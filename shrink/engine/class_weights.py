@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError, RecipeError
-from shrink.base.suggest import hint_for
+from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.types import Array, Tensors
 from shrink.contract.training import ClassWeights
 from shrink.data.dataset import Dataset

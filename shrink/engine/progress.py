@@ -10,8 +10,8 @@ from typing import TypeAlias
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.activity import Progress
 from shrink.base.errors import StageError
+from shrink.base.progress import Progress
 from shrink.base.types import Array
 
 OnProgress = Callable[[Progress], None]

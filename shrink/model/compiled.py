@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from shrink.base.errors import ShrinkError
-from shrink.base.protobuf import messages, text
+from shrink.base.file_kinds import messages, text
 from shrink.base.types import Json
 from shrink.contract.details import TaskOutput
 from shrink.model.reference import KERAS_METADATA, report_of

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from shrink.base.errors import InputError, ModelError
-from shrink.base.paths import REPORT_NAME
-from shrink.base.protobuf import messages, text
-from shrink.base.suggest import near_file
+from shrink.base.cache import REPORT_NAME
+from shrink.base.errors import InputError, ModelError, near_file
+from shrink.base.file_kinds import messages, text
 from shrink.contract.model_source import NO_TRUST, ModelKind, ModelSource, Trust
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def report_of(artifact: Path) -> tuple[Report, Stage] | None:
         artifact: None is returned for any file but the very one that the report beside it speaks
             of, by its SHA-256: what was put into a run folder later has nothing of that run.
     """
-    from shrink.base import files  # random numbers and hashes, which naming a model needs not
+    from shrink.base import files
     from shrink.contract.report_file import read_report
 
     with contextlib.suppress(OSError, InputError):

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from shrink.base.child import Channel, NoAnswer, run_child, serve
 from shrink.base.errors import ModelError
-from shrink.base.protobuf import fields, messages, text
-from shrink.base.refusal import OR_TRUST, refused, unreadable
+from shrink.base.file_kinds import OR_TRUST, fields, messages, refused, text, unreadable
 from shrink.base.types import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.model_source import NO_TRUST, Trust

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import ModelError
-from shrink.base.refusal import OR_TRUST, refused
+from shrink.base.file_kinds import OR_TRUST, refused
 from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.allowlist import (

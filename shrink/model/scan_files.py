@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from shrink.base.errors import ModelError
-from shrink.base.refusal import refused, unreadable
+from shrink.base.file_kinds import refused, unreadable
 from shrink.base.types import Json
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import RecipeError
-from shrink.base.suggest import hint_for
+from shrink.base.errors import RecipeError, hint_for
 
 SparsitySchedule = Callable[[tf.Tensor], tf.Tensor]
 """From the number of an update to the sparsity, float64: how many weights that is must be exact."""

@@ -7,9 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.errors import RecipeError
+from shrink.base.errors import RecipeError, hint_for
 from shrink.base.foreign import JsonObject
-from shrink.base.suggest import hint_for
 from shrink.model.reference import exists
 
 _PACKAGE = Path(__file__).parents[1]

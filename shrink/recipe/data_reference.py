@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from shrink.base.errors import DataError, RecipeError, together
+from shrink.base import yaml
+from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import TARGETS
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.suggest import did_you_mean, hint_for, near_file
-from shrink.base.yaml import reader as yaml
 from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared
 from shrink.data.table import lists_pictures

@@ -12,11 +12,10 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from shrink.base.errors import Position, RecipeError, together
+from shrink.base import yaml
+from shrink.base.errors import Position, RecipeError, did_you_mean, hint_for, together
 from shrink.base.fields import IDLE
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.suggest import did_you_mean, hint_for
-from shrink.base.yaml import reader as yaml
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.schema import Recipe

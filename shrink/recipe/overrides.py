@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shrink.base.errors import Position, RecipeError
+from shrink.base.errors import Position, RecipeError, hint_for
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.suggest import hint_for
-from shrink.base.yaml.reader import parse_scalar
+from shrink.base.yaml import parse_scalar
 from shrink.recipe.schema import Recipe
 
 SECTIONS = tuple(Recipe.model_fields)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from shrink.base.errors import InputError, ModelError, Position, RecipeError
-from shrink.base.paths import REPORT_NAME
-from shrink.base.suggest import hint_for
+from shrink.base.cache import REPORT_NAME
+from shrink.base.errors import InputError, ModelError, Position, RecipeError, hint_for
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shrink.base import yaml
 from shrink.base.errors import RecipeError
 from shrink.base.figures import METRICS
 from shrink.base.foreign import JsonObject
-from shrink.base.yaml import reader as yaml
-from shrink.base.yaml.reader import parse_scalar
+from shrink.base.yaml import parse_scalar
 from shrink.contract.result import FirstLook
 from shrink.data.config import NO_DATA
 from shrink.model.reference import (

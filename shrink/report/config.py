@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from shrink.base.errors import hint_for
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
 from shrink.base.figures import TARGETS, Target
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.suggest import hint_for
 
 
 class Gate(Config):

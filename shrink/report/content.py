@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.errors import RecipeError
+from shrink.base.errors import RecipeError, ReportWarning, distinct
 from shrink.base.figures import (
     FIGURES,
     LOSS,
@@ -18,7 +18,6 @@ from shrink.base.figures import (
 )
 from shrink.base.foreign import Json
 from shrink.base.measured import Note
-from shrink.base.report_warning import ReportWarning, distinct
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
 
@@ -304,7 +303,7 @@ def recipe_of(report: Report) -> Mapping[str, Json]:
 
     Bytes of names that are no text in their locale become U+FFFD.
     """
-    from shrink.base.yaml import reader as yaml  # only some renderings look into a recipe
+    from shrink.base import yaml  # only some renderings look into a recipe
 
     text = _BYTE_OF_A_NAME.sub("\N{REPLACEMENT CHARACTER}", report.resolved_recipe or "{}")
     try:

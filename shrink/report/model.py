@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from shrink.base.errors import ReportWarning, gravest_first
 from shrink.base.figures import FIGURES, LOSS, figures_of, metric_figure
 from shrink.base.intervals import mean_interval
 from shrink.base.measured import DOES_NOT_APPLY, Note
-from shrink.base.report_warning import ReportWarning, gravest_first
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Deltas, Details, Limits, Training, metric_delta
 from shrink.contract.report import (

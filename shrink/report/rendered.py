@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from shrink.base import files
+from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.base.figures import figure_of, metric_figure
-from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Interface, Limits, TensorType
 from shrink.contract.report import Report, Stage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from shrink.base.errors import ReportWarning
 from shrink.base.figures import LOSS, Figure, format_value, metric_figure
-from shrink.base.report_warning import ReportWarning
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Guess, Stage
 

@@ -19,8 +19,8 @@ import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
-from shrink.base.faults import reached
 from shrink.base.figures import LOSS
+from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
 from shrink.base.measured import Measured, Note, reasons
 from shrink.contract.codec import from_plain

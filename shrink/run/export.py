@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shrink.base import files
+from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
-from shrink.base.paths import cache_root
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.reference import ModelReference, report_of

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.base.errors import InputError, RecipeError
-from shrink.base.faults import reached
+from shrink.base.cache import REPORT_NAME
+from shrink.base.errors import InputError, RecipeError, ReportWarning
+from shrink.base.files import reached
 from shrink.base.host import machine
-from shrink.base.paths import REPORT_NAME
-from shrink.base.report_warning import ReportWarning
-from shrink.base.versions import versions
+from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Task
 from shrink.contract.report import Checkout, DataSet, Environment, Report
@@ -29,7 +28,7 @@ from shrink.report.headline import Chain
 from shrink.report.model import build_report
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, commit_of
-from shrink.run.preview import PLAN_NAME
+from shrink.run.steps import PLAN_NAME
 
 RESOLVED_NAME = "recipe.resolved.yaml"
 LOGS = "logs"

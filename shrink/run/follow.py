@@ -1,6 +1,6 @@
 """Several machines, one run: the chief runs the plan, the others train where they are told to.
 
-The chief posts every job that trains on a board in the shared store (see `shrink.run.board`) and
+The chief posts every job that trains on a board in the shared store (see `shrink.run.cluster`) and
 runs it itself; the others run the same job at the same time, and throw away what they made. All
 that is decided (what is in the store, which micro-batch, where to continue) the chief decides.
 """
@@ -19,8 +19,7 @@ from shrink.base.console import Console
 from shrink.base.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
 from shrink.contract.events import Event, Lost, Tick
 from shrink.contract.job import Place, StepJob
-from shrink.run.board import ChiefsBoard, FollowersBoard, Order
-from shrink.run.cluster import Membership
+from shrink.run.cluster import ChiefsBoard, FollowersBoard, Membership, Order
 from shrink.run.process import WorkerDied, attempt
 from shrink.run.runner import Runner
 

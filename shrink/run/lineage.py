@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.base.cache import mark_used
-from shrink.base.errors import ResourceError
-from shrink.base.paths import cache_root
-from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning
+from shrink.base.cache import cache_root, mark_used
+from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.report import DataSet, Origin
 from shrink.contract.result import Counts, HeldOut, StageOutcome

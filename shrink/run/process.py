@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.activity import Activity, Printed
 from shrink.base.child import Child
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
-from shrink.base.faults import reached
+from shrink.base.files import reached
 from shrink.base.host import HostMemory
+from shrink.base.progress import Activity, Printed
 from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
 from shrink.contract.events import Beat, Event, Heartbeat, read_message

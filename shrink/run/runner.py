@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shrink.base.activity import Progress
 from shrink.base.console import Console
 from shrink.base.errors import (
     InternalError,
     Interrupted,
+    ReportWarning,
     ResourceError,
     ShrinkError,
     Terminated,
 )
-from shrink.base.faults import reached
+from shrink.base.files import reached
 from shrink.base.measured import Note
-from shrink.base.report_warning import ReportWarning
+from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
 from shrink.contract.job import StepJob
@@ -35,9 +35,16 @@ from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
-from shrink.run.demands import demands_of
 from shrink.run.folder import RunFolder, tasks_of
-from shrink.run.keys import describe_steps, keys_of, runs_code, settings_of, step_keys
+from shrink.run.keys import (
+    describe_steps,
+    keep_measurement,
+    keys_of,
+    measured_before,
+    runs_code,
+    settings_of,
+    step_keys,
+)
 from shrink.run.lineage import (
     SPLITS,
     Lineage,
@@ -49,11 +56,8 @@ from shrink.run.lineage import (
     remember,
     splits_of,
 )
-from shrink.run.measured import keep_measurement, measured_before
-from shrink.run.planning import with_plan
-from shrink.run.preview import preview
 from shrink.run.process import LOG_NAME, attempt, show
-from shrink.run.selection import check_step_names, selected_steps
+from shrink.run.steps import check_step_names, demands_of, preview, selected_steps
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import (
     Attempt,
@@ -61,6 +65,7 @@ from shrink.run.supervisor import (
     run_recovering,
     with_log,
     with_names_of_the_user,
+    with_plan,
 )
 
 ARTIFACT, SCORES = "artifact", "scores"

@@ -27,7 +27,7 @@ from typing import Any
 
 from shrink.base import cache, files
 from shrink.base.errors import ResourceError
-from shrink.base.faults import reached
+from shrink.base.files import reached
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.result import StepManifest, StepResult, StoredFile
 

@@ -1,7 +1,8 @@
-"""Supervises a worker: retries, and what is said of its failure."""
+"""Supervises a worker: what is planned before it, retries, and what is said of its failure."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,62 @@ from typing import Any
 
 from shrink.base import files
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
+from shrink.base.measured import NOTHING_TO_PLAN_FOR
+from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
-from shrink.contract.job import Attempts, StepJob
-from shrink.run.process import WorkerDied, attempt
+from shrink.contract.job import Attempts, Planning, StepJob
+from shrink.contract.training import Training
+from shrink.run.process import LOG_NAME, WorkerDied, attempt
+
+
+def with_plan(
+    job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int = 1
+) -> StepJob:
+    """Return a step's job with the micro-batch to train with, where there is something to plan.
+
+    Args:
+        job: the step's job.
+        work: the step's own folder; the planner's is inside it.
+        on_event: called with each progress event.
+        workers: machines that will train together; this one plans for its share of a batch.
+
+    Raises:
+        ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
+    """
+    return replace(job, planning=_planned(job, work, on_event, workers))
+
+
+def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int) -> Planning:
+    if (why := why_unplanned(job)) is not None:
+        return Planning(unplanned=why)
+    folder = work / "planner"
+    folder.mkdir()
+    probing = replace(job, action="probe", training=_share(job.training, workers))
+    try:
+        return from_plain(Planning, attempt(probing, folder, on_event))
+    except WorkerDied as death:
+        # Training recovers from a micro-batch that does not fit; it starts from the largest.
+        return Planning(unplanned=death.as_error().message.partition("\n")[0])
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / LOG_NAME).replace(work / LOG_NAME)
+
+
+def _share(training: Training, workers: int) -> Training:
+    """Return the training of one machine, with its share of the global batch."""
+    return replace(training, global_batch_size=-(-training.global_batch_size // workers))
+
+
+def why_unplanned(job: StepJob) -> str | None:
+    """Return why a step has no micro-batch for the planner to choose; None if it has."""
+    if job.epochs == 0:
+        return "the stage does not train"
+    if job.training.micro_batch_size != "auto":
+        return "training.micro_batch_size is given"
+    if job.training.memory_limit is None:
+        return NOTHING_TO_PLAN_FOR
+    return None
+
 
 _MOST_KEPT = 20
 

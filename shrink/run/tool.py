@@ -1,13 +1,28 @@
-"""A tool's work in a worker, after a look at what it is given."""
+"""One-off work in a worker: tools, experiment trackers, and what a bug report should say."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
+import shrink
+from shrink.base.cache import cache_root, existing
 from shrink.base.console import Console
-from shrink.base.errors import ShrinkError
-from shrink.base.paths import cache_root
-from shrink.contract.job import Job, ModelJob
+from shrink.base.errors import ResourceError, ShrinkError
+from shrink.base.host import HostMemory, machine
+from shrink.base.packages import extra_hint, requirements, versions
+from shrink.contract.job import DoctorJob, Job, ModelJob, TrackerJob
 from shrink.contract.model_source import ModelSource
 from shrink.model.scan import SCANNED, guard_model_file
 from shrink.run.process import run_worker, show
@@ -55,3 +70,164 @@ def run_tool(job: ModelJob, console: Console) -> dict[str, Any]:
     """
     guard_source(job.model)
     return run_action(job, console)
+
+
+@dataclass(frozen=True)
+class Trackers:
+    """Where a run is told of, beside its folder.
+
+    Attributes:
+        tensorboard: a folder for logs.
+        mlflow: a tracking address, such as `http://host:5000`.
+    """
+
+    tensorboard: Path | None = None
+    mlflow: str | None = None
+
+    def check(self) -> None:
+        """Raise `ResourceError` where a package is missing, before anything is computed."""
+        if self.mlflow is not None and importlib.util.find_spec("mlflow") is None:
+            raise ResourceError(
+                "MLflow is not installed",
+                subject="--mlflow",
+                hint=extra_hint("mlflow"),
+            )
+
+    def publish(self, run: Path, console: Console) -> Iterator[str]:
+        """Tell every tracker of the run in this folder; yield where it can be looked at.
+
+        Raises:
+            ResourceError: a tracker refuses.
+        """
+        report = run.resolve()
+        if self.tensorboard is not None:
+            target = str(self.tensorboard.resolve())
+            job = TrackerJob(action="tensorboard", name="tensorboard", report=report, target=target)
+            told = run_action(job, console)
+            yield f"TensorBoard: {told['path']}"
+        if self.mlflow is not None:
+            job = TrackerJob(action="mlflow", name="mlflow", report=report, target=self.mlflow)
+            told = run_action(job, console)
+            yield f"MLflow: run {told['run_id']} at {self.mlflow}"
+
+
+_VARIABLES = re.compile(
+    r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"
+    r"|KERAS_|XLA_|PYTHON(PATH|HOME)|SLURM_JOB_NUM_NODES)"
+)
+_EXTRAS = ("mlflow", "lmdb", "tiles", "tfds")
+_LOW_DISK_BYTES = 1_000_000_000
+
+
+def examine(console: Console) -> dict[str, Any]:
+    """Return versions, machine, store and settings, what was tried in a worker, and `problems`.
+
+    Nothing personal is in it but paths, whose home folder is written `~`.
+    """
+    found: dict[str, Any] = {
+        "shrink": shrink.__version__,
+        "installed": _short(Path(shrink.__file__).parent),
+        "python": f"{platform.python_version()} ({_short(Path(sys.executable))})",
+        "system": platform.platform(),
+        "machine": machine(),
+        "memory_limit_bytes": HostMemory().limit_bytes(),
+        "packages": {k: v for k, v in versions().items() if not k.startswith("shrink")},
+        "extras": [name for name in _EXTRAS if _has_extra(name)],
+        "store": _store(),
+        "variables": _variables(),
+    }
+    problems = [*_unmet_requirements(), *_store_problems(found["store"])]
+    try:
+        found["worker"] = run_action(DoctorJob(), console)
+        problems += found["worker"].pop("problems")
+    except ShrinkError as error:
+        found["worker"] = None
+        problems.append(f"a worker fails: {error}")
+    return {**found, "problems": problems}
+
+
+def lines_of(found: dict[str, Any]) -> list[str]:
+    """Return the findings as Markdown that can be pasted into an issue."""
+    store, worker = found["store"], found["worker"] or {}
+    facts = {
+        "shrink": f"{found['shrink']} in {found['installed']}",
+        **{key: found[key] for key in ("python", "system", "machine")},
+        "memory limit": _gigabytes(found["memory_limit_bytes"]),
+        **{name: version for name, version in found["packages"].items()},
+        "extras": ", ".join(found["extras"]) or "none",
+        "store": f"{store['path']}, {_gigabytes(store['free_bytes'])} free",
+        **{name: value for name, value in found["variables"].items()},
+        "devices": ", ".join(worker.get("devices", [])) or "unknown",
+        "TensorFlow starts in": _seconds(worker.get("tensorflow_import_s")),
+        "a training step takes": _seconds(worker.get("training_step_s")),
+    }
+    lines = [f"- {name}: {value}" for name, value in facts.items()]
+    lines += [f"- limit: {text}" for text in worker.get("limits", [])]
+    lines += [f"- PROBLEM: {text}" for text in found["problems"]]
+    return [*lines, "" if found["problems"] else "No problems found."]
+
+
+def _store() -> dict[str, Any]:
+    path = cache_root()
+    place = existing(path)
+    return {
+        "path": _short(path),
+        "free_bytes": shutil.disk_usage(place).free,
+        "writable": os.access(place, os.W_OK),
+    }
+
+
+def _store_problems(store: dict[str, Any]) -> list[str]:
+    found = []
+    if not store["writable"]:
+        found.append(f"the store {store['path']} is not writable; choose one by SHRINK_CACHE_DIR")
+    if store["free_bytes"] < _LOW_DISK_BYTES:
+        found.append(f"the disk of the store {store['path']} has less than 1 GB left")
+    return found
+
+
+def _unmet_requirements() -> list[str]:
+    """Return a sentence for each plain dependency that is missing or of another version."""
+    plain = [line for line in requirements() if _applies(line)]
+    return [text for line in plain if (text := _unmet(line)) is not None]
+
+
+def _unmet(line: str) -> str | None:
+    requirement = Requirement(line)
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{requirement.name} is missing: python -m pip install '{line}'"
+    if requirement.specifier.contains(version, prereleases=True):
+        return None
+    return f"{requirement.name} {version} is not what shrink needs: python -m pip install '{line}'"
+
+
+def _has_extra(name: str) -> bool:
+    """Whether the packages of an extra are there; an unknown extra is not."""
+    packages = [line for line in requirements() if _applies(line, name) and not _applies(line)]
+    return bool(packages) and all(_unmet(line) is None for line in packages)
+
+
+def _applies(line: str, extra: str = "") -> bool:
+    marker = Requirement(line).marker
+    return marker is None or marker.evaluate({"extra": extra})
+
+
+def _variables() -> dict[str, str]:
+    """Return the environment variables that change what shrink or TensorFlow do."""
+    found = sorted((k, v) for k, v in os.environ.items() if _VARIABLES.match(k))
+    return {name: _short(value) for name, value in found}
+
+
+def _short(path: Path | str) -> str:
+    home = os.environ.get("HOME", "").rstrip("/")
+    return re.sub(rf"(?<![^:=]){re.escape(home)}(?=/)", "~", str(path)) if home else str(path)
+
+
+def _gigabytes(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else f"{size_bytes / 1e9:.1f} GB"
+
+
+def _seconds(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f} s"

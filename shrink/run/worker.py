@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from shrink.base.child import Channel, serve_plain
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, first_line
-from shrink.base.faults import reached
+from shrink.base.files import reached
 from shrink.base.types import JsonObject
 from shrink.contract import job as jobs
 from shrink.contract.codec import from_plain, to_plain
@@ -31,12 +31,12 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),
     "inspect": (jobs.InspectJob, "shrink.tools.inspect:inspect"),
     "export": (jobs.ExportJob, "shrink.tools.export:export"),
-    "firmware-facts": (jobs.FirmwareFactsJob, "shrink.tools.c_array:firmware_facts"),
-    "bench": (jobs.BenchJob, "shrink.tools.bench:bench"),
-    "first-look": (jobs.FirstLookJob, "shrink.tools.first_look:first_look"),
+    "firmware-facts": (jobs.FirmwareFactsJob, "shrink.tools.export:firmware_facts"),
+    "bench": (jobs.BenchJob, "shrink.tools.profile:bench"),
+    "first-look": (jobs.FirstLookJob, "shrink.tools.inspect:first_look"),
     "doctor": (jobs.DoctorJob, "shrink.tools.doctor:doctor"),
-    "tensorboard": (jobs.TrackerJob, "shrink.tools.tensorboard:write_tensorboard"),
-    "mlflow": (jobs.TrackerJob, "shrink.tools.mlflow_runs:log_to_mlflow"),
+    "tensorboard": (jobs.TrackerJob, "shrink.tools.trackers:write_tensorboard"),
+    "mlflow": (jobs.TrackerJob, "shrink.tools.trackers:log_to_mlflow"),
     "data-check": (jobs.CheckJob, "shrink.tools.data_check:data_check"),
     "data-pack": (jobs.PackJob, "shrink.tools.data_pack:data_pack"),
     "data-unpack": (jobs.UnpackJob, "shrink.tools.data_pack:data_unpack"),

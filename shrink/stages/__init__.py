@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shrink.base.extensions import Extension, find_extension
+from shrink.base.packages import Extension, find_extension
 from shrink.stages.base import StageConfig
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.distill.config import DistillConfig

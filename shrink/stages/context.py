@@ -10,9 +10,8 @@ from pathlib import Path
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.activity import Phase
-from shrink.base.errors import DataError
-from shrink.base.report_warning import ReportWarning
+from shrink.base.errors import DataError, ReportWarning
+from shrink.base.progress import Phase
 from shrink.base.types import JsonObject
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import Demand, MicroBatchPlan, StepJob
@@ -57,7 +56,7 @@ def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> No
     """Raise what a step would be refused for once it begins, after the training of others.
 
     Args:
-        demands: of this step and the later ones, from `shrink.run.demands`.
+        demands: of this step and the later ones, from `shrink.run.steps`.
         dataset: the examples of all of them.
         task: on these.
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from shrink.base.errors import hint_for
 from shrink.base.fields import Config, Positive
 from shrink.base.figures import METRICS
-from shrink.base.suggest import hint_for
 
 LossName = Literal[
     "sparse_categorical_crossentropy",

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from shrink.base.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, RecipeError, hint_for
 from shrink.base.figures import measured_outputs
-from shrink.base.suggest import hint_for
 from shrink.base.types import Tensors
 from shrink.data.dataset import Dataset
 from shrink.model.compiled import Compiled, CompiledLoss

@@ -40,7 +40,7 @@ def default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
 
 @dataclass(frozen=True)
 class TaskWarning:
-    """Something that is likely wrong; see `shrink.base.report_warning`."""
+    """Something that is likely wrong; see `shrink.base.errors`."""
 
     code: str
     message: str

@@ -14,7 +14,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
-from shrink.base.refusal import other_format
+from shrink.base.file_kinds import other_format
 from shrink.base.types import Array
 
 Read = TypeVar("Read")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.activity import Share
 from shrink.base.errors import DataError
+from shrink.base.progress import Share
 from shrink.contract.events import Send
 from shrink.contract.job import CheckJob
 from shrink.data.bad_examples import SkippedNote, remembered_bad_files

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from shrink.base import files
-from shrink.base.activity import Phase
 from shrink.base.host import host_peak_bytes
+from shrink.base.progress import Phase
 from shrink.contract.events import Send
 from shrink.contract.job import DoctorJob
 from shrink.measure.inference import latency

@@ -1,27 +1,62 @@
-"""Training memory of a model at one batch size, without data."""
+"""What training a model and running an artifact take: memory, time, layer by layer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base import files
 from shrink.base.errors import ModelError
-from shrink.base.host import host_peak_bytes
+from shrink.base.host import host_peak_bytes, machine
 from shrink.contract.events import Send
-from shrink.contract.job import ProfileJob
+from shrink.contract.job import BenchJob, ProfileJob
 from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
 from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
 from shrink.engine.trainer import TrainingSetup
-from shrink.measure.memory import AllocatorPeak
+from shrink.measure.inference import latency
+from shrink.measure.memory import AllocatorPeak, inference_peak_bytes
 from shrink.model.load import load_source
-from shrink.tools.trace import write_trace
+
+_STEPS = 4
+
+
+def write_trace(step: TrainingStep, rows: int, folder: Path, work: Path) -> list[str]:
+    """Trace a few training steps and return the files that were written.
+
+    Args:
+        step: the training step.
+        rows: examples per replica and step, all in one micro-batch.
+        folder: TensorBoard's log folder; the profile is at `plugins/profile/<time>/` in it.
+        work: where TensorFlow writes first.
+
+    Raises:
+        ResourceError: out of memory, or the folder cannot be written.
+    """
+    step.use_no_loop()
+    batches = step.batches(rows)
+    step.make_update(batches)  # builds the graph, which no other step does
+    tf.profiler.experimental.start(str(work))
+    try:
+        for number in range(_STEPS):
+            with tf.profiler.experimental.Trace("train", step_num=number, _r=1):
+                step.make_update(batches)
+    finally:
+        tf.profiler.experimental.stop()
+    written = []
+    for source in sorted(work.rglob("*.xplane.pb")):
+        target = folder / source.relative_to(work)
+        files.write_bytes(target, source.read_bytes())
+        written.append(str(target))
+    return written
+
 
 _BEYOND = 4
 
@@ -178,3 +213,40 @@ def _sides(tensor: Any) -> tuple[int, ...]:
             hint="profile a model with fixed input shapes",
         )
     return tuple(tensor.shape[1:])
+
+
+_MADE_UP = {
+    "random": "random numbers",
+    "zeros": "zeros, which some kernels skip: it cannot run random numbers",
+}
+
+
+def bench(job: BenchJob, send: Send) -> dict[str, Any]:
+    """Measure the job's artifact in fresh processes.
+
+    Returns:
+        `p50_ms`, `p90_ms`, `threads`, `examples` (0, the inputs are made up), `inferences_per_s`
+        (one at a time, at the median), `inference_peak_bytes`, `file_bytes`, `machine`, `notes`.
+
+    Raises:
+        ModelError: LiteRT cannot run it.
+    """
+    path = job.model.path
+    timed = latency(path, job.threads)
+    median = timed.p50_ms
+    if median.value is None or timed.made_up is None:
+        raise ModelError(median.reason, subject=path)
+    inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
+    peak = inference_peak_bytes(path)
+    return {
+        "path": str(path),
+        "p50_ms": median.value,
+        "p90_ms": timed.p90_ms.value,
+        "threads": timed.threads,
+        "examples": timed.examples,
+        "inferences_per_s": 1000 / median.value,
+        "inference_peak_bytes": peak.value,
+        "file_bytes": path.stat().st_size,
+        "machine": machine(),
+        "notes": [*([peak.reason] if peak.reason else []), inputs],
+    }

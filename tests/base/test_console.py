@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from shrink.base.activity import Phase, Progress, Share
 from shrink.base.console import Console, describe_progress
-from shrink.base.progress import ProgressLine
+from shrink.base.progress import Phase, Progress, ProgressLine, Share
 
 WIDTHS = (60, 80, 100, 160)
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from shrink.base.paths import cache_root
+from shrink.base.cache import cache_root
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext, StageResult

@@ -191,7 +191,7 @@ def _train(way: str, folder: str) -> dict[str, Any]:
 
 
 def _by_shrink(way: str, work: Path) -> dict[str, Any]:
-    from shrink.base.activity import Progress
+    from shrink.base.progress import Progress
     from shrink.contract.events import Event
     from shrink.stages.train.config import TrainConfig
     from shrink.stages.train.run import run as train

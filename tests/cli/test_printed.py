@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from shrink.cli.bench import lines_of
 from shrink.cli.flags import flags_of
+from shrink.cli.tools import bench_lines
 from shrink.recipe.bundle import bundled_recipes
 from shrink.stages import STAGES
 from shrink.tools.show import show_inspection, show_profile
@@ -45,10 +45,12 @@ def test_bench_has_digits_below_a_tenth_of_a_millisecond_and_no_dash_for_memory(
         "machine": "m",
         "notes": [],
     }
-    text = "\n".join(lines_of(found))
+    text = "\n".join(bench_lines(found))
     assert "p50 12.3 µs, p90 0.25 ms (1 thread)" in text
     assert "memory      not measured" in text
-    assert "5 bytes above any model's" in "\n".join(lines_of({**found, "inference_peak_bytes": 5}))
+    assert "5 bytes above any model's" in "\n".join(
+        bench_lines({**found, "inference_peak_bytes": 5})
+    )
 
 
 def test_inspect_keeps_its_first_line_whole_whatever_the_width() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shrink.base.cache import cache_root
 from shrink.base.errors import DataError
-from shrink.base.paths import cache_root
 from shrink.data import fingerprint as module
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import KnownHashes, fingerprint, read_known_hashes

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shrink.base.cache import cache_root
 from shrink.base.errors import DataError
-from shrink.base.paths import cache_root
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig, NormalizeConfig
 from shrink.data.dataset import Dataset, Subset, left_out

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.base.faults import VARIABLE
+from shrink.base.files import KILL_VARIABLE
 from shrink.engine.checkpoint import CheckpointFolder
 from tests.forks import call
 
@@ -19,7 +19,7 @@ def write_twice(folder: str, killed_at: str) -> None:
     """Write two checkpoints; this process is killed in the second."""
     checkpoints = CheckpointFolder(Path(folder))
     checkpoints.write([("a", np.full((1000,), 1.0))], {"update": 1})
-    os.environ[VARIABLE] = killed_at
+    os.environ[KILL_VARIABLE] = killed_at
     checkpoints.write([("a", np.full((1000,), 2.0))], {"update": 2})
 
 

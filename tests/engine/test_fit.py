@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.activity import Progress
 from shrink.base.errors import RecipeError, StageError
+from shrink.base.progress import Progress
 from shrink.contract.training import Optimizer, Training
 from shrink.engine.batch_norm import frozen_statistics
 from shrink.engine.devices import open_devices

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.base.extensions import find_extension
+from shrink.base.packages import find_extension
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.data.opening import open_dataset

@@ -11,7 +11,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.errors import StageError
-from shrink.base.extensions import find_extension
+from shrink.base.packages import find_extension
 from shrink.run import execute
 from tests.cli.shell import read_report, shrink, stage
 from tests.cli.toy import write_toy

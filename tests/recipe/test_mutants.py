@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import RecipeError
-from shrink.base.yaml.reader import loads
+from shrink.base.yaml import loads
 from tests.recipe.text import RECIPE
 
 TOKENS = (

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from shrink.base import yaml
 from shrink.base.errors import RecipeError
-from shrink.base.yaml import reader as yaml
 from shrink.recipe.bundle import bundled_recipes, bundled_root
 from shrink.recipe.load import load_recipe, recipe_from_mapping
 from shrink.recipe.resolved import recipe_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shrink.base.report_warning import ReportWarning
+from shrink.base.errors import ReportWarning
 from shrink.contract.report import Environment
 from shrink.contract.result import StageOutcome, StepResult
 from tests.report.plain import (

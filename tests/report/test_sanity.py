@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shrink.base.report_warning import ReportWarning
+from shrink.base.errors import ReportWarning
 from shrink.contract.result import StageOutcome
 from shrink.report.sanity import data_warnings
 from tests.report.plain import shape_problem, warnings_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shrink.base.activity import Progress
+from shrink.base.cache import cache_root
 from shrink.base.console import Console
-from shrink.base.paths import cache_root
+from shrink.base.progress import Progress
 from shrink.contract.codec import to_plain
 from shrink.contract.job import StepJob
 from shrink.data.python_reads import remembering_reads

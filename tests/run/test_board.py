@@ -14,10 +14,9 @@ from shrink.base.console import Console
 from shrink.base.errors import DataError, InternalError, ResourceError
 from shrink.contract.events import Lost, Tick
 from shrink.contract.job import StepJob
-from shrink.run import board as board_module
+from shrink.run import cluster as board_module
 from shrink.run import follow as follow_module
-from shrink.run.board import ChiefsBoard, FollowersBoard
-from shrink.run.cluster import Membership
+from shrink.run.cluster import ChiefsBoard, FollowersBoard, Membership
 from shrink.run.follow import Chief, Follower
 from tests.jobs import step_job
 

@@ -7,7 +7,7 @@ import pytest
 
 from shrink.base.console import Console
 from shrink.base.errors import StageError
-from shrink.run import doctor
+from shrink.run import tool as doctor
 
 WORKED = {
     "devices": ["CPU:0"],

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shrink.base import versions as versions_module
-from shrink.base.versions import COMPUTING_PACKAGES, versions
+from shrink.base import packages as versions_module
+from shrink.base.packages import COMPUTING_PACKAGES, versions
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.run.keys import settings_of, step_keys

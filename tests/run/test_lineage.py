@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from shrink.base.errors import StageError
-from shrink.base.report_warning import MAY_HAVE_BEEN_TRAINED_ON
+from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, StageError
 from shrink.contract.job import StepJob
 from shrink.contract.result import HeldOut
 from shrink.run.lineage import (

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from shrink.base.activity import Printed
+from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ConversionError, ModelError, ShrinkError, StageError
-from shrink.base.paths import cache_root
+from shrink.base.progress import Printed
 from shrink.contract.job import StepJob
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan

@@ -12,9 +12,8 @@ from tensorflow.core.util.event_pb2 import Event
 from shrink.base.errors import ResourceError
 from shrink.contract.codec import to_plain
 from shrink.contract.job import TrackerJob
-from shrink.run.trackers import Trackers
-from shrink.tools.mlflow_runs import log_to_mlflow
-from shrink.tools.tensorboard import write_tensorboard
+from shrink.run.tool import Trackers
+from shrink.tools.trackers import log_to_mlflow, write_tensorboard
 from tests.report.toys import outcomes, report, with_result
 
 

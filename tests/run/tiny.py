@@ -16,8 +16,7 @@ import numpy as np
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.base.faults import VARIABLE
-from shrink.base.files import TEMPORARY_PREFIX
+from shrink.base.files import KILL_VARIABLE, TEMPORARY_PREFIX
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.report.rendered import RENDERED
@@ -81,7 +80,7 @@ class TinyRun:
         return subprocess.Popen(
             command(*self.words),
             cwd=self.root,
-            env=environment(self.store, {VARIABLE: kill_at}),
+            env=environment(self.store, {KILL_VARIABLE: kill_at}),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -9,7 +9,7 @@ import numpy as np
 import tf_keras as keras
 from PIL import Image
 
-from shrink.base.versions import versions
+from shrink.base.packages import versions
 from shrink.contract.model_source import Trust
 from shrink.stages.context import StageContext
 from shrink.stages.distill import teaching

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shrink.tflite.cc_array import Firmware, FirmwareTensor, cc_array
-from shrink.tools.c_array import resolver_method
+from shrink.tools.export import resolver_method
 
 LABELS = ("plain", 'with "quotes" \\ and ??/', "Straße\n7", "8")
 FIRMWARE = Firmware(

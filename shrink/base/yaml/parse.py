@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from shrink.base.errors import Position, RecipeError
-from shrink.base.suggest import hint_for
+from shrink.base.errors import Position, RecipeError, hint_for
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 

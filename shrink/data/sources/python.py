@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from shrink.base.cache import key_of
 from shrink.base.errors import DataError, ShrinkError
-from shrink.base.versions import versions
+from shrink.base.packages import versions
 from shrink.data.cached import ALL, Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset

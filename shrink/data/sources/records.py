@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
+from shrink.base.packages import versions
 from shrink.base.types import Specs
-from shrink.base.versions import versions
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import reason

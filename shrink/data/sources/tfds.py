@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError, ResourceError
-from shrink.base.suggest import did_you_mean
-from shrink.base.versions import extra_hint
+from shrink.base.errors import DataError, ResourceError, did_you_mean
+from shrink.base.packages import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Batch

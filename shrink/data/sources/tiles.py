@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shrink.base.errors import DataError, ResourceError
-from shrink.base.versions import extra_hint
+from shrink.base.packages import extra_hint
 from shrink.data.arrays import ArrayExamples, RowNumbers, row_numbers
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset

@@ -15,8 +15,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ResourceError, StageError
+from shrink.base.packages import versions
 from shrink.base.types import JsonObject
-from shrink.base.versions import versions
 from shrink.data.dataset import Dataset
 from shrink.data.examples import AugmentedExamples, Batch, DerivedExamples, Examples
 from shrink.data.matching import fed_like

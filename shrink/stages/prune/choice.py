@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.versions import versions
+from shrink.base.packages import versions
 from shrink.data.examples import Batch, Examples
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group

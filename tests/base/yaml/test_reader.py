@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import Position, RecipeError
+from shrink.base.yaml import MAX_BYTES, load, loads
 from shrink.base.yaml.parse import MAX_DEPTH
-from shrink.base.yaml.reader import MAX_BYTES, load, loads
 from tests.recipe.text import RECIPE
 
 
@@ -209,7 +209,7 @@ def test_loads_refuses_an_alias_bomb_before_expanding_it(
     def never(*args: Any) -> None:
         raise AssertionError("the bomb was expanded")
 
-    monkeypatch.setattr("shrink.base.yaml.reader._expand", never)
+    monkeypatch.setattr("shrink.base.yaml._expand", never)
     text = alias_bomb()
     assert len(text) < 500
     assert "aliases counted in full" in refusal(text).message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import Position, RecipeError
-from shrink.base.yaml.reader import loads, parse_scalar
+from shrink.base.yaml import loads, parse_scalar
 
 SCALARS: list[tuple[str, Any]] = [
     *((text, None) for text in ("", "~", "null", "Null", "NULL")),

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from shrink.base.activity import Share
 from shrink.base.errors import DataError, RecipeError
+from shrink.base.progress import Share
 from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shrink.base.suggest import did_you_mean, hint_for, near_file
+from shrink.base.errors import did_you_mean, hint_for, near_file
 
 KEYS = ("epochs", "learning_rate", "global_batch_size", "Temperature")
 

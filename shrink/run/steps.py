@@ -1,14 +1,54 @@
-"""What a run would take from the store and what it would compute, each with the reason."""
+"""The steps of a plan: which are run, what they ask of examples, what would be computed and why."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shrink.base import files
-from shrink.recipe.plan import Step
+from shrink.base.errors import RecipeError, hint_for
+from shrink.contract.job import Demand
+from shrink.recipe.plan import Plan, Step
+
+
+def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:
+    """Return the steps up to `last`, all without it."""
+    if last is None or not any(step.name == last for step in plan.steps):
+        return plan.steps
+    return plan.steps[: plan.step(last).index + 1]
+
+
+def check_step_names(plan: Plan, first: str | None, last: str | None) -> None:
+    """Raise `RecipeError` where `--from` or `--until` name no step, or leave nothing between."""
+    names = [step.name for step in plan.steps]
+    for flag, name in (("--from", first), ("--until", last)):
+        if name is not None and name not in names:
+            raise RecipeError(f"{flag}: no stage is called {name!r}", hint=hint_for(name, names))
+    if first is not None and last is not None and names.index(first) > names.index(last):
+        raise RecipeError(
+            f"--from {first} begins after --until {last} has ended",
+            hint=f"the order is {' -> '.join(names)}",
+        )
+
+
+def demands_of(steps: Iterable[Step]) -> tuple[Demand, ...]:
+    """Return what each of these steps asks.
+
+    Examples are opened in workers alone: the first one looks at what later steps need, which
+    would else be refused after the training before them.
+    """
+    return tuple(
+        Demand(
+            step.name,
+            step.config.needs_classes,
+            step.training.class_weights if step.config.reads_training else None,
+        )
+        for step in steps
+        if step.config is not None
+    )
+
 
 PLAN_NAME = "plan.json"
 """Where a run folder keeps what its steps depended on, for the next preview."""
