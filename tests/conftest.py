@@ -20,23 +20,26 @@ gc.disable()  # until all is imported: see `pytest_collection_finish`
 LONGEST_FIRST = (
     "cli/test_run.py",
     "oracle/test_zoo.py",
-    "stages/quantize/test_run.py",
-    "engine/test_microbatch.py",
-    "run/test_recovery.py",
-    "run/test_kill.py",
-    "engine/test_planner.py",
     "cli/test_bad_environment.py",
-    "cli/test_verbs.py",  # waits for the run that test_run makes, too
-    "cli/test_flags.py",
-    "stages/prune/test_channels.py",
-    "tflite/test_convert.py",
-    "model/keras3/test_convert.py",
-    "model/keras3/test_compressed.py",
     "oracle/test_metamorphic.py",
-    "graph/test_random_models.py",
+    "model/keras3/test_convert.py",
+    "stages/quantize/test_run.py",
+    "engine/test_resume.py",
+    "stages/prune/test_channels.py",
+    "run/test_kill.py",
+    "engine/test_microbatch.py",
+    "cli/test_verbs.py",  # waits for the run that test_run makes, too
+    "stages/test_settings_in_pairs.py",
+    "engine/test_planner.py",
+    "run/test_recovery.py",
+    "stages/distill/test_run.py",
+    "cli/test_flags.py",
+    "graph/test_macs.py",
     "test_wheel.py",
+    "tflite/test_convert.py",
+    "engine/test_fit.py",
 )
-"""Files that take twenty seconds or more: started last, one would run alone at the end."""
+"""Files that take seven seconds or more: started last, one would run alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
