@@ -160,6 +160,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "profile": ("shrink profile model.h5 --batch-size 512 --memory-limit 2GB",),
     "inspect": ("shrink inspect model.tflite", "shrink inspect model.h5 --groups"),
     "export": ("shrink export runs/quantize-model --format cc-array --output firmware/",),
+    "compact": (
+        "shrink compact model.tflite",
+        "shrink compact model.tflite --arena-bytes 64KB --output small.tflite",
+    ),
     "bench": ("shrink bench model.tflite --threads 2",),
     "report": (
         "shrink report runs/digits",

@@ -215,6 +215,16 @@ class BenchJob(ModelJob):
 
 
 @record
+class CompactJob(ModelJob):
+    """Rewrite a .tflite file into `target`: for an arena in bytes, or with a share of MACs more."""
+
+    action: Literal["compact"] = "compact"
+    target: Path
+    arena_bytes: int | None = None
+    max_extra_macs: float
+
+
+@record
 class FirstLookJob(ModelJob):
     """Say what a model and its data are."""
 

@@ -32,6 +32,7 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "inspect": (jobs.InspectJob, "shrink.tools.inspect:inspect"),
     "export": (jobs.ExportJob, "shrink.tools.export:export"),
     "firmware-facts": (jobs.FirmwareFactsJob, "shrink.tools.export:firmware_facts"),
+    "compact": (jobs.CompactJob, "shrink.tools.compact:compact_file"),
     "bench": (jobs.BenchJob, "shrink.tools.profile:bench"),
     "first-look": (jobs.FirstLookJob, "shrink.tools.inspect:first_look"),
     "doctor": (jobs.DoctorJob, "shrink.tools.doctor:doctor"),

@@ -20,7 +20,7 @@ from shrink.base.types import Array
 Read = TypeVar("Read")
 _IDENTIFIER = b"TFL3"
 _AGAIN = "copy the file again, or convert the model again"
-_MALFORMED = (
+MALFORMED = (
     struct.error,
     LookupError,
     ValueError,
@@ -167,7 +167,7 @@ def _reading(content: bytes, get: Callable[[_Reader], Read]) -> Read:
         raise ModelError("not a TFLite model: the identifier TFL3 is missing", hint=_AGAIN)
     try:
         return get(_Reader(content))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         short = isinstance(error, struct.error)
         why = "what it points to lies beyond its end" if short else error
         raise ModelError(f"the TFLite file is cut short or corrupt ({why})", hint=_AGAIN) from error

@@ -1,0 +1,205 @@
+"""A .tflite file that computes the same bytes in less memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from shrink.base import files
+from shrink.base.errors import InternalError, StageError
+from shrink.compact.bands import Banding
+from shrink.compact.choose import choose
+from shrink.compact.cost import graph_macs
+from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.order import in_best_order
+from shrink.compact.plan import Plan, plan
+from shrink.compact.search import Search
+from shrink.compact.stretch import Survey
+from shrink.compact.verify import (
+    Equality,
+    compare,
+    examples_for,
+    last_feature_map,
+    random_examples,
+    with_output,
+)
+from shrink.tflite.arena import arena_bytes as measured_arena
+
+DEFAULT_EXTRA_MACS = 0.05
+_LADDER = (0.0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Shares of the multiply-accumulates, tried one after the other where an arena is to be met."""
+_TRIES, _STARTS, _CANDIDATES, _MOVES = 8000, 4, 40, 300
+_PLAN_ATTEMPTS = 2000
+_LEAST_GAIN = 0.01
+"""Less than this share of the arena is not worth a larger file and another operator."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What became of a file.
+
+    Attributes:
+        content: the .tflite file; byte for byte the one that was given where nothing is gained.
+        reason: why it is unchanged; empty where it is changed.
+        done: what was done, a line each.
+        macs_before: multiply-accumulates of the file that was given.
+        macs_after: and of this one.
+        arena_before: bytes of the smallest arena in which TFLite Micro's wheel allocates it.
+        arena_after: and this one.
+        bound_bytes: what the arena would be with activations that take no more than the most bytes
+            that are live at once; no plan of this file is lower.
+        new_operators: kinds that a firmware's resolver needs, which the given file does not have.
+        equality: how both files were compared; None where it is unchanged.
+    """
+
+    content: bytes
+    reason: str
+    done: tuple[str, ...]
+    macs_before: int
+    macs_after: int
+    arena_before: int
+    arena_after: int
+    bound_bytes: int | None
+    new_operators: tuple[str, ...]
+    equality: Equality | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is another file."""
+        return not self.reason
+
+
+class _Version(NamedTuple):
+    """A rewritten graph with its plan, and the smallest arena of its file."""
+
+    graph: Graph
+    plan: Plan
+    content: bytes
+    arena: int
+    bandings: tuple[Banding, ...]
+
+
+def compact(
+    model: bytes,
+    *,
+    arena_bytes: int | None = None,
+    max_extra_macs: float = DEFAULT_EXTRA_MACS,
+) -> Compacted:
+    """Return a file with equal outputs that takes less memory in TFLite Micro.
+
+    Args:
+        model: a .tflite file.
+        arena_bytes: the arena that it shall fit, with as little extra work as is found; None for
+            the smallest that is found.
+        max_extra_macs: the share of multiply-accumulates that may come to those of the file, where
+            no arena is given.
+
+    Raises:
+        ModelError: the file is no TFLite model, or one that cannot be rewritten.
+        StageError: TFLite Micro cannot allocate it, or it cannot be made to fit.
+    """
+    graph = read_graph(model)
+    before = _arena_of(model)
+    if arena_bytes is not None and before <= arena_bytes:
+        return _unchanged(model, graph, before, f"it fits {arena_bytes:,} bytes already")
+    best: _Version | None = None
+    shares = (max_extra_macs,) if arena_bytes is None else _LADDER
+    for version in _versions(graph, shares):
+        if best is None or version.arena < best.arena:
+            best = version
+        if arena_bytes is not None and best.arena <= arena_bytes:
+            break
+    assert best is not None
+    if arena_bytes is not None and best.arena > arena_bytes:
+        possible = min(best.arena, before)
+        raise StageError(
+            f"no way was found into an arena of {arena_bytes:,} bytes: the smallest takes "
+            f"{possible:,}, of {before:,} as given",
+            hint=f"--arena-bytes {possible}, or a smaller model",
+        )
+    if arena_bytes is None and best.arena > (1 - _LEAST_GAIN) * before:
+        return _unchanged(model, graph, before, _no_gain(best, before))
+    return _checked(model, graph, before, best)
+
+
+def _no_gain(best: _Version, before: int) -> str:
+    if best.arena >= before:
+        return f"no order, plan or bands were found that take less than its {before:,} bytes"
+    return f"the best that was found saves {before - best.arena:,} of its {before:,} bytes"
+
+
+def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[_Version]:
+    """Yield rewritten graphs, first without bands, then with those of rising extra work."""
+    ordered = in_best_order(graph)
+    plain = ordered.graph if ordered.exact else graph
+    yield _written(plain, ())
+    survey = Survey(plain)
+    for share in shares:
+        search = Search(survey, int(share * survey.macs), _TRIES)
+        candidates = search.candidates(_STARTS, _CANDIDATES)
+        choice = choose(survey, search, candidates, _MOVES)
+        if choice.candidate.bandings:
+            yield _written(choice.graph, choice.candidate.bandings)
+
+
+def _written(graph: Graph, bandings: tuple[Banding, ...]) -> _Version:
+    found = plan(graph, _PLAN_ATTEMPTS)
+    content = write_graph(graph, found.offsets)
+    return _Version(graph, found, content, _arena_of(content), bandings)
+
+
+def _arena_of(content: bytes) -> int:
+    with tempfile.TemporaryDirectory(prefix="shrink-compact-") as folder:
+        path = Path(folder) / "model.tflite"
+        files.write_bytes(path, content)
+        figure = measured_arena(path)
+    if figure.value is None:
+        raise StageError(
+            f"TFLite Micro, for which a file is compacted, does not run it: {figure.reason}",
+            hint="quantize to int8 with target: tflm",
+        )
+    return figure.value
+
+
+def _unchanged(model: bytes, graph: Graph, arena: int, reason: str) -> Compacted:
+    macs = graph_macs(graph)
+    return Compacted(model, reason, (), macs, macs, arena, arena, None, (), None)
+
+
+def _checked(model: bytes, graph: Graph, before: int, version: _Version) -> Compacted:
+    """Return what became of the file, once outputs and feature maps are equal."""
+    feature = last_feature_map(graph, version.graph)
+    shown = with_output(version.graph, feature)
+    shown_content = write_graph(shown, plan(shown, 1).offsets)
+    macs, macs_after = graph_macs(graph), graph_macs(version.graph)
+    examples = random_examples(graph, examples_for(macs))
+    wanted = write_graph(with_output(graph, feature))
+    equality = compare(wanted, (shown_content, version.content), examples)
+    if equality.different:
+        runtimes = ", ".join(equality.different)
+        raise InternalError(f"the compacted file gives other outputs in {runtimes}")
+    kinds = {operator.name for operator in graph.operators}
+    return Compacted(
+        content=version.content,
+        reason="",
+        done=tuple(_done(graph, version)),
+        macs_before=macs,
+        macs_after=macs_after,
+        arena_before=before,
+        arena_after=version.arena,
+        bound_bytes=version.arena - version.plan.size_bytes + version.plan.bound_bytes,
+        new_operators=tuple(sorted({o.name for o in version.graph.operators} - kinds)),
+        equality=equality,
+    )
+
+
+def _done(graph: Graph, version: _Version) -> Iterator[str]:
+    if not version.bandings and version.graph.operators != graph.operators:
+        yield "operators in another order"
+    for banding in version.bandings:
+        count = len(banding.cuts) + 1
+        yield f"operators {banding.start} to {banding.end - 1} in {count} bands of rows"
+    yield f"a place in the arena for each of {len(version.plan.offsets)} tensors"

@@ -1,0 +1,129 @@
+"""The order of operators in which the fewest bytes are live at once."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shrink.compact.graph import Graph
+from shrink.tflite.planner import aligned
+
+_MOST_STATES = 50_000
+
+
+class Ordered(NamedTuple):
+    """A graph whose operators stand in another order.
+
+    Attributes:
+        graph: with its operators in that order.
+        peak_bytes: the most bytes of tensors that are live at once.
+        exact: whether no order has a lower peak; else the search gave up, and the order is the
+            graph's own.
+    """
+
+    graph: Graph
+    peak_bytes: int
+    exact: bool
+
+
+class _Step(NamedTuple):
+    """What running one more operator does: its own peak, and what is live after it."""
+
+    operator: int
+    peak: int
+    live: int
+    done: int
+
+
+def in_best_order(graph: Graph) -> Ordered:
+    """Return the graph with its operators in the order of the lowest peak.
+
+    A state is the set of the operators that have run; Dijkstra's algorithm finds the path to the
+    last one whose highest peak is the lowest. Where an operator neither raises the peak nor what
+    is live after it, no other one need be tried in its place. Of two paths as low, the one that
+    has run more operators goes on, in the order of the file.
+    """
+    search = _Search(graph)
+    found = search.path()
+    if found is None:
+        own = list(range(len(graph.operators)))
+        return Ordered(graph, search.peak_of(own), exact=False)
+    path, peak = found
+    return Ordered(graph.with_operators([graph.operators[i] for i in path]), peak, exact=True)
+
+
+class _Search:
+    """Sets of operators are the bits of integers."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._operators = graph.operators
+        self._kept = set(graph.outputs)
+        written = {t: i for i, o in enumerate(graph.operators) for t in o.outputs}
+        self._readers: defaultdict[int, int] = defaultdict(int)
+        self._before = [0] * len(graph.operators)
+        self._sizes = {t: aligned(graph.tensors[t].size_bytes) for t in (*written, *graph.inputs)}
+        for number, operator in enumerate(graph.operators):
+            for tensor in graph.activations(operator.inputs):
+                self._readers[tensor] |= 1 << number
+                if tensor in written:
+                    self._before[number] |= 1 << written[tensor]
+        self._begin = sum(self._sizes[tensor] for tensor in graph.inputs)
+
+    def path(self) -> tuple[list[int], int] | None:
+        """Return the operators in order and their peak; None after too many states."""
+        everything = (1 << len(self._operators)) - 1
+        best = {0: self._begin}
+        came: dict[int, tuple[int, int]] = {}
+        queue = [(self._begin, 0, 0, self._begin)]
+        for _ in range(_MOST_STATES):
+            peak, _, done, live = heapq.heappop(queue)
+            if done == everything:
+                return self._traced(came, done), peak
+            if best[done] < peak:
+                continue
+            for step in self._steps(done, live, peak):
+                highest = max(peak, step.peak)
+                if highest < best.get(step.done, 1 << 62):
+                    best[step.done] = highest
+                    came[step.done] = (step.operator, done)
+                    entry = (highest, -step.done.bit_count(), step.done, step.live)
+                    heapq.heappush(queue, entry)
+        return None
+
+    def peak_of(self, order: list[int]) -> int:
+        """Return the peak of one order."""
+        done, live, peak = 0, self._begin, self._begin
+        for number in order:
+            step = self._step(number, done, live)
+            done, live, peak = step.done, step.live, max(peak, step.peak)
+        return peak
+
+    def _steps(self, done: int, live: int, peak: int) -> list[_Step]:
+        steps = [self._step(number, done, live) for number in self._ready(done)]
+        free = [step for step in steps if step.peak <= peak and step.live <= live]
+        return free[:1] or steps
+
+    def _ready(self, done: int) -> Iterator[int]:
+        for number, before in enumerate(self._before):
+            if not done >> number & 1 and before & ~done == 0:
+                yield number
+
+    def _step(self, number: int, done: int, live: int) -> _Step:
+        operator = self._operators[number]
+        after = done | 1 << number
+        written = sum(self._sizes[tensor] for tensor in operator.outputs)
+        freed = 0
+        for tensor in {*operator.inputs, *operator.outputs}:
+            held = tensor in self._sizes and tensor not in self._kept
+            if held and not self._readers[tensor] & ~after:
+                freed += self._sizes[tensor]
+        return _Step(number, live + written, live + written - freed, after)
+
+    def _traced(self, came: dict[int, tuple[int, int]], done: int) -> list[int]:
+        path = []
+        while done:
+            number, done = came[done]
+            path.append(number)
+        return path[::-1]

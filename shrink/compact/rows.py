@@ -1,0 +1,296 @@
+"""Which rows of its inputs an operator needs for some rows of its output.
+
+Rows are those of tensors (1, height, width, channels). A convolution whose padding is SAME keeps it
+when it runs on a window of rows: the zeros it puts above and below a window make the first and last
+rows of its output wrong, so that the window is a little larger than needed and these rows are left
+out. Where no window brings the stride into step, the padding becomes an operator of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.compact.graph import Graph, Operator
+
+BuiltinOperator = schema.BuiltinOperator
+
+POINTWISE = {
+    BuiltinOperator.ABS,
+    BuiltinOperator.DEQUANTIZE,
+    BuiltinOperator.ELU,
+    BuiltinOperator.HARD_SWISH,
+    BuiltinOperator.LEAKY_RELU,
+    BuiltinOperator.LOGISTIC,
+    BuiltinOperator.QUANTIZE,
+    BuiltinOperator.RELU,
+    BuiltinOperator.RELU6,
+    BuiltinOperator.RELU_N1_TO_1,
+    BuiltinOperator.TANH,
+    BuiltinOperator.ADD,
+    BuiltinOperator.MAXIMUM,
+    BuiltinOperator.MINIMUM,
+    BuiltinOperator.MUL,
+    BuiltinOperator.PRELU,
+    BuiltinOperator.SUB,
+}
+POOLS = {BuiltinOperator.MAX_POOL_2D, BuiltinOperator.AVERAGE_POOL_2D}
+CONVOLUTIONS = {BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D}
+_BY_SIXTEENS = {BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE}
+"""LiteRT's built-in kernels round the last values, where 16 do not come together, another way."""
+_MOST_ROWS_MORE = 4
+
+
+class Window(NamedTuple):
+    """How rows [first, last) of an output come about.
+
+    Attributes:
+        start: the first input row that is needed.
+        end: behind the last one.
+        first: the first output row of the operator, run on this window.
+        last: behind the last one.
+        padding: rows of zeros above and below, and columns left and right, with which the window
+            is padded, for the operator to run with VALID; None where it runs as it is.
+    """
+
+    start: int
+    end: int
+    first: int
+    last: int
+    padding: tuple[int, int, int, int] | None = None
+
+
+class RowRule(Protocol):
+    """What an operator does to rows."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Places, among the operator's inputs, of the tensors that are cut by rows."""
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the smallest window for output rows [first, last); None where there is none."""
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return the output rows of the operator run on all rows [start, end).
+
+        Returns:
+            None where rows [first, last) would not come out right.
+        """
+
+
+class Pointwise:
+    """Each output row comes from the same row of every input."""
+
+    def __init__(self, inputs: Sequence[int]) -> None:
+        self.inputs = tuple(inputs)
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the same rows."""
+        return Window(first, last, first, last)
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return the same rows."""
+        return start, end
+
+
+class Sliding:
+    """Kernels that slide over rows: convolutions and pools.
+
+    Args:
+        same: whether the padding is SAME.
+        height: of the input.
+        kernel: rows from the first to the last that a kernel touches, dilation included.
+        stride: in rows.
+        outputs: height of the output.
+        columns: columns of zeros left and right, for convolutions, which can be padded by another
+            operator; None for pools.
+    """
+
+    inputs = (0,)
+
+    def __init__(
+        self,
+        same: bool,
+        height: int,
+        kernel: int,
+        stride: int,
+        outputs: int,
+        columns: tuple[int, int] | None,
+    ) -> None:
+        self._same, self._height, self._outputs = same, height, outputs
+        self._kernel, self._stride, self._columns = kernel, stride, columns
+        self._above = same_padding(height, kernel, stride)[0] if same else 0
+        self.window = functools.cache(self._window)  # type: ignore[method-assign]
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the smallest window, or one that is padded."""
+        return self._window(first, last)
+
+    def _window(self, first: int, last: int) -> Window | None:
+        start, end = self._needed(first, last)
+        if not self._same:
+            return Window(start, end, first, last)
+        for size in range(end - start, end - start + _MOST_ROWS_MORE + 1):
+            for begin in range(min(start, self._height - size), end - size - 1, -1):
+                if begin >= 0 and (rows := self.whole(begin, begin + size, first, last)):
+                    return Window(begin, begin + size, *rows)
+        if self._columns is None:
+            return None
+        above = max(0, self._above - first * self._stride)
+        below = (last - 1) * self._stride - self._above + self._kernel - self._height
+        return Window(start, end, first, last, (above, max(0, below), *self._columns))
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return the output rows where the stride is in step and no edge comes near."""
+        low = first * self._stride - self._above
+        high = (last - 1) * self._stride - self._above + self._kernel
+        if not self._same:
+            if start % self._stride or end - start < self._kernel or low < start or high > end:
+                return None
+            begin, count = start // self._stride, (end - start - self._kernel) // self._stride + 1
+        else:
+            above, count = same_padding(end - start, self._kernel, self._stride)
+            offset = start + self._above - above
+            if offset % self._stride:
+                return None
+            begin = offset // self._stride
+            at_top = start == 0 and above == self._above
+            if not (at_top or low >= start) or not (end == self._height or high <= end):
+                return None
+        inside = 0 <= begin <= first and last <= begin + count <= self._outputs
+        return (begin, begin + count) if inside else None
+
+    def _needed(self, first: int, last: int) -> tuple[int, int]:
+        start = first * self._stride - self._above
+        end = (last - 1) * self._stride - self._above + self._kernel
+        return max(0, start), min(self._height, end)
+
+
+class Padded:
+    """PAD: rows of zeros above and below."""
+
+    inputs = (0,)
+
+    def __init__(self, above: int, height: int) -> None:
+        self.above, self.height = above, height
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the rows of the input among these, one at least."""
+        start = min(max(0, first - self.above), self.height - 1)
+        end = max(min(self.height, last - self.above), start + 1)
+        return Window(start, end, min(first, start + self.above), max(last, end + self.above))
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return nothing: how many zeros stand above and below depends on the rows."""
+        return None
+
+
+class Repeated:
+    """Nearest neighbours: each input row is written several times."""
+
+    inputs = (0,)
+
+    def __init__(self, factor: int) -> None:
+        self._factor = factor
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the rows that these are copies of."""
+        start, end = first // self._factor, (last - 1) // self._factor + 1
+        return Window(start, end, start * self._factor, end * self._factor)
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return all copies."""
+        return start * self._factor, end * self._factor
+
+
+def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Return the rows of zeros above that SAME adds, and the height of the output."""
+    outputs = -(-height // stride)
+    return max((outputs - 1) * stride + kernel - height, 0) // 2, outputs
+
+
+def rule_of(graph: Graph, operator: Operator) -> RowRule | None:
+    """Return what an operator does to rows; None where it cannot run on some of them."""
+    if len(operator.outputs) != 1:
+        return None
+    output = graph.tensors[operator.outputs[0]].shape
+    builtin = operator.code.builtin
+    if len(output) != 4 or output[0] != 1:
+        return None
+    if builtin in POINTWISE:
+        whole = builtin not in _BY_SIXTEENS or not math.prod(output[2:]) % 16
+        return _pointwise(graph, operator, output) if whole else None
+    found = _RULES.get(builtin)
+    source = graph.tensors[operator.inputs[0]]
+    if found is None or operator.options is None or source.constant or len(source.shape) != 4:
+        return None
+    return found(graph, operator)
+
+
+def _pointwise(graph: Graph, operator: Operator, output: Sequence[int]) -> RowRule | None:
+    by_rows = []
+    for place, index in enumerate(operator.inputs):
+        shape = graph.tensors[index].shape
+        if shape == output and graph.is_activation(index):
+            by_rows.append(place)
+        elif len(shape) >= 3 and shape[-3] != 1:
+            return None
+    return Pointwise(by_rows) if by_rows else None
+
+
+def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
+    options, source = operator.options, graph.tensors[operator.inputs[0]].shape
+    output = graph.tensors[operator.outputs[0]].shape
+    if operator.code.builtin in POOLS:
+        kernel, width, columns = options.filterHeight, options.filterWidth, None
+    else:
+        weights = graph.tensors[operator.inputs[1]]
+        if not weights.constant or len(weights.shape) != 4:
+            return None
+        kernel = (weights.shape[1] - 1) * max(1, options.dilationHFactor) + 1
+        width = (weights.shape[2] - 1) * max(1, options.dilationWFactor) + 1
+    same = options.padding == schema.Padding.SAME
+    if operator.code.builtin in CONVOLUTIONS:
+        left, count = same_padding(source[2], width, options.strideW)
+        right = max((count - 1) * options.strideW + width - source[2], 0) - left
+        columns = (left, right)
+    expected = same_padding(source[1], kernel, options.strideH)[1]
+    if not same:
+        expected = (source[1] - kernel) // options.strideH + 1
+    if expected != output[1]:
+        return None
+    return Sliding(same, source[1], kernel, options.strideH, output[1], columns)
+
+
+def _padded(graph: Graph, operator: Operator) -> RowRule | None:
+    if not graph.tensors[operator.inputs[1]].constant:
+        return None
+    paddings = graph.values(operator.inputs[1]).reshape(-1, 2)
+    if len(paddings) != 4 or paddings[0].any() or paddings[3].any():
+        return None
+    return Padded(int(paddings[1][0]), graph.tensors[operator.inputs[0]].shape[1])
+
+
+def _concatenated(graph: Graph, operator: Operator) -> RowRule | None:
+    by_channels = operator.options.axis % 4 == 3
+    activations = len(graph.activations(operator.inputs)) == len(operator.inputs)
+    return Pointwise(range(len(operator.inputs))) if by_channels and activations else None
+
+
+def _repeated(graph: Graph, operator: Operator) -> RowRule | None:
+    _, rows, columns, _ = graph.tensors[operator.inputs[0]].shape
+    _, height, width, _ = graph.tensors[operator.outputs[0]].shape
+    exact = not height % rows and not width % columns and not operator.options.alignCorners
+    return Repeated(height // rows) if exact else None
+
+
+_RULES: dict[int, Callable[[Graph, Operator], RowRule | None]] = {
+    **dict.fromkeys((*CONVOLUTIONS, *POOLS), _sliding),
+    BuiltinOperator.CONCATENATION: _concatenated,
+    BuiltinOperator.PAD: _padded,
+    BuiltinOperator.RESIZE_NEAREST_NEIGHBOR: _repeated,
+}

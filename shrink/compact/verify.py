@@ -1,0 +1,157 @@
+"""Whether two files compute the same bytes, in every runtime that is at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.base import files
+from shrink.base.child import NoAnswer, run_child
+from shrink.base.errors import StageError
+from shrink.base.types import Array
+from shrink.compact.graph import Graph, Tensor
+from shrink.compact.verify_child import MODULE, RunRequest
+from shrink.tflite.planner import aligned
+
+_TIMEOUT_S = 600.0
+_MOST_EXAMPLES, _LEAST_EXAMPLES = 20, 2
+_MACS_OF_ALL = 60_000_000
+_ROOM_BYTES = 8 << 20
+_DTYPES = {
+    schema.TensorType.INT8: np.int8,
+    schema.TensorType.UINT8: np.uint8,
+    schema.TensorType.INT16: np.int16,
+    schema.TensorType.INT32: np.int32,
+    schema.TensorType.INT64: np.int64,
+    schema.TensorType.FLOAT32: np.float32,
+    schema.TensorType.BOOL: np.bool_,
+}
+
+
+class Equality(NamedTuple):
+    """What came out of a comparison.
+
+    Attributes:
+        examples: inputs on which both files ran.
+        runtimes: in which both ran.
+        different: those in which an output or the feature map differs.
+        distinct: whether the outputs that are compared differ from one input to another; two files
+            that always answer the same would seem equal whatever they compute.
+    """
+
+    examples: int
+    runtimes: tuple[str, ...]
+    different: tuple[str, ...]
+    distinct: bool
+
+
+def examples_for(macs: int) -> int:
+    """Return on how many inputs to compare models of so many multiply-accumulates."""
+    return max(_LEAST_EXAMPLES, min(_MOST_EXAMPLES, _MACS_OF_ALL // max(1, macs)))
+
+
+def last_feature_map(graph: Graph, other: Graph) -> int | None:
+    """Return the last tensor of more than one row or column that operators of both write.
+
+    Random classifiers give one answer to all inputs; their feature maps differ.
+    """
+    written = {index for operator in other.operators for index in operator.outputs}
+    for operator in reversed(graph.operators):
+        for index in operator.outputs:
+            shape = graph.tensors[index].shape
+            if index in written and len(shape) == 4 and shape[1] * shape[2] > 1:
+                return index
+    return None
+
+
+def with_output(graph: Graph, index: int | None) -> Graph:
+    """Return the graph with one more output, unless it is one already."""
+    if index is None or index in graph.outputs:
+        return graph
+    return dataclasses.replace(graph, outputs=(*graph.outputs, index))
+
+
+def random_examples(graph: Graph, count: int, seed: int = 0) -> list[Array]:
+    """Return inputs (count, ...) as they are stored: noise and smooth fields by turns."""
+    rng = np.random.default_rng(seed)
+    return [_example(rng, graph.tensors[index], count) for index in graph.inputs]
+
+
+def _example(rng: np.random.Generator, tensor: Tensor, count: int) -> Array:
+    dtype = np.dtype(_DTYPES.get(tensor.type, np.int8))
+    shape = (count, *tensor.shape[1:])
+    if dtype.kind == "f":
+        return rng.normal(size=shape).astype(dtype)
+    if dtype.itemsize > 2 or dtype.kind == "b":  # indices, perhaps
+        return rng.integers(0, 2, shape).astype(dtype)
+    limits = np.iinfo(dtype.name)
+    drawn = rng.integers(limits.min, limits.max + 1, shape)
+    if len(shape) == 4:
+        rows, columns = np.mgrid[0 : shape[1], 0 : shape[2]]
+        for place in range(0, count, 2):
+            a, b, c = rng.normal(size=3)
+            field = np.sin(a * rows / 4 + b) * np.cos(c * columns / 4) + rng.normal() / 2
+            middle, reach = (limits.max + limits.min) / 2, (limits.max - limits.min) / 2
+            drawn[place] = np.clip(middle + reach * field[:, :, None], limits.min, limits.max)
+    return drawn.astype(dtype)
+
+
+def compare(one: bytes, others: Sequence[bytes], examples: Sequence[Array]) -> Equality:
+    """Compare the outputs of files on the same inputs: LiteRT's kernels, and TFLite Micro's.
+
+    Args:
+        one: a .tflite file.
+        others: that must give what it gives; outputs that they have less are not compared.
+        examples: an array (n, ...) for each input, as stored.
+
+    Raises:
+        StageError: LiteRT cannot run one of them.
+    """
+    with tempfile.TemporaryDirectory(prefix="shrink-verify-") as folder:
+        answers = [_answers(Path(folder), content, examples) for content in (one, *others)]
+    wanted = answers[0]
+    runtimes = tuple(name for name in wanted if all(name in found for found in answers))
+    different = tuple(
+        name
+        for name in runtimes
+        if not all(_equal(wanted[name], found[name]) for found in answers[1:])
+    )
+    last = next(iter(wanted.values()))[-1]
+    distinct = len(examples[0]) < 2 or any(not np.array_equal(row, last[0]) for row in last[1:])
+    return Equality(len(examples[0]), runtimes, different, distinct)
+
+
+def _equal(wanted: Sequence[Array], found: Sequence[Array]) -> bool:
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(wanted, found, strict=False)
+    )
+
+
+def _answers(
+    folder: Path, content: bytes, examples: Sequence[Array]
+) -> Mapping[str, Sequence[Array]]:
+    """Return the outputs (n, ...) of a file by runtime, computed in a child process."""
+    path, given, found = (folder / name for name in ("m.tflite", "given.npz", "found.npz"))
+    files.write_bytes(path, content)
+    if not given.exists():
+        named = {f"input_{i}": one for i, one in enumerate(examples)}
+        np.savez(given, **named)  # type: ignore[arg-type]
+    room = aligned(sum(one[0].nbytes for one in examples) * 8 + 4 * len(content) + _ROOM_BYTES)
+    request = RunRequest(str(path), room, str(given), str(found))
+    run = run_child(MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
+    if run.failure is not None or not found.is_file():
+        said = run.output.strip().rpartition("\n")[2][:300]
+        raise StageError(f"a runtime cannot run the file: {run.failure} {said}")
+    answers: dict[str, list[Array]] = {}
+    with np.load(found) as archive:
+        for key in archive.files:
+            answers.setdefault(key.partition("/")[0], []).append(archive[key])
+    found.unlink()
+    return answers

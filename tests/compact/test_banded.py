@@ -1,0 +1,104 @@
+"""Bands of rows through random graphs: outputs and plans, in every runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shrink.compact.banded import in_bands
+from shrink.compact.bands import Banding, Schedule
+from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.compact.stretch import Impossible, Stretch, Survey
+from tests.compact.runs import outputs_of
+from tests.compact.toys import Net, random_net
+
+
+def random_banding(survey: Survey, rng: np.random.Generator) -> Banding | None:
+    count = len(survey.rules)
+    start = int(rng.integers(0, count))
+    end = int(rng.integers(start + 1, count + 1))
+    try:
+        stretch = Stretch(survey, start, end)
+        drawn = rng.integers(1, max(2, stretch.rows), int(rng.integers(1, 13)))
+        cuts = tuple(sorted({int(cut) for cut in drawn if cut < stretch.rows}))
+        share = rng.choice([0.0, 0.5, 1.0])
+        kept = frozenset(t for t in stretch.outputs if rng.random() < share)
+        slack, upward = int(rng.choice([0, 1, 3])), bool(rng.integers(0, 2))
+        banding = Banding(start, end, cuts, kept, slack, upward)
+        Schedule(stretch, banding)
+    except Impossible:
+        return None
+    return banding
+
+
+def assert_equal(content: bytes, graph: Graph) -> None:
+    found = plan(graph, 100)
+    assert outputs_of(write_graph(graph, found.offsets)) == outputs_of(content)
+
+
+def check_random_bands(seed: int, tries: int) -> None:
+    content = random_net(seed)
+    survey = Survey(read_graph(content))
+    rng = np.random.default_rng(seed)
+    for _ in range(tries):
+        if banding := random_banding(survey, rng):
+            assert_equal(content, in_bands(survey, [banding]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bands_through_random_graphs_change_no_byte(seed: int) -> None:
+    check_random_bands(seed, tries=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 206))
+def test_bands_through_many_random_graphs_change_no_byte(seed: int) -> None:
+    check_random_bands(seed, tries=20)
+
+
+def test_inputs_decide_outputs() -> None:
+    """The control: these comparisons can fail."""
+    one, other = random_net(0), random_net(1)
+    assert outputs_of(one) != outputs_of(other)
+    assert len(set(outputs_of(one)[-1])) == 2
+
+
+def test_two_bandings_run_one_after_the_other() -> None:
+    net = Net((1, 24, 12, 3))
+    half = net.conv(net.conv(net.input, 8), 8, stride=2)
+    content = net.file(net.conv(net.conv(half, 16), 4))
+    survey = Survey(read_graph(content))
+    bandings = [Banding(0, 2, (4, 8)), Banding(2, 4, (5,), upward=True)]
+    assert_equal(content, in_bands(survey, bandings))
+
+
+def test_a_skip_connection_leaves_and_enters_a_stretch() -> None:
+    net = Net((1, 16, 8, 4))
+    skip = net.conv(net.input, 8)
+    low = net.conv(net.pool(skip, 2, 2, average=False, padding=1), 8)
+    content = net.file(net.conv(net.concat([skip, net.enlarge(low)]), 4))
+    survey = Survey(read_graph(content))
+    count = len(survey.rules)
+    for start, end in ((0, 2), (0, count), (2, count)):
+        for kept in (frozenset[int](), frozenset(Stretch(survey, start, end).outputs)):
+            assert_equal(content, in_bands(survey, [Banding(start, end, (3, 6), kept)]))
+
+
+def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
+    net = Net((1, 26, 4, 2))
+    content = net.file(net.conv(net.input, 4))
+    graph = in_bands(Survey(read_graph(content)), [Banding(0, 1, tuple(range(1, 26)))])
+    concatenations = [o for o in graph.operators if o.name == "CONCATENATION"]
+    assert [len(o.inputs) for o in concatenations] == [9, 9, 8, 3]
+    assert_equal(content, graph)
+
+
+def test_an_operator_that_mixes_all_rows_cannot_run_in_bands() -> None:
+    net = Net((1, 8, 8, 4))
+    pooled = net.pool(net.conv(net.input, 4), 3, 1, average=True, padding=0)
+    survey = Survey(read_graph(net.file(net.same_scale(pooled, 1.0))))
+    assert all(rule is not None for rule in survey.rules)
+    graph = read_graph(net.file(net.concat([pooled, pooled], axis=1)))
+    with pytest.raises(Impossible):
+        Stretch(Survey(graph), 0, len(graph.operators))

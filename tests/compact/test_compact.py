@@ -1,0 +1,120 @@
+"""The whole of it: a file in, a file out, or the reason why not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shrink.base.errors import ShrinkError, StageError
+from shrink.compact.compact import compact
+from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.compact.verify import compare, random_examples
+from shrink.tflite.interpreter import load
+from tests.compact.runs import allocates, outputs_of
+from tests.compact.toys import Net, chain
+
+
+def wide() -> bytes:
+    """An inverted residual whose middle is six times as wide: bands save most of it."""
+    net = Net((1, 48, 24, 4))
+    middle = net.conv(net.conv(net.input, 48, (1, 1)), 0, depthwise=True)
+    return net.file(net.conv(middle, 4, (1, 1)))
+
+
+def test_a_wide_middle_is_never_whole_in_memory() -> None:
+    content = wide()
+    found = compact(content)
+    assert found.changed
+    assert found.arena_before > 2 * 48 * 24 * 48
+    assert found.arena_after < 0.5 * found.arena_before
+    assert allocates(found.content, found.arena_after)
+    assert not allocates(found.content, found.arena_after - 64)
+    assert found.macs_after <= 1.05 * found.macs_before
+    assert found.bound_bytes is not None
+    assert found.bound_bytes <= found.arena_after
+    assert outputs_of(found.content) == outputs_of(content)
+    assert found.equality is not None
+    assert found.equality.distinct
+    assert len(found.equality.runtimes) == 4
+
+
+def test_a_file_without_gain_comes_back_as_it_is() -> None:
+    net = Net((1, 2, 2, 4))
+    content = net.file(net.conv(net.input, 4, (1, 1)))
+    found = compact(content)
+    assert found.content == content
+    assert "found" in found.reason
+    assert found.arena_after == found.arena_before
+
+
+def test_an_arena_that_it_fits_already_changes_nothing() -> None:
+    found = compact(chain(), arena_bytes=1_000_000)
+    assert found.content == chain()
+    assert "already" in found.reason
+
+
+def test_an_arena_is_met_with_little_extra_work() -> None:
+    content = wide()
+    smallest = compact(content)
+    goal = (smallest.arena_before + smallest.arena_after) // 2
+    found = compact(content, arena_bytes=goal)
+    assert found.arena_after <= goal
+    assert found.macs_after <= smallest.macs_after
+
+
+def test_an_arena_that_cannot_be_met_is_an_error_that_says_what_can() -> None:
+    with pytest.raises(StageError, match="the smallest takes"):
+        compact(chain(), arena_bytes=1000)
+
+
+def test_a_comparison_finds_a_file_that_differs() -> None:
+    net = Net((1, 16, 8, 4), seed=5)
+    wide = net.conv(net.input, 24, (1, 1))
+    other = net.file(net.conv(net.conv(wide, 0, (3, 3), depthwise=True), 4, (1, 1)))
+    graph = read_graph(chain())
+    planned = write_graph(graph, plan(graph, 1).offsets)
+    examples = random_examples(graph, 3)
+    assert compare(chain(), [planned], examples).different == ()
+    assert len(compare(chain(), [planned, other], examples).different) == 4
+
+
+def test_a_file_in_bands_runs_example_by_example() -> None:
+    """Resized to a larger batch, its slices would leave out all examples but the first."""
+    content, found = wide(), compact(wide())
+    assert found.changed
+    given = np.random.default_rng(0).normal(0, 20, (6, 48, 24, 4)).astype(np.float32)
+    wanted, got = (load(one).predict(given)[0] for one in (content, found.content))
+    assert got.tolist() == wanted.tolist()
+
+
+def mutants(content: bytes, count: int) -> list[bytes]:
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(count):
+        changed = bytearray(content)
+        for place in rng.integers(8, len(content), int(rng.integers(1, 4))):
+            changed[place] = int(rng.integers(0, 256))
+        end = len(changed) if rng.random() < 0.9 else int(rng.integers(8, len(changed)))
+        found.append(bytes(changed[:end]))
+    return found
+
+
+def read_plan_write(content: bytes) -> bool:
+    """Whether a file is one that can be rewritten; other errors than typed ones are raised."""
+    try:
+        graph = read_graph(content)
+    except ShrinkError:
+        return False
+    write_graph(graph, plan(graph, 5).offsets)
+    return True
+
+
+def test_mutants_give_typed_errors_only() -> None:
+    assert {read_plan_write(mutant) for mutant in mutants(chain(), 60)} == {True, False}
+
+
+@pytest.mark.slow
+def test_many_mutants_give_typed_errors_only() -> None:
+    for mutant in mutants(wide(), 5000):
+        read_plan_write(mutant)

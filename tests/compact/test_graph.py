@@ -1,0 +1,71 @@
+"""A .tflite file as a graph, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shrink.base.errors import ModelError
+from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
+from shrink.tflite.structure import read_metadata
+from tests.compact.runs import outputs_of
+from tests.compact.toys import chain, random_net
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_graph_is_written_as_it_was_read(seed: int) -> None:
+    content = random_net(seed)
+    again = write_graph(read_graph(content))
+    before, after = unpacked(content).subgraphs[0], unpacked(again).subgraphs[0]
+    assert [t.name for t in before.tensors] == [t.name for t in after.tensors]
+    assert [list(o.inputs) for o in before.operators] == [list(o.inputs) for o in after.operators]
+    assert outputs_of(again) == outputs_of(content)
+    assert write_graph(read_graph(again)) == again
+
+
+def test_what_nothing_reads_is_left_out() -> None:
+    model = unpacked(chain())
+    graph = model.subgraphs[0]
+    graph.tensors.append(graph.tensors[2])
+    model.buffers.append(model.buffers[1])
+    assert write_graph(read_graph(packed(model))) == write_graph(read_graph(chain()))
+
+
+def test_a_plan_names_every_tensor_and_is_renewed_by_the_next() -> None:
+    graph = read_graph(chain())
+    content = write_graph(graph, plan(graph, 10).offsets)
+    words = np.frombuffer(read_metadata(content, PLAN_ENTRY)[0], "<i4")
+    assert words[0] == 1
+    assert words[2] == len(words) - 3 == len(unpacked(content).subgraphs[0].tensors)
+    assert sorted(words[3:])[-4:] != [-1] * 4
+    assert not read_metadata(write_graph(read_graph(content)), PLAN_ENTRY)
+
+
+def test_several_subgraphs_are_refused() -> None:
+    model = unpacked(chain())
+    model.subgraphs = model.subgraphs * 2
+    with pytest.raises(ModelError, match="2 subgraphs"):
+        read_graph(packed(model))
+
+
+def test_variables_are_refused() -> None:
+    model = unpacked(chain())
+    model.subgraphs[0].tensors[0].isVariable = True
+    with pytest.raises(ModelError, match="t0 is a variable"):
+        read_graph(packed(model))
+
+
+def test_unknown_dimensions_are_refused() -> None:
+    model = unpacked(chain())
+    model.subgraphs[0].tensors[0].shapeSignature = np.array([1, -1, 8, 4], np.int32)
+    with pytest.raises(ModelError, match="dimensions that are not known"):
+        read_graph(packed(model))
+
+
+def test_operators_out_of_order_are_refused() -> None:
+    model = unpacked(chain())
+    model.subgraphs[0].operators = model.subgraphs[0].operators[::-1]
+    with pytest.raises(ModelError, match="reads a tensor that nothing has written"):
+        read_graph(packed(model))

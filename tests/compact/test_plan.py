@@ -1,0 +1,78 @@
+"""Memory plans: as low as their bound, and right."""
+
+from __future__ import annotations
+
+import pytest
+
+from shrink.base.errors import ModelError
+from shrink.compact.banded import in_bands
+from shrink.compact.bands import Banding, Schedule
+from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.compact.search import even_cuts
+from shrink.compact.stretch import Stretch, Survey
+from shrink.compact.views import blocks_of, live_bytes
+from tests.compact.toys import Net, chain, random_net
+
+
+def banded_chain(bands: int, kept: bool, upward: bool = False) -> tuple[Graph, Schedule]:
+    survey = Survey(read_graph(chain()))
+    stretch = Stretch(survey, 0, 3)
+    cuts = even_cuts(stretch.rows, bands)
+    tensors = frozenset(stretch.outputs if kept else ())
+    banding = Banding(0, 3, cuts, tensors, upward=upward)
+    return in_bands(survey, [banding]), Schedule(stretch, banding)
+
+
+def test_a_chain_takes_what_its_widest_operator_reads_and_writes() -> None:
+    graph = read_graph(chain())
+    found = plan(graph, 10)
+    assert found.size_bytes == found.bound_bytes == 2 * 16 * 8 * 24
+    write_graph(graph, found.offsets)  # refuses a wrong plan
+
+
+@pytest.mark.parametrize("upward", [False, True])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("bands", [2, 3, 5, 16])
+def test_a_schedule_costs_what_its_operators_keep_alive(
+    bands: int, kept: bool, upward: bool
+) -> None:
+    graph, schedule = banded_chain(bands, kept, upward)
+    assert len(schedule.steps) == len(graph.operators)
+    live = live_bytes(blocks_of(graph), len(graph.operators))
+    assert schedule.cost.peak_bytes == max(live)
+    found = plan(graph, 200)
+    assert found.size_bytes >= found.bound_bytes >= max(live)
+    write_graph(graph, found.offsets)  # refuses a wrong plan
+
+
+def test_kept_rows_are_not_computed_again() -> None:
+    again, kept = banded_chain(4, kept=False)[1].cost, banded_chain(4, kept=True)[1].cost
+    # The widening convolution reads 4 channels and writes 24; two of three inner edges of a band
+    # of the depthwise one need a row above and below.
+    widening, narrowing = 8 * 24 * 4, 8 * 4 * 24
+    assert again.macs - kept.macs == 6 * widening
+    depthwise = kept.macs - 16 * widening - 16 * narrowing
+    assert depthwise == (16 + 6) * 8 * 24 * 9
+
+
+def test_outputs_roll_over_the_input_rows_that_are_dead() -> None:
+    net = Net((1, 64, 8, 4))
+    survey = Survey(read_graph(net.file(net.conv(net.input, 4))))
+    graph = in_bands(survey, [Banding(0, 1, even_cuts(64, 8))])
+    # As it stands, input and output lie side by side: 2 x 64 x 8 x 4 bytes.
+    assert plan(survey.graph, 10).size_bytes == 4096
+    found = plan(graph, 200)
+    assert found.size_bytes < 2700
+    write_graph(graph, found.offsets)  # refuses a wrong plan
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_moved_tensor_is_a_fault(seed: int) -> None:
+    graph = read_graph(random_net(seed))
+    offsets = dict(plan(graph, 20).offsets)
+    write_graph(graph, offsets)
+    operator = next(o for o in graph.operators if o.name == "CONV_2D")
+    offsets[operator.outputs[0]] = offsets[operator.inputs[0]]
+    with pytest.raises(ModelError, match="memory plan is wrong"):
+        write_graph(graph, offsets)

@@ -1,0 +1,88 @@
+"""Rows of an operator's input that some rows of its output need, against a plain convolution."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from shrink.base.types import Array
+from shrink.compact.rows import Padded, Repeated, Sliding, Window, same_padding
+
+
+def convolved(rows: Array, kernel: Array, stride: int, same: bool) -> Array:
+    """A convolution of one column, by its definition (TensorFlow's `SAME`)."""
+    if same:
+        count = -(-len(rows) // stride)
+        total = max((count - 1) * stride + len(kernel) - len(rows), 0)
+        rows = np.pad(rows, (total // 2, total - total // 2))
+    starts = range(0, len(rows) - len(kernel) + 1, stride)
+    return np.array([rows[s : s + len(kernel)] @ kernel for s in starts])
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7])
+def test_a_window_gives_the_rows_that_were_asked_for(size: int, stride: int, same: bool) -> None:
+    rng = np.random.default_rng(0)
+    for height in (9, 10, 13, 16):
+        rows, kernel = rng.integers(1, 100, height), rng.integers(1, 100, size)
+        whole = convolved(rows, kernel, stride, same)
+        rule = Sliding(same, height, size, stride, len(whole), (1, 1))
+        for first, last in itertools.combinations(range(len(whole) + 1), 2):
+            window = rule.window(first, last)
+            assert window is not None
+            found = run(window, rows, kernel, stride, same)
+            assert len(found) == window.last - window.first
+            inside = found[first - window.first : last - window.first]
+            assert inside.tolist() == whole[first:last].tolist()
+
+
+def run(window: Window, rows: Array, kernel: Array, stride: int, same: bool) -> Array:
+    cut = rows[window.start : window.end]
+    if window.padding is None:
+        return convolved(cut, kernel, stride, same)
+    return convolved(np.pad(cut, window.padding[:2]), kernel, stride, same=False)
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (5, 2), (2, 2)])
+def test_all_rows_are_taken_only_where_the_wanted_ones_come_out_right(
+    size: int, stride: int
+) -> None:
+    rng = np.random.default_rng(1)
+    height = 13
+    rows, kernel = rng.integers(1, 100, height), rng.integers(1, 100, size)
+    whole = convolved(rows, kernel, stride, same=True)
+    rule = Sliding(True, height, size, stride, len(whole), None)
+    taken = 0
+    for start, end in itertools.combinations(range(height + 1), 2):
+        for first, last in itertools.combinations(range(len(whole) + 1), 2):
+            if (made := rule.whole(start, end, first, last)) is not None:
+                taken += 1
+                found = convolved(rows[start:end], kernel, stride, same=True)
+                assert len(found) == made[1] - made[0]
+                inside = found[first - made[0] : last - made[0]]
+                assert inside.tolist() == whole[first:last].tolist()
+    assert taken > 50
+
+
+def test_rows_of_zeros_are_added_where_a_window_touches_an_edge() -> None:
+    rule = Padded(above=2, height=5)
+    # Output rows 0 .. 8: two of zeros, five of the input, two of zeros.
+    assert rule.window(0, 4) == Window(0, 2, 0, 4)
+    assert rule.window(3, 9) == Window(1, 5, 3, 9)
+    assert rule.window(0, 1) == Window(0, 1, 0, 3)
+
+
+def test_a_repeated_row_comes_from_the_row_that_it_copies() -> None:
+    assert Repeated(2).window(3, 6) == Window(1, 3, 2, 6)
+
+
+@pytest.mark.parametrize(
+    ("height", "size", "stride", "above", "outputs"), [(96, 3, 2, 0, 48), (7, 3, 2, 1, 4)]
+)
+def test_same_padding_is_that_of_tensorflow(
+    height: int, size: int, stride: int, above: int, outputs: int
+) -> None:
+    assert same_padding(height, size, stride) == (above, outputs)
