@@ -1,8 +1,7 @@
-"""Writes models that nobody should refuse; run as `python benign.py FOLDER` with tf-keras."""
+"""Writes models that nobody should refuse."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,14 +80,15 @@ def words() -> Any:
     return keras.Model(x, L.Dense(2)(L.Flatten()(L.Embedding(5, 3)(y))))
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+def write(folder: str) -> None:
+    """Save all models."""
+    target = Path(folder)
     models = [single(layer(), shape) for layer, shape in LAYERS]
     models += [functions(), nested(), words()]
     for index, model in enumerate(models):
-        model.save(folder / f"{index:03d}.keras")
+        model.save(target / f"{index:03d}.keras")
         if model.input.dtype != tf.string:
-            model.save(folder / f"{index:03d}.h5")
+            model.save(target / f"{index:03d}.h5")
     for index in (0, 33, len(LAYERS), len(LAYERS) + 1):
-        models[index].save(folder / f"{index:03d}-saved")
-        models[index].export(folder / f"{index:03d}-exported")
+        models[index].save(target / f"{index:03d}-saved")
+        models[index].export(target / f"{index:03d}-exported")

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from shrink.model.scan import check_model_file
+from tests.forks import call
 
 
 @pytest.fixture(scope="module")
 def benign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benign")
-    script = Path(__file__).with_name("benign.py")
-    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    call("tests.attacks.benign", "write", folder=str(folder))
     return folder
 
 

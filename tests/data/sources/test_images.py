@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
 from tests.data.pictures import write_folders, write_picture
+from tests.forks import call
 
 
 @pytest.fixture(autouse=True)
@@ -343,17 +342,14 @@ def test_open_dataset_raises_data_error_when_the_first_picture_is_corrupt(
         _open(tmp_path)
 
 
+def configure_devices_after_opening(path: str) -> int:
+    """Return how many devices there are; they can be set until TensorFlow's runtime has started."""
+    open_dataset(DataConfig(source="images", path=path), 0).train.input_spec  # noqa: B018
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return len(tf.config.list_logical_devices("CPU"))
+
+
 def test_open_dataset_leaves_devices_to_be_configured(tmp_path: Path) -> None:
-    # Logical devices can be set only while TensorFlow's runtime has not started.
     write_folders(tmp_path)
-    code = f"""
-import tensorflow as tf
-from shrink.data.config import DataConfig
-from shrink.data.opening import open_dataset
-dataset = open_dataset(DataConfig(source="images", path={str(tmp_path)!r}), 0)
-dataset.train.input_spec
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert call(__name__, "configure_devices_after_opening", path=str(tmp_path)) == 2
