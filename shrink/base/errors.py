@@ -224,9 +224,13 @@ def hint_for(word: str, candidates: Iterable[str]) -> str:
         return f"did you mean {near}?"
     if not names:
         return ""
-    rest = len(names) - _MOST_LISTED
-    listed = ", ".join(sorted(names)[:_MOST_LISTED])
-    return f"choose one of {listed}" + (f" and {rest} more" if rest > 0 else "")
+    return f"choose one of {listed(sorted(names), _MOST_LISTED)}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names as one text, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _folded(word: str) -> str:

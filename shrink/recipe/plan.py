@@ -68,10 +68,6 @@ class Step:
         """Passes over the training examples; 0 where nothing is trained."""
         return int(getattr(self.config, "epochs", 0))
 
-    def artifact_name(self) -> str:
-        """Return the artifact's file name in a run folder."""
-        return f"{self.index:02d}-{self.name}.{self.form}"
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -9,21 +9,19 @@ from pathlib import PurePath
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.report import Report
 from shrink.report.content import recipe_of
+from shrink.report.diff import RecipeChange
 
 _PLACES = {"model", "path", "teacher", "student", "against"}
 """Keys that hold places; only the last part of a path counts, as in the recipe's hash."""
 _MISSING = "-"
 
 
-def recipe_changes(a: Report, b: Report) -> list[dict[str, str]]:
+def recipe_changes(a: Report, b: Report) -> list[RecipeChange]:
     """Return the keys that the resolved recipes of two reports say differently.
 
     Stages are matched by name, so that one more at the front does not change all that follow. A
     key that only one of them has is left out where it says no more than the default does.
-
-    Returns:
-        For each: `key` (`stages.prune.ratio`), and what stands in `a` and in `b`, as text; `-`
-        where it does not. Empty where a report has no recipe.
+    There are none where a report has no recipe.
     """
     first, second = _said(recipe_of(a)), _said(recipe_of(b))
     if not first or not second:
@@ -34,10 +32,10 @@ def recipe_changes(a: Report, b: Report) -> list[dict[str, str]]:
         if x is None or y is None:
             one = x or y
             if one is not None and not one.is_default:
-                texts = (said.text if said else _MISSING for said in (x, y))
-                found.append(dict(zip(("key", "a", "b"), (key, *texts), strict=True)))
+                a_text, b_text = (said.text if said else _MISSING for said in (x, y))
+                found.append(RecipeChange(key=key, a=a_text, b=b_text))
         elif x.text != y.text:
-            found.append({"key": key, "a": x.text, "b": y.text})
+            found.append(RecipeChange(key=key, a=x.text, b=y.text))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.errors import RecipeError, ReportWarning, distinct
+from shrink.base.errors import RecipeError, ReportWarning, distinct, listed
 from shrink.base.figures import (
     FIGURES,
     LOSS,
@@ -16,8 +16,9 @@ from shrink.base.figures import (
     format_value,
     metric_figure,
 )
-from shrink.base.foreign import Json
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.measured import Note
+from shrink.contract.codec import to_plain
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
 
@@ -25,6 +26,7 @@ Cell = Callable[[Stage], str]
 _LAYERS_LISTED = 4
 _NO_REASON = "no reason was recorded"
 NULL = "-"
+RECIPE_HASH = "recipe sha256"
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,20 @@ class Column:
 
     head: str
     cell: Cell
+
+
+@dataclass(frozen=True)
+class Table:
+    """Heads and rows of finished cells; the first cell of a row names it.
+
+    Attributes:
+        title, caption: above it, where it has one.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    caption: str = ""
 
 
 def main_metric(report: Report) -> str | None:
@@ -73,6 +89,12 @@ def columns(report: Report) -> list[Column]:
         figure_column("inference", "inference_peak_bytes"),
         Column("time", _duration_cell),
     ]
+
+
+def filled_cells(found: Sequence[Column], report: Report) -> list[list[str]]:
+    """Return the cells of those columns that hold a value for some stage, each below its head."""
+    cells = [[column.head, *map(column.cell, report.stages)] for column in found]
+    return [column for column in cells if set(column[1:]) != {NULL}]
 
 
 def _int8_columns(report: Report) -> list[Column]:
@@ -204,7 +226,10 @@ def grouped_skips(report: Report) -> list[tuple[str, str]]:
     for stage in report.stages:
         for item in stage.skipped:
             layers_of.setdefault((stage.name, _reason(item)), []).append(item.layer)
-    return [(name, f"{_listed(layers)}: {reason}") for (name, reason), layers in layers_of.items()]
+    return [
+        (name, f"{listed(layers, _LAYERS_LISTED)}: {reason}")
+        for (name, reason), layers in layers_of.items()
+    ]
 
 
 def errors_of(report: Report) -> list[tuple[str, str, str]]:
@@ -230,6 +255,21 @@ def cached_lines(report: Report) -> list[str]:
             when = f"{measured.at or 'at an unknown time'} on {measured.machine or '?'}"
             stages_of.setdefault(when, []).append(stage.name)
     return [f"{', '.join(names)}: measured {when}" for when, names in stages_of.items()]
+
+
+def environment_of(report: Report) -> list[tuple[str, str | None]]:
+    """Return pairs of name and text of what a report was made with; None where it is not known."""
+    known = {"baseline": report.baseline, RECIPE_HASH: report.recipe.sha256}
+    environment: JsonObject = to_plain(report.environment)
+    return [(key, _environment_text(value)) for key, value in (known | environment).items()]
+
+
+def _environment_text(value: Json) -> str | None:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return None if value is None else str(value)
 
 
 def artifact_paths(report: Report, run_folder: Path | None = None) -> list[str]:
@@ -265,12 +305,6 @@ def _duration_cell(stage: Stage) -> str:
 def _reason(item: Skipped) -> str:
     # Earlier versions named a layer again in the reason.
     return item.reason.removeprefix(f"{item.layer}: ") or _NO_REASON
-
-
-def _listed(layers: Sequence[str]) -> str:
-    shown = ", ".join(layers[:_LAYERS_LISTED])
-    rest = len(layers) - _LAYERS_LISTED
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def flat_metrics(report: Report) -> dict[str, float]:

@@ -71,6 +71,15 @@ class GateChange:
 
 
 @record
+class RecipeChange:
+    """A key of the resolved recipes, and what stands there as text; `-` where nothing does."""
+
+    key: str
+    a: str
+    b: str
+
+
+@record
 class Changes:
     """What changed from a report `a` to a report `b`.
 
@@ -86,7 +95,7 @@ class Changes:
     recipes: Mapping[str, RecipeName]
     results: Mapping[str, tuple[Result, ...]]
     result: StageChange | None
-    recipe_changes: tuple[Mapping[str, str], ...]
+    recipe_changes: tuple[RecipeChange, ...]
     passed: Mapping[str, bool]
     stages: tuple[StageChange, ...]
     only_a: tuple[str, ...]
@@ -94,7 +103,7 @@ class Changes:
     gates: tuple[GateChange, ...]
 
 
-def diff_reports(a: Report, b: Report, recipe_changes: Sequence[Mapping[str, str]] = ()) -> Changes:
+def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = ()) -> Changes:
     """Return what changed from report `a` to report `b`.
 
     A figure that is null in one run has a null `value` and `ratio`.
@@ -120,16 +129,16 @@ def diff_reports(a: Report, b: Report, recipe_changes: Sequence[Mapping[str, str
     )
 
 
-def change_lines(changes: Sequence[Mapping[str, str]]) -> list[str]:
+def change_lines(changes: Sequence[RecipeChange]) -> list[str]:
     """Return the changes for people: a line each, and one for all that only one recipe has."""
     lines: dict[str, list[str]] = {}
     for one in changes:
-        section, _, name = one["key"].rpartition(".")
-        if section and (one["a"] == _MISSING or one["b"] == _MISSING):
-            where, value = ("B", one["b"]) if one["a"] == _MISSING else ("A", one["a"])
+        section, _, name = one.key.rpartition(".")
+        if section and _MISSING in (one.a, one.b):
+            where, value = ("B", one.b) if one.a == _MISSING else ("A", one.a)
             lines.setdefault(f"{section}, only in {where}: ", []).append(f"{name} {value}")
         else:
-            lines[f"{one['key']}: {one['a']} in A, {one['b']} in B"] = []
+            lines[f"{one.key}: {one.a} in A, {one.b} in B"] = []
     return [f"{start}{', '.join(items)}" for start, items in lines.items()]
 
 

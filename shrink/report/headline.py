@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shrink.base.errors import listed
 from shrink.base.figures import (
     Figure,
     figure_of,
@@ -67,10 +68,8 @@ def _missed(report: Report) -> str:
     if not missed:
         return "FAILED"
     names = list(dict.fromkeys(gate.name for gate in missed))
-    shown = ", ".join(names[:_MOST_NAMES])
-    rest = len(names) - _MOST_NAMES
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"FAILED: {len(missed)} of {len(report.gates)} gates missed: {shown}{more}"
+    shown = listed(names, _MOST_NAMES)
+    return f"FAILED: {len(missed)} of {len(report.gates)} gates missed: {shown}"
 
 
 def _gates(report: Report) -> str:

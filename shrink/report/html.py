@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from shrink.contract.codec import to_plain
+from shrink.base.errors import listed
 from shrink.contract.details import Task
 from shrink.contract.report import DataSet, Report, Stage
 from shrink.report.content import (
     Column,
+    Table,
     artifact_paths,
     cached_lines,
     caption,
     columns,
+    environment_of,
     errors_of,
     grouped_skips,
     routine_notes,
@@ -116,9 +117,7 @@ def _count(value: int | None) -> str | None:
 def _classes(value: Sequence[str] | None) -> str | None:
     if not value:
         return None
-    rest = len(value) - _MOST_CLASSES
-    shown = [f"{index} {name}" for index, name in enumerate(value[:_MOST_CLASSES])]
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+    return listed([f"{index} {name}" for index, name in enumerate(value)], _MOST_CLASSES)
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -133,14 +132,6 @@ _HEADS = {
 _LONGEST_TEXT = 2_000
 _CODE = re.compile(r"`([^`\n]+)`")
 _LONGEST_RECIPE = 200_000
-
-
-@dataclass(frozen=True)
-class Table:
-    """Heads and rows of finished cells; the first cell of a row names it."""
-
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def render_html(report: Report) -> str:
@@ -184,7 +175,9 @@ def render_html(report: Report) -> str:
         artifacts=[(path, artifact_link(path)) for path in artifact_paths(report)],
         origin=origin(report),
         date=measured_on(report),
-        environment=_environment(report),
+        environment=[
+            (key, "unknown" if text is None else text) for key, text in environment_of(report)
+        ],
         command=report.command,
         recipe=(report.resolved_recipe or "")[:_LONGEST_RECIPE],
     )
@@ -248,17 +241,3 @@ def _marked(items: Sequence[tuple[str, str]]) -> list[tuple[str, Markup]]:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}… (cut)"
-
-
-def _environment(report: Report) -> list[tuple[str, str]]:
-    known = {"baseline": report.baseline, "recipe sha256": report.recipe.sha256}
-    environment = to_plain(report.environment)
-    return [(str(key), _text(value)) for key, value in (known | environment).items()]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return ", ".join(map(str, value)) or "none"
-    return "unknown" if value is None else str(value)

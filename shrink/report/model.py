@@ -14,13 +14,10 @@ from shrink.base.measured import DOES_NOT_APPLY, Note
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Deltas, Details, Limits, Training, metric_delta
 from shrink.contract.report import (
-    Checkout,
-    DataSet,
     Environment,
     Failure,
     Figures,
     Guess,
-    RecipeName,
     Report,
     Stage,
 )
@@ -36,23 +33,13 @@ _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_
 
 
 def build_report(
-    *,
-    recipe_name: str,
-    recipe_sha256: str,
-    baseline: str,
-    environment: Environment,
+    run: Report,
     outcomes: Sequence[StageOutcome],
     gates: Mapping[str, Gate],
-    finals: Sequence[str],
+    *,
     saved: Mapping[str, Report] | None = None,
     planned_finals: Sequence[str] | None = None,
-    resolved_recipe: str | None = None,
-    command: str | None = None,
-    trust_model: bool = False,
-    warnings: Sequence[ReportWarning] = (),
     chain: Chain | None = None,
-    data: DataSet | None = None,
-    source: Checkout | None = None,
 ) -> Report:
     """Return the report of a run.
 
@@ -62,57 +49,38 @@ def build_report(
     not finite becomes null, with a note.
 
     Args:
-        recipe_name: name of the recipe.
-        recipe_sha256: hash of the resolved recipe.
-        baseline: the stage that all others are compared with.
-        environment: versions and devices.
+        run: what is said of the run as a whole, without stages and gates.
         outcomes: the stages in the order of the plan.
         gates: the recipe's gates.
-        finals: names of the last stage of each branch, of the artifacts that are the result.
         saved: the reports that gates with `against` compare with, by the gate's name.
         planned_finals: the last stages of the whole recipe, where the run was to stop before them.
-        resolved_recipe: the resolved recipe as YAML.
-        command: the command line that ran it.
-        trust_model: whether model files were loaded whatever they hold (`--trust-model`).
         chain: what the run goes on from, where that is not its own baseline.
-        data: the data set.
-        source: the repository that holds the recipe.
-        warnings: about the run as a whole; those of the stages are in their results.
     """
-    stages = _stages(outcomes, baseline, chain)
-    scores = {outcome.name: outcome.scores for outcome in outcomes}
+    stages = _stages(outcomes, run.baseline, chain)
     results = check_gates(
         stages,
         gates,
-        baseline=baseline,
-        finals=finals,
-        scores=scores,
+        baseline=run.baseline,
+        finals=run.finals,
+        scores={outcome.name: outcome.scores for outcome in outcomes},
         saved=saved,
         planned_finals=planned_finals,
     )
-    of_stages = _stage_warnings(outcomes)
     suspicious = sanity_warnings(
         stages,
-        baseline=baseline,
-        finals=finals,
+        baseline=run.baseline,
+        finals=run.finals,
         gates=list(gates),
         previous={outcome.name: outcome.previous for outcome in outcomes},
     )
-    report = Report(
+    report = replace(
+        run,
         passed=all_passed(stages, results),
-        recipe=RecipeName(name=recipe_name, sha256=recipe_sha256),
-        resolved_recipe=resolved_recipe,
-        command=command,
-        trust_model=trust_model,
-        baseline=baseline,
         chain=None if chain is None else chain.reported,
-        finals=tuple(finals),
-        data=data,
-        source=source,
-        environment=_finite(Environment, environment) or Environment(),
+        environment=_finite(Environment, run.environment) or Environment(),
         stages=tuple(stages),
         gates=tuple(results),
-        warnings=tuple(gravest_first([*warnings, *of_stages, *suspicious])),
+        warnings=tuple(gravest_first([*run.warnings, *_stage_warnings(outcomes), *suspicious])),
     )
     return replace(report, outcome=ending(report))
 

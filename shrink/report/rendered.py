@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from shrink.base import files
-from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON
+from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, listed
 from shrink.base.figures import figure_of, metric_figure
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Interface, Limits, TensorType
@@ -159,9 +159,8 @@ def _normalisation(normalize: Mapping[str, object] | None) -> str:
 
 
 def _labels(labels: Sequence[str]) -> str:
-    shown = ", ".join(labels[:_MOST_LABELS])
-    more = len(labels) - _MOST_LABELS
-    return f"{shown} and {more} more, in metadata.json" if more > 0 else shown
+    more = ", in metadata.json" if len(labels) > _MOST_LABELS else ""
+    return f"{listed(labels, _MOST_LABELS)}{more}"
 
 
 def _list(items: Iterator[str] | Sequence[str]) -> str:

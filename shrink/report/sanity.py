@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from shrink.base.errors import ReportWarning
+from shrink.base.errors import ReportWarning, listed
 from shrink.base.figures import LOSS, Figure, format_value, metric_figure
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Guess, Stage
@@ -100,7 +100,7 @@ def _missing_classes(guess: Guess, *, few: bool) -> Iterator[ReportWarning]:
             what = "a class is" if len(names) == 1 else f"{len(names)} classes are"
             yield ReportWarning(
                 "classes-missing-from-split",
-                f"{what} in {here} and not in {there}: {_listed(names)}",
+                f"{what} in {here} and not in {there}: {listed(names, _MOST_NAMES)}",
                 "`shrink data check` counts the classes of every split; add examples, or split "
                 "them so that every class is in each",
             )
@@ -310,12 +310,6 @@ def _interval(stage: Stage, metric: str) -> tuple[float | None, float | None]:
 
 def _text(metric: Figure, value: float) -> str:
     return f"{100 * value:.1f} %" if metric.unit == "fraction" else format_value(value, metric.unit)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    rest = len(names) - _MOST_NAMES
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _counted(count: int) -> str:

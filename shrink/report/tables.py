@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
@@ -11,18 +10,8 @@ from shrink.base.intervals import Interval
 from shrink.contract.details import Audit, Control, MetricDelta, Row
 from shrink.contract.report import Report, Stage
 from shrink.report import svg
-from shrink.report.content import NULL
+from shrink.report.content import NULL, Table
 from shrink.report.tradeoff import Mark, names
-
-
-@dataclass(frozen=True)
-class ControlTable:
-    """Test figures of one distillation with `control: true`; the first cell of a row names it."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
 
 Verdict = Literal["better", "worse", "no proven difference"]
 
@@ -68,7 +57,7 @@ def control_sentence(
     )
 
 
-def control_tables(report: Report) -> list[ControlTable]:
+def control_tables(report: Report) -> list[Table]:
     """Return a table for each stage whose student was trained without its teacher, too."""
     found = []
     for stage in report.stages:
@@ -80,7 +69,7 @@ def control_tables(report: Report) -> list[ControlTable]:
                 ("teacher", *_metrics(control.teacher, names)),
                 ("teaching brought", *(_gain(name, control.gain.get(name)) for name in names)),
             )
-            found.append(ControlTable(stage.name, ("", *names), rows))
+            found.append(Table(("", *names), rows, stage.name))
     return found
 
 
@@ -115,17 +104,7 @@ _OPERATOR_HEADS = (
 Cell = Callable[[Row], str]
 
 
-@dataclass(frozen=True)
-class LongTable:
-    """A table of many rows, to be opened: finished texts, and the sentence above it."""
-
-    title: str
-    caption: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def layer_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[LongTable]:
+def layer_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
     """Return a table per Keras stage: each layer, as it is in the baseline and in the stage."""
     found = [(stage, stage.told.layers) for stage in report.stages if stage.told.layers]
     before = next((rows for stage, rows in found if stage.name == report.baseline), ())
@@ -134,7 +113,7 @@ def layer_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[LongTable]
     return [_layer_table(stage, rows, before, report.baseline, room) for stage, rows in others]
 
 
-def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[LongTable]:
+def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
     """Return a table per artifact: its operators, their types, and their error."""
     found = [(stage, _operators(stage)) for stage in report.stages]
     found = [(stage, rows) for stage, rows in found if rows]
@@ -158,7 +137,7 @@ def error_plots(report: Report) -> list[svg.Plot]:
 
 def _layer_table(
     stage: Stage, rows: Sequence[Row], before: Sequence[Row], baseline: str, room: int
-) -> LongTable:
+) -> Table:
     earlier = {row.name: row for row in before}
     kept = {row.name for row in rows}
     gone = [row for name, row in earlier.items() if name not in kept]
@@ -166,7 +145,7 @@ def _layer_table(
     texts = [_layer_cells(row, earlier.get(row.name), is_compared) for row in rows]
     texts += [(_name(row), "removed", *[NULL] * 3) for row in gone]
     title = f"{stage.name}: {len(rows)} layers"
-    return LongTable(
+    return Table(
         title=f"{title}, against {baseline}" if is_compared else title,
         caption=_cut_caption("One example; an arrow leads from the baseline.", len(texts), room)
         if is_compared
@@ -185,7 +164,7 @@ def _layer_cells(row: Row, before: Row | None, is_compared: bool) -> tuple[str, 
     return tuple(cells)
 
 
-def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> LongTable:
+def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> Table:
     texts = []
     for number, row in enumerate(rows[:room], start=1):
         types = f"{_listed(row.inputs)} → {_listed(row.outputs)}"
@@ -193,7 +172,7 @@ def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> LongTable:
         texts.append((*cells, *(text(row) for text in _OPERATOR_COLUMNS)))
     on = (stage.told.audit or Audit()).compared_on
     told = f"Error: signal to noise of the output against the float model's, on {on}."
-    return LongTable(
+    return Table(
         title=f"{stage.name}: {len(rows)} operators",
         caption=_cut_caption(told, len(rows), room),
         heads=_OPERATOR_HEADS,

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shrink.base.figures import metric_figure
-from shrink.contract.codec import to_plain
 from shrink.contract.report import Report
 from shrink.report.content import (
-    NULL,
+    RECIPE_HASH,
     Column,
     artifact_paths,
     cached_lines,
     caption,
     change_cell,
     columns,
+    environment_of,
     errors_of,
     figure_column,
+    filled_cells,
     grouped_notes,
     grouped_skips,
     main_metric,
@@ -158,8 +159,7 @@ def fitting(widths: Sequence[int], width: int) -> tuple[int, int]:
 
 
 def _render_table(report: Report, printer: Printer) -> None:
-    cells = [[column.head, *map(column.cell, report.stages)] for column in columns(report)]
-    filled = [column for column in cells if set(column[1:]) != {NULL}]
+    filled = filled_cells(columns(report), report)
     shown = printer.table(filled, left=1)
     printer.wrapped(caption(report), "", "dim")
     peaks = [column[0] for column in filled[:shown] if column[0] in ("training", "inference")]
@@ -234,6 +234,12 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _environment(report: Report) -> Iterator[str]:
+    for name, text in environment_of(report):
+        if text is not None or name != RECIPE_HASH:
+            yield f"{escape(name)}: {escape(str(text))}"
+
+
 def escape(text: str) -> str:
     """Return text that GitHub shows as it is: no markup, HTML, table cell, mention or reference.
 
@@ -255,11 +261,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _stage_table(report: Report, most_columns: int | None) -> str:
     """Return the table of stages, without columns that hold no value."""
-    cells = [
-        [column.head, *map(column.cell, report.stages)]
-        for column in [*columns(report), *more_columns(report)]
-    ]
-    filled = [column for column in cells if set(column[1:]) != {NULL}][:most_columns]
+    filled = filled_cells([*columns(report), *more_columns(report)], report)[:most_columns]
     heads, *rows = zip(*filled, strict=True)
     return table(heads, rows)
 
@@ -303,19 +305,3 @@ def _named(pair: tuple[str, str]) -> str:
 def _error(stage: str, message: str, hint: str) -> str:
     text = f"**{escape(stage)}**: {escape(message)}"
     return f"{text} (hint: {escape(hint)})" if hint else text
-
-
-def _environment(report: Report) -> list[str]:
-    lines = [f"baseline: {escape(report.baseline)}"]
-    if report.recipe.sha256 is not None:
-        lines.append(f"recipe sha256: {escape(report.recipe.sha256)}")
-    environment = to_plain(report.environment)
-    return lines + [f"{escape(key)}: {_value(value)}" for key, value in environment.items()]
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return escape(", ".join(map(str, value)) or "none")
-    if isinstance(value, dict):
-        return escape(", ".join(f"{key} {item}" for key, item in value.items()) or "none")
-    return escape(str(value))

@@ -19,7 +19,7 @@ from shrink.base.host import machine
 from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Task
-from shrink.contract.report import Checkout, DataSet, Environment, Report
+from shrink.contract.report import Checkout, DataSet, Environment, RecipeName, Report
 from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
 from shrink.recipe.plan import Plan, Step
@@ -149,23 +149,28 @@ class RunFolder:
         self._write_lineages()
         plan = with_taken_task(self._plan, tasks_of(outcomes))
         resolved = resolved_recipe_text(plan)
-        report = build_report(
-            recipe_name=self._plan.recipe.name,
-            recipe_sha256=recipe_sha256(plan),
-            baseline=self._plan.baseline.name,
-            environment=environment(outcomes),
-            outcomes=outcomes,
-            gates=self._plan.recipe.gates,
-            finals=finals,
-            planned_finals=self._plan.finals,
-            saved=self._plan.saved,
+        run = Report(
+            passed=True,
+            recipe=RecipeName(name=self._plan.recipe.name, sha256=recipe_sha256(plan)),
             resolved_recipe=resolved,
             command=command_line(),
             trust_model=self._trust_model,
-            chain=chain,
-            warnings=warnings,
+            baseline=self._plan.baseline.name,
+            finals=tuple(finals),
             data=data,
             source=Checkout(commit=commit_of(self._plan.source.parent)),
+            environment=environment(outcomes),
+            stages=(),
+            gates=(),
+            warnings=tuple(warnings),
+        )
+        report = build_report(
+            run,
+            outcomes,
+            self._plan.recipe.gates,
+            saved=self._plan.saved,
+            planned_finals=self._plan.finals,
+            chain=chain,
         )
         contents = {
             RESOLVED_NAME: resolved,

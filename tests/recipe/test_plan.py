@@ -39,10 +39,7 @@ def test_build_plan_makes_the_first_training_the_baseline() -> None:
     assert names(built) == ["train", "quantize"]
     assert built.baseline.name == "train"
     assert built.finals == ("quantize",)
-    assert [step.artifact_name() for step in built.steps] == [
-        "00-train.keras",
-        "01-quantize.tflite",
-    ]
+    assert [(step.index, step.form) for step in built.steps] == [(0, "keras"), (1, "tflite")]
 
 
 @pytest.mark.parametrize("model", ["model.keras", "other.h5"])

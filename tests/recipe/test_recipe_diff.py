@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shrink.report.diff import change_lines
-from tests.report.plain import diff_reports, recipe_changes, render_diff_markdown
+from tests.report.plain import change_lines, diff_reports, recipe_changes, render_diff_markdown
 from tests.report.toys import report
 
 A = """

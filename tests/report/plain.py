@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from shrink.contract import report_file
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.report import Report, Stage
+from shrink.contract.report import RecipeName, Report, Stage
 from shrink.recipe import recipe_diff
 from shrink.report import (
     ci,
@@ -79,8 +79,20 @@ def metadata(document: Plain, digest: str) -> Any:
     return rendered.metadata(report_file.report_of(document), digest)
 
 
-def build_report(**settings: Any) -> dict[str, Any]:
-    return dict(to_plain(model.build_report(**settings)))
+def build_report(
+    *, recipe_name: str, recipe_sha256: str, outcomes: Any, gates: Any, finals: Any, **settings: Any
+) -> dict[str, Any]:
+    compared = {key: settings.pop(key, None) for key in ("saved", "planned_finals", "chain")}
+    run = Report(
+        passed=True,
+        recipe=RecipeName(name=recipe_name, sha256=recipe_sha256),
+        finals=tuple(finals),
+        stages=(),
+        gates=(),
+        warnings=tuple(settings.pop("warnings", ())),
+        **settings,
+    )
+    return dict(to_plain(model.build_report(run, outcomes, gates, **compared)))
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -97,7 +109,8 @@ def shape_problem(document: Plain) -> str | None:
 
 
 def diff_reports(a: Plain, b: Plain, *changes: Any) -> dict[str, Any]:
-    found = diff.diff_reports(report_file.report_of(a), report_file.report_of(b), *changes)
+    typed = [from_plain(tuple[diff.RecipeChange, ...], each) for each in changes]
+    found = diff.diff_reports(report_file.report_of(a), report_file.report_of(b), *typed)
     return dict(to_plain(found))
 
 
@@ -110,7 +123,12 @@ def render_diff_terminal(document: Plain, console: Any) -> None:
 
 
 def recipe_changes(a: Plain, b: Plain) -> list[dict[str, str]]:
-    return recipe_diff.recipe_changes(report_file.report_of(a), report_file.report_of(b))
+    found = recipe_diff.recipe_changes(report_file.report_of(a), report_file.report_of(b))
+    return [dict(to_plain(one)) for one in found]
+
+
+def change_lines(changes: list[dict[str, str]]) -> list[str]:
+    return diff.change_lines(from_plain(tuple[diff.RecipeChange, ...], changes))
 
 
 def check_gates(
