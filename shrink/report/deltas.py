@@ -1,11 +1,12 @@
-"""Differences of one stage's figures to those of another."""
+"""Differences of one stage's figures to those of another, and what they prove."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from shrink.base.figures import FIGURES, metric_figure
+from shrink.base.figures import FIGURES, format_change, metric_figure
 from shrink.base.intervals import Bounds, Interval, paired_interval
 from shrink.contract.details import Deltas, FigureDelta, MetricDelta
 from shrink.contract.report import HasFigures, Stage
@@ -79,3 +80,51 @@ def _metric_delta(value: float, base: float, interval: Interval | None) -> Metri
     found = interval or Interval(value, None, None)
     change = exact_difference(value, base)
     return MetricDelta(value=change, low=found.low, high=found.high, note=found.note)
+
+
+Verdict = Literal["better", "worse", "no proven difference"]
+
+
+def proven(name: str, change: Interval | MetricDelta) -> Verdict | None:
+    """Return what a difference of a metric proves, None without an interval.
+
+    An interval that contains 0 proves no difference, whatever its middle.
+
+    Args:
+        name: of the metric, which decides the direction.
+        change: the metric less what it was before.
+    """
+    if change.low is None or change.high is None:
+        return None
+    if change.low <= 0 <= change.high:
+        return "no proven difference"
+    return "better" if (change.low > 0) == metric_figure(name).larger_is_better else "worse"
+
+
+def change_texts(name: str, change: Interval | MetricDelta) -> tuple[str, str | None]:
+    """Return a metric's difference in its own unit, and its interval, None where it has none."""
+    unit = metric_figure(name).unit
+    text = f"{format_change(change.value, unit)}{' points' if unit == 'fraction' else ''}"
+    if change.low is None or change.high is None:
+        return text, None
+    return text, f"{format_change(change.low, unit)} to {format_change(change.high, unit)}"
+
+
+def control_sentence(
+    name: str, alone: float, taught: float, teacher: float, gain: Interval, updates: int
+) -> str:
+    """Return what a teacher brought, in words and in the metric's own unit.
+
+    Args:
+        name: of the metric; `alone`, `taught` and `teacher` are its values.
+        gain: `taught` less `alone`.
+        updates: that each student was trained for.
+    """
+    figure = metric_figure(name)
+    change, limits = change_texts(name, gain)
+    span = f", 95 % interval {limits}: {proven(name, gain)}" if limits else "; there is no interval"
+    return (
+        f"control: after {updates:,} updates the student has {name} {figure.text(taught)} with its "
+        f"teacher and {figure.text(alone)} without ({change}{span}); "
+        f"the teacher has {figure.text(teacher)}"
+    )

@@ -10,7 +10,6 @@ from shrink.base.errors import listed
 from shrink.base.figures import (
     Figure,
     figure_of,
-    format_change,
     format_ratio,
     format_value,
     metric_figure,
@@ -18,7 +17,7 @@ from shrink.base.figures import (
 from shrink.contract.details import Deltas, MetricDelta, metric_delta
 from shrink.contract.report import Ending, Origin, Report, ReportedChain, Stage
 from shrink.report.content import main_metric, warnings_of, was_stopped
-from shrink.report.deltas import stage_delta
+from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
 
 Tone = Literal["good", "bad", "careful", "neutral"]
@@ -111,6 +110,12 @@ class Chain:
 
 
 _MOST_RESULTS = 4
+_PROVEN = {
+    "better": "a proven gain",
+    "worse": "a proven loss",
+    "no proven difference": "with these test examples, no proven change",
+    None: "",
+}
 _MANY_ZEROS = 0.1
 _SAME = 0.02
 _TILES = (
@@ -207,19 +212,12 @@ def _cost(report: Report, stage: Stage, metric: str) -> str:
 
 
 def _change(metric: str, delta: MetricDelta) -> str:
-    figure = metric_figure(metric)
-    unit = " points" if figure.unit == "fraction" else ""
-    change = format_change(delta.value, figure.unit)
-    low, high = delta.low, delta.high
-    if low is None or high is None:
-        return f"changed by {change}{unit}; there is no interval"
-    text = "is unchanged" if delta.value == 0 else f"changed by {change}{unit}"
-    limits = f"{format_change(low, figure.unit)} to {format_change(high, figure.unit)}"
+    change, limits = change_texts(metric, delta)
+    if limits is None:
+        return f"changed by {change}; there is no interval"
+    text = "is unchanged" if delta.value == 0 else f"changed by {change}"
     told = f"{text} (95 % interval of the difference {limits})"
-    if low <= 0 <= high:
-        return f"{told}: with these test examples, no proven change"
-    better = (low > 0) == figure.larger_is_better
-    return f"{told}: a proven {'gain' if better else 'loss'}"
+    return f"{told}: {_PROVEN[proven(metric, delta)]}"
 
 
 def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:

@@ -3,58 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
 
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
-from shrink.base.intervals import Interval
 from shrink.contract.details import Audit, Control, MetricDelta, Row
 from shrink.contract.report import Report, Stage
 from shrink.report import svg
 from shrink.report.content import NULL, Table
 from shrink.report.tradeoff import Mark, names
-
-Verdict = Literal["better", "worse", "no proven difference"]
-
-
-def verdict(name: str, gain: Interval) -> Verdict | None:
-    """Return what a teacher brought by the report's own rule, None without an interval.
-
-    An interval that contains 0 proves no difference, whatever its middle.
-
-    Args:
-        name: of the metric, which decides the direction.
-        gain: the metric of the taught student less that of the student alone.
-    """
-    if gain.low is None or gain.high is None:
-        return None
-    if gain.low <= 0 <= gain.high:
-        return "no proven difference"
-    return "better" if (gain.low > 0) == metric_figure(name).larger_is_better else "worse"
-
-
-def control_sentence(
-    name: str, alone: float, taught: float, teacher: float, gain: Interval, updates: int
-) -> str:
-    """Return what a teacher brought, in words and in the metric's own unit.
-
-    Args:
-        name: of the metric; `alone`, `taught` and `teacher` are its values.
-        gain: `taught` less `alone`.
-        updates: that each student was trained for.
-    """
-    figure = metric_figure(name)
-    unit = " points" if figure.unit == "fraction" else ""
-    change = f"{format_change(gain.value, figure.unit)}{unit}"
-    if gain.low is None or gain.high is None:
-        span = "; there is no interval"
-    else:
-        limits = (format_change(limit, figure.unit) for limit in (gain.low, gain.high))
-        span = f", 95 % interval {' to '.join(limits)}: {verdict(name, gain)}"
-    return (
-        f"control: after {updates:,} updates the student has {name} {figure.text(taught)} with its "
-        f"teacher and {figure.text(alone)} without ({change}{span}); "
-        f"the teacher has {figure.text(teacher)}"
-    )
 
 
 def control_tables(report: Report) -> list[Table]:

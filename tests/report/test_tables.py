@@ -7,9 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shrink.base.intervals import Interval
 from shrink.contract.codec import to_plain
-from shrink.report.tables import control_sentence, verdict
 from tests.benchmarks.bench_render import synthetic_report
 from tests.report.page import Page
 from tests.report.plain import (
@@ -67,36 +65,6 @@ def test_control_tables_ignore_what_is_none(control: Any) -> None:
 def test_control_tables_show_a_dash_for_what_is_missing() -> None:
     (found,) = tables({"taught": {"accuracy": "x"}, "gain": 1})
     assert {cell for row in found.rows for cell in row[1:]} == {"-", "- [-, -]"}
-
-
-@pytest.mark.parametrize(
-    ("name", "low", "high", "expected"),
-    [
-        ("accuracy", -0.01, 0.0554, "no proven difference"),
-        ("accuracy", 0.0, 0.05, "no proven difference"),
-        ("accuracy", -0.0411, -0.002, "worse"),
-        ("accuracy", 0.002, 0.0411, "better"),
-        ("loss", -0.3, -0.1, "better"),
-        ("mean_absolute_error", 0.1, 0.3, "worse"),
-        ("accuracy", None, None, None),
-    ],
-)
-def test_verdict_is_the_rule_of_the_report(
-    name: str, low: float | None, high: float | None, expected: str | None
-) -> None:
-    value = 0.0187 if low is None or high is None else (low + high) / 2
-    assert verdict(name, Interval(value, low, high)) == expected
-
-
-def test_control_sentence_speaks_in_points_and_proves_nothing_by_a_middle() -> None:
-    gain = Interval(0.0187, -0.01, 0.0554)
-    assert control_sentence("accuracy", 0.61, 0.6287, 0.8319, gain, 1200) == (
-        "control: after 1,200 updates the student has accuracy 62.87 % with its teacher and "
-        "61.00 % without (+1.87 points, 95 % interval -1.00 to +5.54: no proven difference); "
-        "the teacher has 83.19 %"
-    )
-    text = control_sentence("loss", 1.0, 1.25, 0.5, Interval(0.25, None, None), 8)
-    assert "(+0.25; there is no interval)" in text
 
 
 def layer(name: str, parameters: int, sparsity: float | None = 0.0) -> dict[str, Any]:

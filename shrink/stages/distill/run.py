@@ -19,7 +19,7 @@ from shrink.contract.training import Training
 from shrink.data.matching import fed_like
 from shrink.engine.record import TrainingRecord
 from shrink.graph.network import with_losses
-from shrink.report.tables import control_sentence, verdict
+from shrink.report.deltas import control_sentence, proven
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -98,7 +98,7 @@ def compare_with_control(
         "taught": own.metrics,
         "teacher": its_own.metrics,
         "gain": {name: asdict(gain) for name, gain in gains.items()},
-        "verdict": {name: verdict(name, gain) for name, gain in gains.items()},
+        "verdict": {name: proven(name, gain) for name, gain in gains.items()},
     }
     name = task.monitor.removeprefix("val_")
     values = (alone.metrics[name], own.metrics[name], its_own.metrics[name])
