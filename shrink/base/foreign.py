@@ -1,4 +1,4 @@
-"""Names for foreign JSON and YAML, and for any dataclass; without NumPy, for what reads no arrays."""
+"""Names for foreign JSON and YAML, and for any dataclass; without NumPy, for who reads no arrays."""
 
 from __future__ import annotations
 
