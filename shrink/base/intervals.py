@@ -16,7 +16,7 @@ up, by the effective number sum(r²)² / sum(r⁴): it is then up to 2.2 times a
 possible is much more than what one sample shows. Or, of bounded scores, it is so narrow that the
 mean would leave it if scores changed by their whole spread in 3 of n examples, which n examples do
 not exclude (the rule of three). So may any interval of losses be, which have no bounds.
-tests/report/test_intervals_coverage.py simulates all of it.
+tests/base/test_intervals_coverage.py simulates all of it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from shrink.base.errors import ShrinkError
 from shrink.recipe.bundle import bundled_recipes, bundled_root
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
-from tests.recipe.test_mutants import mutant
+from tests.base.yaml.test_mutants import mutant
 
 WORDS = (
     *("nan", "~", "~nobody/x", "-1", "0", "1.5", "1e400", "9" * 30, "null", "true", "[]", "{}"),
