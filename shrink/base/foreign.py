@@ -1,4 +1,4 @@
-"""Names for foreign JSON and YAML, and for any dataclass; without NumPy, for who reads no arrays."""
+"""Names for foreign JSON and YAML, and for any dataclass; NumPy is not imported for them."""
 
 from __future__ import annotations
 
