@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from shrink.base import files
 from shrink.base.errors import InternalError, StageError
+from shrink.base.types import JsonObject
 from shrink.compact.bands import Banding
 from shrink.compact.choose import choose
 from shrink.compact.cost import graph_macs
@@ -70,6 +71,32 @@ class Compacted:
     def changed(self) -> bool:
         """Whether it is another file."""
         return not self.reason
+
+    @property
+    def details(self) -> JsonObject:
+        """All of it but the file, as plain data."""
+        plain = {name: value for name, value in vars(self).items() if name != "content"}
+        equality = None if self.equality is None else self.equality._asdict()
+        return {"changed": self.changed, **plain, "equality": equality}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report says of it."""
+        if not self.changed:
+            return (f"the file is unchanged: {self.reason}",)
+        share = self.macs_after / max(1, self.macs_before) - 1
+        assert self.equality is not None, "a changed file is compared"
+        return (
+            f"the arena fell from {self.arena_before:,} to {self.arena_after:,} bytes "
+            f"({self.arena_after / self.arena_before - 1:+.1%}) for {share:+.1%} of "
+            f"multiply-accumulates; outputs are equal to the byte on {self.equality.examples} "
+            f"random inputs in {', '.join(self.equality.runtimes)}",
+            *([f"the firmware must register {kinds}"] if (kinds := self._new_kinds) else []),
+        )
+
+    @property
+    def _new_kinds(self) -> str:
+        return ", ".join(self.new_operators)
 
 
 class _Version(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shrink.base.packages import Extension, find_extension
 from shrink.stages.base import StageConfig
 from shrink.stages.cluster.config import ClusterConfig
+from shrink.stages.compact.config import CompactConfig
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.quantize.config import QuantizeConfig
@@ -12,7 +13,14 @@ from shrink.stages.train.config import TrainConfig
 
 STAGES: dict[str, type[StageConfig]] = {
     config.kind: config
-    for config in (TrainConfig, DistillConfig, PruneConfig, ClusterConfig, QuantizeConfig)
+    for config in (
+        TrainConfig,
+        DistillConfig,
+        PruneConfig,
+        ClusterConfig,
+        QuantizeConfig,
+        CompactConfig,
+    )
 }
 """Shrink's own stages, by their kind."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from shrink.base import files
@@ -22,17 +21,9 @@ def compact_file(job: CompactJob, send: Send) -> dict[str, Any]:
     found = compact(content, arena_bytes=job.arena_bytes, max_extra_macs=job.max_extra_macs)
     files.sweep(job.target.parent)
     files.write_bytes(job.target, found.content)
-    facts = {
-        field.name: getattr(found, field.name)
-        for field in dataclasses.fields(found)
-        if field.name not in ("content", "equality")
-    }
-    equality = None if found.equality is None else found.equality._asdict()
     return {
         "path": str(job.target),
-        "changed": found.changed,
-        **facts,
-        "equality": equality,
+        **found.details,
         "file_bytes_before": len(content),
         "file_bytes": len(found.content),
     }
