@@ -62,8 +62,8 @@ def tried(mutants: list[bytes], path: Path) -> dict[str, int]:
 def test_check_artifact_raises_only_model_errors_for_mutants(
     content: bytes, tmp_path: Path
 ) -> None:
-    passed = survivors(content, tmp_path / "m.tflite", 200, seed=1)
-    assert 10 < len(passed) < 190
+    passed = survivors(content, tmp_path / "m.tflite", 400, seed=1)
+    assert 10 < len(passed) < 380  # some 39; names and so the bytes depend on tests before
 
 
 def test_read_plan_raises_only_model_errors_for_mutants() -> None:
