@@ -82,12 +82,15 @@ class Figure:
         unit: bytes, count, ms, s, fraction (0 to 1), or none; points, which are percentage points,
             is the unit of differences of fractions.
         larger_is_better: true for accuracies.
+        definition: raised whenever what is measured becomes another thing; figures of different
+            definitions are not compared.
     """
 
     name: str
     group: Group
     unit: Unit
     larger_is_better: bool = False
+    definition: int = 1
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -113,13 +116,18 @@ FIGURES: dict[str, Figure] = {
         Figure("training_peak_small_bytes", "memory", "bytes"),
         Figure("training_host_peak_bytes", "memory", "bytes"),
         Figure("inference_peak_bytes", "memory", "bytes"),
-        Figure("arena_bytes", "memory", "bytes"),
+        Figure("arena_bytes", "memory", "bytes", definition=2),
         Figure("arena_estimate_bytes", "memory", "bytes"),
         Figure("p50_ms", "latency", "ms"),
         Figure("p90_ms", "latency", "ms"),
     )
 }
 """The figures that every report has, whatever the task; metrics come on top."""
+
+
+def definitions() -> dict[str, int]:
+    """Return the definition of each figure that has had an earlier one, as a report says it."""
+    return {name: figure.definition for name, figure in FIGURES.items() if figure.definition > 1}
 
 
 def figures_of(group: Group) -> tuple[str, ...]:

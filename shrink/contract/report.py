@@ -22,6 +22,15 @@ Status = Literal["done", "cached", "failed", "skipped"]
 Ending = Literal["passed", "failed", "finished", "interrupted"]
 
 
+def definition_in(name: str, memory: Figures | None) -> int:
+    """Return which definition of a figure numbers follow that do not say so.
+
+    `arena_bytes` was the allocator's own total (1) before it was the smallest arena that allocates
+    (2), with which `arena_estimate_bytes` came.
+    """
+    return 2 if name == "arena_bytes" and "arena_estimate_bytes" in (memory or {}) else 1
+
+
 class HasFigures:
     """What has figures, in four groups; a group is None where nothing was measured."""
 
@@ -278,6 +287,8 @@ class Report:
         baseline: the stage that all others are compared with.
         finals: names of the last stage of each branch.
         outcome: how the run ended.
+        definitions: which definition of a figure its numbers follow, where there was an earlier
+            one; see `definition`.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -296,7 +307,14 @@ class Report:
     gates: tuple[GateResult, ...]
     warnings: tuple[ReportWarning, ...] = ()
     outcome: Ending | None = None
+    definitions: Mapping[str, int] | None = left_out(None)
     document: Document = as_read()
+
+    def definition(self, name: str) -> int:
+        """Return which definition of a figure the report's numbers follow."""
+        if self.definitions is not None:
+            return self.definitions.get(name, 1)
+        return max((definition_in(name, stage.memory) for stage in self.stages), default=1)
 
     def stage(self, name: str | None) -> Stage | None:
         """Return the stage of this name, if it is there."""

@@ -90,18 +90,26 @@ def check_gates(
             found = checker.shares() if gate.ratio is not None else checker.findings()
             results.extend(_result(name, gate, checker, finding) for finding in found)
         else:
-            report = (saved or {}).get(name)
-            then = None if report is None else _saved_checker(checker, report).values()
-            for now, before in _pairs(gate, checker.values(), then):
+            then = _saved_values(checker, (saved or {}).get(name))
+            for now, before in _pairs(checker.values(), then):
                 results.append(_compared_result(name, gate, target, now, before))
     return results
 
 
-def _saved_checker(checker: _Checker, report: Report) -> _Checker:
-    """Return a checker that looks at the same figure of another report."""
+def _saved_values(checker: _Checker, report: Report | None) -> list[_Finding] | _Finding:
+    """Return the same figures of the saved report, or one that says why none is compared with.
+
+    There is no report yet only where the gate says `missing: pass`.
+    """
+    name, figure = Path(str(checker.gate.against)).name, checker.target.figure
+    if report is None:
+        return _Finding(None, None, f"nothing to compare with: {name} is not there yet")
+    if report.definition(figure.name) != figure.definition:
+        why = f"{name} has {figure.name} by another definition: make it again with this version"
+        return _Finding(None, None, why, judged=False)
     stages = {stage.name: stage for stage in report.stages}
     finals = report.finals or list(stages)[-1:]
-    return replace(checker, stages=stages, baseline=report.baseline, finals=finals)
+    return replace(checker, stages=stages, baseline=report.baseline, finals=finals).values()
 
 
 def all_passed(stages: Sequence[Stage], gates: Sequence[GateResult]) -> bool:
@@ -266,17 +274,15 @@ def _keeps(value: float | None, limit: float, beyond: bool | None, target: Targe
 
 
 def _pairs(
-    gate: Gate, now: Sequence[_Finding], saved: Sequence[_Finding] | None
+    now: Sequence[_Finding], saved: Sequence[_Finding] | _Finding
 ) -> list[tuple[_Finding, _Finding]]:
     """Return each figure of this run with the saved one, or with why there is none.
 
-    `saved` is None where there is no report yet, which only a gate with `missing: pass` allows.
     Stages are matched by name. Where either run has one value only, as for a training peak, which
     is the largest of all stages, or for a recipe without branches, names do not matter.
     """
-    if saved is None:
-        why = f"nothing to compare with: {Path(str(gate.against)).name} is not there yet"
-        return [(found, _Finding(None, None, why)) for found in now]
+    if isinstance(saved, _Finding):
+        return [(found, saved) for found in now]
     by_stage = {found.stage: found for found in saved}
     if len(now) == 1 and len(saved) == 1:
         by_stage = {now[0].stage: saved[0]}
@@ -295,14 +301,15 @@ def _compared_result(
 ) -> GateResult:
     """Return how much worse a figure is than the saved one; without that it is a miss.
 
-    But where the gate says that this passes, as on a first run, nothing is decided.
+    But where the gate says that this passes, as on a first run, or where the saved one is another
+    thing by its definition, nothing is decided.
     """
     worse_by, allowed, reason, judged, excused = None, gate.limit, None, now.judged, False
     if now.value is None or not now.judged:
         reason = now.reason
     elif saved.value is None:
-        reason, excused = saved.reason, gate.missing == "pass"
-        judged = not excused
+        reason, excused = saved.reason, saved.judged and gate.missing == "pass"
+        judged = saved.judged and not excused
     else:
         rise = exact_difference(now.value, saved.value)
         worse_by = -rise + 0 if target.figure.larger_is_better else rise
@@ -314,7 +321,7 @@ def _compared_result(
         "value": worse_by,
         "passed": excused or (worse_by is not None and worse_by <= allowed),
         "stage": now.stage,
-        "level": "warn" if now.left_out else gate.level,
+        "level": "warn" if now.left_out or not saved.judged else gate.level,
         "against": Path(str(gate.against)).name,
         "current": now.value if has_figures else None,
         "saved": saved.value if has_figures else None,

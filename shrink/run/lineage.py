@@ -19,8 +19,9 @@ from typing import Any
 from shrink.base import files
 from shrink.base.cache import cache_root, mark_used
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
+from shrink.base.figures import definitions
 from shrink.contract.codec import ContractError, from_plain, to_plain
-from shrink.contract.report import DataSet, Origin
+from shrink.contract.report import DataSet, Origin, definition_in
 from shrink.contract.result import Counts, HeldOut, StageOutcome
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
@@ -342,7 +343,16 @@ def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) ->
     name = str(origin.get("scores"))
     scores = files.read_mapping(store.root / "objects" / name[:2] / name) if same else {}
     told = {key: origin.get(key) for key in ("run", "stage", *_FIGURES)}
-    return Chain(from_plain(Origin, told), scores, same)
+    return Chain(_without_other_definitions(from_plain(Origin, told)), scores, same)
+
+
+def _without_other_definitions(origin: Origin) -> Origin:
+    """Return the figures that an earlier version left, without those that meant another thing."""
+    now, memory = definitions(), origin.memory or {}
+    apart = {name for name in memory if definition_in(name, memory) != now.get(name, 1)}
+    if not apart:
+        return origin
+    return replace(origin, memory={n: None if n in apart else v for n, v in memory.items()})
 
 
 def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:

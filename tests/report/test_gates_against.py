@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import InputError, RecipeError
-from shrink.contract.codec import to_plain
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.report import GateResult
 from shrink.contract.result import StageOutcome
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
+from shrink.report.gates import all_passed
 from tests.report.plain import check_gates, gate_lines, missed_sentences, shape_problem, verdict
 from tests.report.toys import outcome, report, with_result
 
@@ -261,3 +263,31 @@ def test_load_recipe_says_where_a_gate_is_wrong(tmp_path: Path) -> None:
         load_recipe(recipe(tmp_path, "{loss: {limit: 1, ratio: 0.5}}"))
     assert caught.value.position is not None
     assert caught.value.position.line == 5
+
+
+def test_a_gate_does_not_decide_against_an_older_definition_of_a_figure() -> None:
+    """An arena that is 10 times larger than the allocator's own total was: no miss, no pass."""
+    then = report(run(96, 10))
+    assert then["definitions"] == {"arena_bytes": 2}
+    older = json.loads(json.dumps({k: v for k, v in then.items() if k != "definitions"}))
+    for stage in older["stages"]:
+        del stage["memory"]["arena_estimate_bytes"]
+        stage["memory"]["arena_bytes"] = 2_400
+    gates = parse_gates({"arena_bytes": {"against": "main.json"}})
+    settings: dict[str, Any] = {"baseline": "train", "finals": ("quantize",), "scores": {}}
+    stages = report(run(96, 10))["stages"]
+    (result,) = check_gates(stages, gates, saved={"arena_bytes": older}, **settings)
+    assert (result["judged"], result["value"], result["saved"]) == (False, None, None)
+    assert (result["passed"], result["level"]) == (False, "warn")
+    assert all_passed([], [from_plain(GateResult, result)])  # and so it ends no run with 2
+    assert result["reason"] == (
+        "main.json has arena_bytes by another definition: make it again with this version"
+    )
+    # Without the mark, but with the estimate that came together with the definition.
+    unmarked = {key: value for key, value in then.items() if key != "definitions"}
+    (result,) = check_gates(stages, gates, saved={"arena_bytes": unmarked}, **settings)
+    assert (result.get("judged", True), result["passed"], result["value"]) == (True, True, 0)
+    # Other figures of the older report are what they were.
+    gates = parse_gates({"tflite_bytes": {"against": "main.json"}})
+    (result,) = check_gates(stages, gates, saved={"tflite_bytes": older}, **settings)
+    assert (result.get("judged", True), result["passed"]) == (True, True)
