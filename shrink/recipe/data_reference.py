@@ -22,7 +22,8 @@ from shrink.stages.base import StageConfig
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.task.config import TaskConfig
 
-_NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
+NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
+"""What to do where no data is named, and examples are needed."""
 
 
 def check_examples(
@@ -87,9 +88,9 @@ def _no_data(kind: str = "", why: str = "") -> RecipeError:
 
 def _name_data(kind: str = "") -> str:
     if kind != QuantizeConfig.kind:
-        return _NAME_DATA
+        return NAME_DATA
     without = (name for name, scheme in SCHEME_TRAITS.items() if not scheme.calibrates)
-    return f"{_NAME_DATA}; schemes that need none: {', '.join(without)}"
+    return f"{NAME_DATA}; schemes that need none: {', '.join(without)}"
 
 
 _RECIPE_ENDINGS = (".yaml", ".yml")

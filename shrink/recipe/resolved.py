@@ -69,7 +69,7 @@ def _taken(told: Task, key: str) -> object:
     return {name: value for name, value in values.items() if value is not None} or None
 
 
-MODEL_KEYS = ("teacher", "student")
+_MODEL_KEYS = ("teacher", "student")
 """Keys of a stage that can name a model."""
 
 
@@ -87,6 +87,13 @@ def resolved_recipe(plan: Plan) -> JsonObject:
         settings = entry[step.kind]
         _make_absolute(settings, step)
     return value
+
+
+def named_files(recipe: JsonObject) -> list[tuple[JsonObject, str]]:
+    """Return the sections of a recipe that may name files a run reads, each with the key."""
+    stages = (settings for entry in recipe["stages"] for settings in entry.values())
+    own = [(recipe, "model"), (recipe, "custom_objects"), (recipe["data"], "path")]
+    return [*own, *((settings, key) for settings in stages for key in _MODEL_KEYS)]
 
 
 def resolved_recipe_text(plan: Plan) -> str:
@@ -108,10 +115,8 @@ def recipe_sha256(plan: Plan) -> str:
     another folder, is the same recipe.
     """
     value = resolved_recipe(plan)
-    places = [(value, "model"), (value, "custom_objects"), (value["data"], "path")]
-    places += [(s, key) for e in value["stages"] for s in e.values() for key in MODEL_KEYS]
-    places += [(gate, "against") for gate in value.get("gates", {}).values()]
-    for section, key in places:
+    compared = [(gate, "against") for gate in value.get("gates", {}).values()]
+    for section, key in [*named_files(value), *compared]:
         if isinstance(section.get(key), str):
             section[key] = Path(section[key]).name
         elif isinstance(section.get(key), list):

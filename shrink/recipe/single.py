@@ -22,8 +22,8 @@ from shrink.model.reference import (
     parse_model_reference,
     report_of,
 )
-from shrink.recipe.data_reference import NamedData, data_of_none, parse_named_data
-from shrink.recipe.resolved import MODEL_KEYS, recipe_text, stated_task
+from shrink.recipe.data_reference import NAME_DATA, NamedData, data_of_none, parse_named_data
+from shrink.recipe.resolved import named_files, recipe_text, stated_task
 
 _MEMORY_LIMIT = "2GB"
 _ROOM = 10
@@ -222,9 +222,7 @@ def portable(recipe: JsonObject, folder: Path) -> JsonObject:
         folder: where the recipe will lie.
     """
     value = copy.deepcopy(recipe)
-    places = [(value, "model"), (value, "custom_objects"), (value["data"], "path")]
-    places += [(s, key) for e in value["stages"] for s in e.values() for key in MODEL_KEYS]
-    for section, key in places:
+    for section, key in named_files(value):
         text = section.get(key)
         if isinstance(text, str) and Path(text).is_absolute():
             section[key] = near_path(Path(text), folder)
@@ -280,6 +278,6 @@ def _data(
         raise RecipeError(
             f"no data was named, and {', '.join(sections.data)} is about examples",
             subject="--data",
-            hint="add --data with a source, a path or a YAML file, for example --data digits",
+            hint=NAME_DATA,
         )
     return NamedData(data_of_none(stages), {})
