@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import tensorflow as tf
 import tf_keras as keras
@@ -20,6 +22,7 @@ MICRO_BATCH = 16
 @pytest.fixture(scope="module")
 def step() -> TrainingStep:
     """A step of eight convolutions, whose activations outweigh all else."""
+    gc.collect()  # what earlier tests left in cycles still counts as held
     config = Training(global_batch_size=32)
     devices = open_devices(config)
     layers = keras.layers
