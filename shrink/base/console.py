@@ -156,7 +156,7 @@ class Console:
             problems = [problem.to_dict() for problem in (error, *others)]
             self.document({"error": problems[0], "errors": problems})
 
-    def document(self, value: Any) -> None:
+    def document(self, value: object) -> None:
         """Print the one JSON document on stdout."""
         self.end_progress()
         self._write(sys.stdout, json.dumps(value, indent=2, allow_nan=False))

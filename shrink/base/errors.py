@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from shrink.base.foreign import Json, JsonObject
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class ShrinkError(Exception):
         text = f"{where}: {self.message}" if where else self.message
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the error as plain data, to cross a process boundary or to be printed as JSON."""
         return {
             "type": type(self).__name__,
@@ -78,7 +80,7 @@ class ShrinkError(Exception):
         }
 
     @staticmethod
-    def from_dict(data: dict[str, Any]) -> ShrinkError:
+    def from_dict(data: JsonObject) -> ShrinkError:
         """Rebuild an error from `to_dict`; an unknown type becomes an `InternalError`."""
         cls = _BY_NAME.get(data.get("type", ""), InternalError)
         position = Position(**data["position"]) if data.get("position") else None
@@ -271,7 +273,7 @@ class ReportWarning:
         return asdict(self)
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> ReportWarning:
+    def of(cls, value: Mapping[str, Json]) -> ReportWarning:
         """Return the warning that `to_dict` made plain."""
         hint, stage = value.get("hint"), value.get("stage")
         return cls(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -30,7 +30,7 @@ UNIT_BYTES = {
 _BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 
 
-def parse_bytes(value: Any) -> int:
+def parse_bytes(value: object) -> int:
     """Return a number of bytes from an integer or from text such as `2GB` or `64KiB`.
 
     Raises:
@@ -55,7 +55,7 @@ def parse_bytes(value: Any) -> int:
 _QUOTIENT = re.compile(r"\s*(-?[\d.]+)\s*/\s*([\d.]+)\s*")
 
 
-def parse_quotient(value: Any) -> Any:
+def parse_quotient(value: object) -> object:
     """Return the number that text such as `1/255` stands for; anything else as it is.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Literal, TypeGuard
 
 _REAL = frozenset({"mean_squared_error", "mean_absolute_error"})
 _BINARY = frozenset({"binary_crossentropy"})
@@ -57,7 +57,7 @@ def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
     return fitting or list(range(len(losses)))
 
 
-def is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is finite and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

@@ -13,9 +13,10 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from shrink.base.errors import ResourceError
+from shrink.base.foreign import JsonObject
 
 KILL_VARIABLE = "SHRINK_KILL_AT"
 
@@ -106,12 +107,12 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def write_json(target: Path, value: Any) -> None:
+def write_json(target: Path, value: object) -> None:
     """Write `value` as strict JSON (a NaN is an error), atomically."""
     write_text(target, json_text(value))
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path) -> JsonObject:
     """Return the mapping that a JSON file holds; empty where there is none to be had."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -120,7 +121,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Return `value` as strict JSON (a NaN is an error) that ends in a line break."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 

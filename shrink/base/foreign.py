@@ -13,6 +13,6 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 class Record(Protocol):
-    """Any dataclass."""
+    """A dataclass of any kind."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -161,7 +161,7 @@ def _usage_error(error: typer.TyperException) -> RecipeError:
     )
 
 
-def _callback(words: Sequence[str]) -> Callable[..., Any]:
+def _callback(words: Sequence[str]) -> Callable[..., object] | None:
     """Return the function of the command that the words begin with; this one where none is."""
     functions = {one.name: one.callback for one in app.registered_commands}
     return functions.get(words[0] if words else None) or _callback

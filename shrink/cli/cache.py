@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -159,7 +159,7 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
         console.print(f"{len(going):,} entries {done}, {freed_text} of {root}")
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: Entry) -> dict[str, object]:
     return {
         "kind": entry.kind,
         "key": entry.path.stem,

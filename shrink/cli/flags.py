@@ -7,13 +7,14 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shrink.base.fields import NameIn, parse_bytes
+from shrink.base.foreign import JsonObject
 from shrink.base.yaml import parse_scalar
 
 _HIDDEN_KEYS = {"name", "from_", "training"}
@@ -100,20 +101,20 @@ def _option(keys: Sequence[str]) -> str:
     return "--" + "-".join(keys).replace("_", "-")
 
 
-def _nested(annotation: Any) -> type[BaseModel] | None:
+def _nested(annotation: object) -> type[BaseModel] | None:
     """Return the section that a key holds, also where it may be left out."""
     members = [m for m in get_args(annotation) or (annotation,) if m is not type(None)]
     only = members[0] if len(members) == 1 else None
     return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
 
-def _is_list(annotation: Any) -> bool:
+def _is_list(annotation: object) -> bool:
     if get_origin(annotation) in (typing.Union, types.UnionType, Annotated):
         return any(_is_list(member) for member in get_args(annotation))
     return get_origin(annotation) is tuple
 
 
-def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[..., Any]:
+def with_flags(function: Callable[..., None], flags: Sequence[Flag]) -> Callable[..., None]:
     """Return `function` with one option per flag; it is given them as `flags={keys: text}`.
 
     Typer reads a command's options from its signature, so the signature is what is built here.
@@ -138,15 +139,15 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
         for flag in flags
     ]
 
-    def command(**arguments: Any) -> Any:
+    def command(**arguments: object) -> None:
         given = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
         lists = {flag.keys for flag in flags if flag.is_list}
         chosen = {
-            keys: _bracketed(text) if keys in lists else _text(text)
-            for keys, text in given.items()
-            if text is not None
+            keys: _bracketed(_text(value)) if keys in lists else _text(value)
+            for keys, value in given.items()
+            if value is not None
         }
-        return function(**arguments, flags=chosen)
+        function(**arguments, flags=chosen)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     command.__signature__ = inspect.Signature([*keyword, *added])  # type: ignore[attr-defined]
@@ -158,7 +159,7 @@ def with_flags(function: Callable[..., Any], flags: Sequence[Flag]) -> Callable[
     return command
 
 
-def _text(value: str | bool) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value).lower()
 
 
@@ -167,9 +168,9 @@ def _bracketed(text: str) -> str:
     return text if text.lstrip().startswith("[") else f"[{text}]"
 
 
-def section_of(given: dict[tuple[str, ...], str]) -> dict[str, Any]:
+def section_of(given: dict[tuple[str, ...], str]) -> JsonObject:
     """Return the mapping that flags stand for, each text read as a recipe's scalar is."""
-    section: dict[str, Any] = {}
+    section: JsonObject = {}
     for keys, text in given.items():
         target = section
         for key in keys[:-1]:
@@ -196,7 +197,7 @@ def _metavar(field: FieldInfo) -> str:
     return "|".join(dict.fromkeys(_alternatives(field.annotation))) or "VALUE"
 
 
-def _alternatives(annotation: Any) -> Iterator[str]:
+def _alternatives(annotation: object) -> Iterator[str]:
     origin = get_origin(annotation)
     if origin is Literal:
         yield from (str(value) for value in get_args(annotation))

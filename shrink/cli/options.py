@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -109,7 +109,7 @@ _MEANT = {
 """What other tools call a flag, and what it is here."""
 
 
-def without_values(words: Sequence[str], command: Callable[..., Any]) -> list[str]:
+def without_values(words: Sequence[str], command: Callable[..., object] | None) -> list[str]:
     """Return a command line in which switches have no value: `--aware false` is `--no-aware`.
 
     Args:

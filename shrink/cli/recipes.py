@@ -7,10 +7,11 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shrink.base.foreign import JsonObject
 from shrink.cli.options import (
     AlwaysJsonFlag,
     JsonFlag,
@@ -22,6 +23,7 @@ from shrink.cli.options import (
 from shrink.cli.verbs import ModelArgument
 
 if TYPE_CHECKING:
+    from shrink.base.console import Console
     from shrink.base.errors import RecipeError
 
 
@@ -41,7 +43,7 @@ class _Valid:
     stages: tuple[str, ...]
     warnings: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "valid": True,
             "recipe": self.name,
@@ -179,7 +181,7 @@ def init(
         console.say(f"{' -> '.join(stages)}; run it: shrink run {output}")
 
 
-def _written(model: str, data: str, output: Path, console: Any) -> tuple[str, dict[str, Any]]:
+def _written(model: str, data: str, output: Path, console: Console) -> tuple[str, JsonObject]:
     from shrink.contract.codec import from_plain
     from shrink.contract.job import FirstLookJob
     from shrink.contract.result import FirstLook

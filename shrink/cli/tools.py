@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from shrink.base.foreign import JsonObject
 from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag, epilog
 from shrink.cli.verbs import AnyModelArgument, ModelArgument
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+
+    from shrink.base.console import Console
 
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 
@@ -141,7 +148,9 @@ def _bytes(text: str | None) -> int | None:
         raise RecipeError(str(error), subject="--memory-limit") from error
 
 
-def _show(result: dict[str, Any], console: Any, show: Any) -> None:
+def _show(
+    result: JsonObject, console: Console, show: Callable[[JsonObject, RichConsole], None]
+) -> None:
     if console.as_json:
         console.document(result)
     elif not console.quiet:
@@ -189,7 +198,7 @@ def bench(
             console.print(line)
 
 
-def bench_lines(result: dict[str, Any]) -> list[str]:
+def bench_lines(result: JsonObject) -> list[str]:
     """Return what a measurement says, for people."""
     from shrink.base.figures import format_value
 

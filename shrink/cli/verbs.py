@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from shrink.base.foreign import JsonObject
 from shrink.cli.options import (
     CustomObjectsOption,
     ForceFlag,
@@ -234,7 +235,7 @@ def _run(
     verb: str,
     model: str,
     data: str | None,
-    stages: list[dict[str, Any]],
+    stages: list[JsonObject],
     sections: Sections,
     common: _Common,
 ) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn
 
 from shrink.base.errors import Position, RecipeError, did_you_mean
-from shrink.base.yaml.parse import Composer, Node, events, position_after, resolve
+from shrink.base.foreign import Json
+from shrink.base.yaml.parse import Composer, Node, Scalar, events, position_after, resolve
 
 MAX_BYTES = 1_000_000
 """The largest recipe that is read, in bytes."""
@@ -36,7 +37,7 @@ _DIRECTIVE_1_2 = re.compile(r"%YAML[ \t]+1\.2[ \t]*(#.*)?")
 class Document:
     """A YAML document as plain data, with the position of each key and value in the text."""
 
-    value: Any
+    value: Json
     """Nested dict, list, str, int, float, bool and None."""
     positions: dict[KeyPath, Position]
     """Where the value at each path starts; `()` is the root. An alias stands where it is written,
@@ -95,11 +96,11 @@ def loads(text: str, name: str) -> Document:
     return Document(value, document.positions, document.key_positions)
 
 
-def parse_scalar(text: str) -> Any:
+def parse_scalar(text: str) -> Scalar:
     """Return the value of `TEXT` in `--set KEY=TEXT`, as a recipe would read it.
 
     Text that starts with a bracket, a brace or a quote is a list, a mapping or a quoted string.
-    Any other is one scalar, whatever characters it holds: `a: b`, `#1` and `*.png` are strings.
+    All else is one scalar, whatever characters it holds: `a: b`, `#1` and `*.png` are strings.
     Empty text is None, as `key:` with nothing after it is in a recipe; `""` is the empty string.
 
     Raises:
@@ -210,7 +211,7 @@ def _refuse_size(name: str) -> NoReturn:
     )
 
 
-def _expand(node: Node, path: KeyPath, document: Document) -> Any:
+def _expand(node: Node, path: KeyPath, document: Document) -> Json:
     """Return a node's plain value, and enter the positions of all that it holds."""
     document.positions[path] = node.position
     if node.items is not None:

@@ -6,10 +6,14 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shrink.base.errors import Position, RecipeError, hint_for
 
+if TYPE_CHECKING:
+    import yaml
+
+Scalar: TypeAlias = str | int | float | bool | None
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 Kind = Literal["document", "mapping", "sequence", "scalar", "alias", "end"]
@@ -105,7 +109,7 @@ _PLAIN_WORDS = {
 """Plain words for a problem that holds the key, in the wording of either engine."""
 
 
-def _syntax_error(error: Any, text: str, name: str) -> RecipeError:
+def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> RecipeError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     end = position_after(text, name)
     if mark is None:
@@ -113,7 +117,7 @@ def _syntax_error(error: Any, text: str, name: str) -> RecipeError:
     position = Position(name, mark.line + 1, mark.column + 1)
     if (position.line, position.column) > (end.line, end.column):
         position = end
-    problem = str(error.problem)
+    problem = str(getattr(error, "problem", error))
     if "cannot start any token" in problem:
         character = _LINE_BREAK.split(text)[mark.line][mark.column : mark.column + 1]
         message = f"{character!r} cannot start a value"
@@ -138,7 +142,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _MOST_DIGITS = 64
 
 
-def resolve(text: str, position: Position) -> Any:
+def resolve(text: str, position: Position) -> Scalar:
     """Return the value of a plain scalar by the core schema (YAML 1.2.2, section 10.3.2).
 
     Raises:
@@ -189,7 +193,7 @@ class Node:
     """A value whose aliases still share one node; `size` and `height` count them in full."""
 
     position: Position
-    scalar: Any = None
+    scalar: Scalar = None
     items: list[Node] | None = None
     entries: dict[str, tuple[Position, Node]] | None = None
     size: int = 1
@@ -248,7 +252,7 @@ class Composer:
             self.anchors[event.anchor] = node
         return node
 
-    def _scalar(self, event: Event) -> Any:
+    def _scalar(self, event: Event) -> Scalar:
         if event.plain:
             return resolve(event.text, event.position)
         escaped = next((c for c in event.text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
