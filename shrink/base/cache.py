@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
@@ -276,3 +277,39 @@ def _status(path: Path) -> os.stat_result:
     with contextlib.suppress(FileNotFoundError):
         return path.lstat()
     return os.stat_result([0] * 10)
+
+
+class CacheKind(TypedDict):
+    """Entries of one kind in the cache; `unused_s` of the one that was not used for longest."""
+
+    kind: str
+    holds: str
+    entries: int
+    bytes: int
+    unused_s: int
+    kept_days: int
+
+
+class CacheSize(TypedDict):
+    """What the cache holds."""
+
+    path: str
+    kinds: list[CacheKind]
+    bytes: int
+    limit_bytes: int
+
+
+class CacheEntry(TypedDict):
+    """An entry of the cache."""
+
+    kind: str
+    key: str
+    bytes: int
+    unused_s: int
+
+
+class CacheEntries(TypedDict):
+    """The entries of the cache, or of a kind."""
+
+    path: str
+    entries: list[CacheEntry]

@@ -12,7 +12,7 @@ from shrink.cli.options import JsonFlag, QuietFlag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shrink.base.cache import Entry
+    from shrink.base.cache import CacheEntries, CacheEntry, CacheKind, CacheSize, Entry
 
 _UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
@@ -41,7 +41,7 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
         return
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     found = cache.entries(root)
-    kinds = [
+    kinds: list[CacheKind] = [
         {
             "kind": kind,
             "holds": about.holds,
@@ -53,7 +53,7 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
         for kind, about in cache.KINDS.items()
         if (of_kind := [entry for entry in found if entry.kind == kind])
     ]
-    document = {
+    document: CacheSize = {
         "path": str(root),
         "bytes": cache.total_bytes(root),
         "limit_bytes": cache.limit_bytes(root),
@@ -78,7 +78,7 @@ def list_(
 
     console = Console(as_json=json_, quiet=quiet)
     found = cache.entries(cache_root(), _kinds(kinds))
-    document = {"path": str(cache_root()), "entries": [_plain(one) for one in found]}
+    document: CacheEntries = {"path": str(cache_root()), "entries": [_plain(one) for one in found]}
     if json_:
         console.document(document)
     elif not quiet:
@@ -159,7 +159,7 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
         console.print(f"{len(going):,} entries {done}, {freed_text} of {root}")
 
 
-def _plain(entry: Entry) -> dict[str, object]:
+def _plain(entry: Entry) -> CacheEntry:
     return {
         "kind": entry.kind,
         "key": entry.path.stem,

@@ -44,13 +44,13 @@ def check(
     from shrink.recipe.load import validate_section
     from shrink.report.sanity import data_warnings
     from shrink.run.tool import run_action
-    from shrink.tools.show import show_data
+    from shrink.tools.show import DataCheck, show_data
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
     check_early(config)
     job = CheckJob(name=data, data=config.model_dump(mode="json"), seed=seed)
-    found = run_action(job, console)
+    found: DataCheck = run_action(job, console)
     console.end_progress()
     found["fingerprint"] = fingerprint(config)
     train, test = (found["splits"][name] for name in ("train", "test"))

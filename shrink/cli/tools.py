@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from shrink.base.foreign import JsonObject
 from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag, epilog
 from shrink.cli.verbs import AnyModelArgument, ModelArgument
 
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
 
     from shrink.base.console import Console
+    from shrink.tools.show import Bench
 
+T = TypeVar("T")
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 
 
@@ -52,7 +53,7 @@ def profile(
     from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
-    from shrink.tools.show import show_profile
+    from shrink.tools.show import Profile, show_profile
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
@@ -63,7 +64,7 @@ def profile(
         memory_limit=_bytes(memory_limit),
         trace=_resolved(trace),
     )
-    result = run_tool(job, console)
+    result: Profile = run_tool(job, console)
     _show(result, console, show_profile)
 
 
@@ -83,13 +84,13 @@ def inspect(
     from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
-    from shrink.tools.show import show_inspection
+    from shrink.tools.show import ArtifactInspection, KerasInspection, show_inspection
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
     job = InspectJob(name=str(reference), model=reference.source(trust), groups=groups)
-    found = run_tool(job, console)
+    found: KerasInspection | ArtifactInspection = run_tool(job, console)
     _show(found, console, show_inspection)
 
 
@@ -148,9 +149,7 @@ def _bytes(text: str | None) -> int | None:
         raise RecipeError(str(error), subject="--memory-limit") from error
 
 
-def _show(
-    result: JsonObject, console: Console, show: Callable[[JsonObject, RichConsole], None]
-) -> None:
+def _show(result: T, console: Console, show: Callable[[T, RichConsole], None]) -> None:
     if console.as_json:
         console.document(result)
     elif not console.quiet:
@@ -198,7 +197,7 @@ def bench(
             console.print(line)
 
 
-def bench_lines(result: JsonObject) -> list[str]:
+def bench_lines(result: Bench) -> list[str]:
     """Return what a measurement says, for people."""
     from shrink.base.figures import format_value
 

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
+from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.job import StepJob
 
@@ -86,7 +86,7 @@ def _of_tf_config(text: str) -> Membership | None:
     return Membership(len(places), index, _digest([chiefs, workers]))
 
 
-def _refuse_other_tasks(cluster: Mapping[str, Any]) -> None:
+def _refuse_other_tasks(cluster: JsonObject) -> None:
     if others := sorted(set(cluster) - {"chief", "worker"}):
         raise ResourceError(
             f"TF_CONFIG has tasks of the type {', '.join(others)}; training is synchronous, in"
@@ -113,7 +113,7 @@ def _of_slurm(environment: Mapping[str, str]) -> Membership:
     return Membership(tasks, int(environment["SLURM_PROCID"]), _digest(names))
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]
 
 
@@ -174,7 +174,7 @@ class ChiefsBoard:
         self._order = Order(self._order.session, number, job, exit_code)
         files.write_json(self._folder / _STATE, to_plain(self._order))
 
-    def reports(self) -> list[tuple[int, dict[str, Any]]]:
+    def reports(self) -> list[tuple[int, JsonObject]]:
         """Return the index and the error of every worker for which this order went wrong."""
         found = []
         for index in range(1, self._workers):
@@ -235,7 +235,7 @@ class FollowersBoard:
         files.write_json(path, ours)
         return True
 
-    def report(self, order: Order, error: dict[str, Any]) -> None:
+    def report(self, order: Order, error: JsonObject) -> None:
         """Tell the chief that an order went wrong here."""
         content = {"session": order.session, "number": order.number, "error": error}
         files.write_json(self._folder / _report_name(self._index), content)
@@ -252,6 +252,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> Json:
     text = _text(path)
     return json.loads(text) if text else None

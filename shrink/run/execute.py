@@ -108,7 +108,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     return StepDone(result=result, files=produced)
 
 
-def follow(job: StepJob, send: Send) -> dict[str, Any]:
+def follow(job: StepJob, send: Send) -> dict[str, object]:
     """Run one step beside the chief of a cluster, up to its end; then wait to be ended.
 
     What the stage made here is what it made there, and is thrown away. The process stays: the

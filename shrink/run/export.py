@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from shrink.base import files
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
+from shrink.base.foreign import JsonObject
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.reference import ModelReference, report_of
@@ -23,6 +24,13 @@ _SOURCE_SUFFIXES = (".cc", ".cpp", ".h")
 _ENDINGS = {"keras": "export.keras", "keras3": "keras3.keras", "savedmodel": "saved-model"}
 
 
+class Exported(TypedDict):
+    """The form that was written, and its files and folders."""
+
+    format: ExportFormat
+    paths: list[str]
+
+
 def export_model(
     reference: ModelReference,
     format_name: ExportFormat,
@@ -31,7 +39,7 @@ def export_model(
     console: Console,
     trust: Trust = NO_TRUST,
     name: str | None = None,
-) -> dict[str, Any]:
+) -> Exported:
     """Write a model in another form.
 
     Args:
@@ -122,7 +130,7 @@ def _labels(artifact: Path) -> tuple[str, ...]:
     return ()
 
 
-def _firmware(facts: dict[str, Any], labels: tuple[str, ...]) -> Firmware:
+def _firmware(facts: JsonObject, labels: tuple[str, ...]) -> Firmware:
     return Firmware(
         operators=tuple(facts["operators"]),
         arena_bytes=facts["arena_bytes"],
@@ -133,7 +141,7 @@ def _firmware(facts: dict[str, Any], labels: tuple[str, ...]) -> Firmware:
     )
 
 
-def _tensor(value: dict[str, Any]) -> FirmwareTensor:
+def _tensor(value: JsonObject) -> FirmwareTensor:
     return FirmwareTensor(
         value["name"], tuple(value["shape"]), value["dtype"], value["scale"], value["zero_point"]
     )

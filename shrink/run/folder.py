@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files
 from shrink.base.cache import REPORT_NAME
@@ -27,6 +26,7 @@ from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_tak
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
+from shrink.run.keys import Described
 from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, commit_of
 from shrink.run.steps import PLAN_NAME
 
@@ -133,7 +133,7 @@ class RunFolder:
         self,
         outcomes: Sequence[StageOutcome],
         finals: Sequence[str],
-        described: Mapping[str, Any],
+        described: Described,
         warnings: Sequence[ReportWarning] = (),
         chain: Chain | None = None,
         data: DataSet | None = None,

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
+from shrink.base.foreign import JsonObject
 from shrink.contract.events import Event, Lost, Tick
 from shrink.contract.job import Place, StepJob
 from shrink.run.cluster import ChiefsBoard, FollowersBoard, Membership, Order
@@ -88,9 +88,7 @@ class Chief:
         self._board = board
         self._place = place
 
-    def attempt(
-        self, job: StepJob, work: Path, on_event: Callable[[Event], None]
-    ) -> dict[str, Any]:
+    def attempt(self, job: StepJob, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
         """Do what `shrink.run.process.attempt` does, with all workers where the job trains."""
         if not job.trains:
             return attempt(job, work, on_event)
@@ -105,9 +103,7 @@ class Chief:
                     raise
         return self._attempt(together, work, listener)
 
-    def _attempt(
-        self, job: StepJob, work: Path, on_event: Callable[[Event], None]
-    ) -> dict[str, Any]:
+    def _attempt(self, job: StepJob, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
         self._board.post(job)
         try:
             return attempt(job, work, on_event)

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
@@ -105,20 +105,22 @@ def step_keys(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -
     return keys_of(describe_steps(plan, data_fingerprint, splits))
 
 
-def keys_of(described: Mapping[str, Any]) -> dict[str, str]:
+Described: TypeAlias = Mapping[str, Mapping[str, object]]
+"""Everything that the outcome of each step depends on, as plain data by the step's name."""
+
+
+def keys_of(described: Described) -> dict[str, str]:
     """Return the key of every step, by name, of what `describe_steps` returned."""
     return {name: _hash(step) for name, step in described.items()}
 
 
-def describe_steps(
-    plan: Plan, data_fingerprint: str, splits: Splits | None = None
-) -> dict[str, dict[str, Any]]:
+def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -> Described:
     """Return everything that each step's outcome depends on, as plain data by the step's name.
 
     The arguments are those of `step_keys`.
     """
     splits, read = splits or Splits(plan.recipe.training.seed), _Read()
-    described: dict[str, dict[str, Any]] = {}
+    described: dict[str, dict[str, object]] = {}
     keys: dict[str, str] = {}
     for step in plan.steps:
         described[step.name] = _describe(plan, step, data_fingerprint, keys, splits, read)
@@ -142,7 +144,7 @@ def _describe(
     keys: Mapping[str, str],
     splits: Splits,
     read: _Read,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     config = step.config.model_dump(mode="json", exclude=_NOT_IN_KEYS) if step.config else {}
     settings, custom = settings_of(plan, step), plan.custom_objects
     return {
@@ -174,13 +176,13 @@ def runs_code(plan: Plan) -> bool:
     return builds or plan.custom_objects is not None or plan.recipe.data.source == "python"
 
 
-def _task_model(source: Source, keys: Mapping[str, str], read: _Read) -> Any:
+def _task_model(source: Source, keys: Mapping[str, str], read: _Read) -> object:
     reference = source.reference
     said = None if reference is None else read.said_by_run(reference.path)
     return [_source(source, keys, read), said]
 
 
-def _source(source: Source, keys: Mapping[str, str], read: _Read) -> Any:
+def _source(source: Source, keys: Mapping[str, str], read: _Read) -> object:
     if source.step is not None:
         key = keys[source.step]
         return {"step": key, "arguments": dict(source.arguments)} if source.arguments else key
@@ -195,7 +197,7 @@ def _source(source: Source, keys: Mapping[str, str], read: _Read) -> Any:
     }
 
 
-def _hash(value: Any) -> str:
+def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

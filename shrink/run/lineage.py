@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files
 from shrink.base.cache import cache_root, mark_used
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
 from shrink.base.figures import definitions
+from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.report import DataSet, Origin, definition_in
 from shrink.contract.result import Counts, HeldOut, StageOutcome
@@ -158,7 +158,7 @@ class Link:
     """
 
     run: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Json]
     seed: int
     splits: str
 
@@ -175,7 +175,7 @@ class Lineage:
 
     links: tuple[Link, ...] = ()
     outside: bool = False
-    origin: Mapping[str, Any] | None = None
+    origin: Mapping[str, Json] | None = None
 
     def and_(self, other: Lineage) -> Lineage:
         """Return both: a student and its teachers."""
@@ -184,7 +184,7 @@ class Lineage:
         origin = self.origin or other.origin
         return Lineage(tuple(known[s] for s in links), self.outside or other.outside, origin)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return plain data."""
         return {"version": _VERSION, **to_plain(self)}
 
@@ -240,7 +240,7 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
     return Splits(seed, tuple(one.splits for one in there), places, lineage, bool(same))
 
 
-def data_identity(data: DataConfig, data_fingerprint: str) -> dict[str, Any]:
+def data_identity(data: DataConfig, data_fingerprint: str) -> JsonObject:
     """Return what decides which examples there are, but for the seed."""
     keys = data.model_dump(mode="json", exclude=NOT_OF_SPLITS)
     return {"fingerprint": data_fingerprint, **keys}
@@ -253,7 +253,7 @@ def remember(
     data_fingerprint: str,
     stored: StoredStep,
     store: Store,
-    origin: Mapping[str, Any] | None,
+    origin: Mapping[str, Json] | None,
 ) -> Lineage:
     """Write where a finished step's artifact comes from, and return it.
 
@@ -312,7 +312,7 @@ def carry_over(model: Path, exported: Path, store: Store) -> None:
     files.write_json(_place(store.root, files.sha256(exported)), lineage.to_dict())
 
 
-def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Any:
+def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Json:
     """Return the baseline that a line of runs begins with, as plain data."""
     figures = {group: to_plain(getattr(stored.result, group)) for group in _FIGURES}
     return {
@@ -325,7 +325,7 @@ def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredS
     }
 
 
-def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> dict[str, Any]:
+def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> JsonObject:
     """Return what decides the test examples of a run, as plain data."""
     data = data_identity(plan.recipe.data, data_fingerprint)
     return {"data": data, "seed": splits.seed, "earlier": list(splits.earlier)}

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base.console import Console
 from shrink.base.errors import (
@@ -22,6 +21,7 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.files import reached
+from shrink.base.foreign import Json
 from shrink.base.measured import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
@@ -37,12 +37,12 @@ from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.keys import (
+    Described,
     describe_steps,
     keep_measurement,
     keys_of,
     measured_before,
     runs_code,
-    settings_of,
     step_keys,
 )
 from shrink.run.lineage import (
@@ -57,7 +57,7 @@ from shrink.run.lineage import (
     splits_of,
 )
 from shrink.run.process import LOG_NAME, attempt, show
-from shrink.run.steps import check_step_names, demands_of, preview, selected_steps
+from shrink.run.steps import check_step_names, preview, selected_steps, step_job
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import (
     Attempt,
@@ -357,28 +357,9 @@ class Runner:
         """Return all that a worker needs to know."""
         trust = Trust(self.plan.custom_objects, self.options.trust_model)
         inputs = {role: _source(source, state, trust) for role, source in step.inputs.items()}
-        config = step.config.model_dump(mode="json", by_alias=True) if step.config else None
-        settings = settings_of(self.plan, step)
-        # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
-        training = replace(settings.training, memory_limit=step.training.memory_limit)
-        return StepJob(
-            name=step.name,
-            kind=step.kind,
-            config=config,
-            epochs=step.epochs,
-            training=training,
-            inputs=inputs,
-            preserves=step.preserves,
-            data=settings.data,
-            task=settings.task,
-            split_seed=state.splits.seed,
-            earlier_splits=tuple(state.splits.files[one] for one in state.splits.earlier),
-            task_model=task_model(self.plan),
-            checkpoints=self.store.checkpoints(state.keys[step.name]),
-            teachers=self.store.teachers,
-            sensitivities=self.store.sensitivities,
-            demands=demands_of(self.steps[step.index :]),
-        )
+        later = self.steps[step.index + 1 :]
+        key = state.keys[step.name]
+        return step_job(self.plan, step, later, inputs, state.splits, self.store, key)
 
     def _tell_splits(self, state: _State) -> None:
         """Warn where test examples may have been trained on; say in a note what else is known."""
@@ -404,7 +385,7 @@ class Runner:
                 with contextlib.suppress(OSError, ResourceError):  # then it computes them again
                     self.store.add(keys[name], stored.result, stored.files)
 
-    def _finish(self, state: _State, folder: RunFolder, described: Mapping[str, Any]) -> RunResult:
+    def _finish(self, state: _State, folder: RunFolder, described: Described) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
         folder.keep_lineages(state.lineages, _split_files(state))
@@ -421,12 +402,6 @@ class Runner:
                 f"{self.options.output} keeps its last finished run; this one is in {folder.path}"
             )
         return RunResult(report, folder.path, self.exit_code, state.error)
-
-
-def task_model(plan: Plan) -> Path | None:
-    """Return the file of the recipe's model, whose own loss is taken where the recipe has none."""
-    reference = plan.steps[0].inputs["model"].reference
-    return None if reference is None or reference.function else reference.path
 
 
 def describe_end(status: str, seconds: float) -> str:
@@ -458,7 +433,7 @@ def _outcome(
     scores: Mapping[str, list[float]] | None = None,
     artifact: str | None = None,
     digest: str | None = None,
-    error: Mapping[str, Any] | None = None,
+    error: Mapping[str, Json] | None = None,
 ) -> StageOutcome:
     return StageOutcome(
         name=step.name,

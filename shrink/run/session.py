@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files, yaml
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError, ShrinkError
+from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
 from shrink.contract.model_source import Trust
 from shrink.recipe.plan import Plan, Step
@@ -89,7 +89,7 @@ class _Thing:
     stages: tuple[str, ...]
 
     @classmethod
-    def of(cls, recipe: Mapping[str, Any]) -> _Thing:
+    def of(cls, recipe: Mapping[str, Json]) -> _Thing:
         data = recipe["data"]
         stages = [_stage_name(kind, s) for e in recipe["stages"] for kind, s in e.items()]
         place = data.get("path") or data.get("source")
@@ -110,7 +110,7 @@ class _Thing:
         return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _stage_name(kind: str, settings: Mapping[str, Any]) -> str:
+def _stage_name(kind: str, settings: Mapping[str, Json]) -> str:
     return f"{kind}:{settings.get('scheme') or settings.get('method') or kind}"
 
 
@@ -245,7 +245,7 @@ def _tell_ci(result: RunResult) -> None:
         console.say(line)
 
 
-def show_preview(rows: list[dict[str, Any]], console: Console) -> None:
+def show_preview(rows: list[dict[str, str]], console: Console) -> None:
     """Print what a run would do with each stage."""
     if console.as_json:
         console.document(rows)

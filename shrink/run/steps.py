@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files
 from shrink.base.errors import RecipeError, hint_for
-from shrink.contract.job import Demand
+from shrink.base.foreign import Json
+from shrink.contract.job import Demand, StepJob
+from shrink.contract.model_source import ModelSource
 from shrink.recipe.plan import Plan, Step
+from shrink.run.keys import Described, settings_of
+from shrink.run.lineage import Splits
+from shrink.run.store import Store
 
 
 def selected_steps(plan: Plan, last: str | None) -> tuple[Step, ...]:
@@ -50,13 +55,62 @@ def demands_of(steps: Iterable[Step]) -> tuple[Demand, ...]:
     )
 
 
+def task_model(plan: Plan) -> Path | None:
+    """Return the file of the recipe's model, whose own loss is taken where the recipe has none."""
+    reference = plan.steps[0].inputs["model"].reference
+    return None if reference is None or reference.function else reference.path
+
+
+def step_job(
+    plan: Plan,
+    step: Step,
+    later: Sequence[Step],
+    inputs: Mapping[str, ModelSource],
+    splits: Splits,
+    store: Store,
+    key: str,
+) -> StepJob:
+    """Return all that a worker needs to know of a step.
+
+    Args:
+        plan: that the step is of.
+        step: to be computed.
+        later: steps, whose demands the first worker looks at.
+        inputs: models by role.
+        splits: how the data is divided.
+        store: where checkpoints and teacher outputs are.
+        key: of the step.
+    """
+    settings = settings_of(plan, step)
+    # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
+    training = replace(settings.training, memory_limit=step.training.memory_limit)
+    return StepJob(
+        name=step.name,
+        kind=step.kind,
+        config=step.config.model_dump(mode="json", by_alias=True) if step.config else None,
+        epochs=step.epochs,
+        training=training,
+        inputs=inputs,
+        preserves=step.preserves,
+        data=settings.data,
+        task=settings.task,
+        split_seed=splits.seed,
+        earlier_splits=tuple(splits.files[one] for one in splits.earlier),
+        task_model=task_model(plan),
+        checkpoints=store.checkpoints(key),
+        teachers=store.teachers,
+        sensitivities=store.sensitivities,
+        demands=demands_of((step, *later)),
+    )
+
+
 PLAN_NAME = "plan.json"
 """Where a run folder keeps what its steps depended on, for the next preview."""
 
 
 def preview(
     steps: Sequence[Step],
-    described: Mapping[str, Any],
+    described: Described,
     folder: Path,
     is_stored: Callable[[Step], bool],
     is_forced: Callable[[Step], bool],
@@ -83,7 +137,7 @@ def preview(
     return rows
 
 
-def _why(before: Any, now: Mapping[str, Any]) -> str:
+def _why(before: Json, now: Mapping[str, object]) -> str:
     if before is None:
         return "never computed here"
     changes = list(_changes(before, now, ""))
@@ -93,7 +147,7 @@ def _why(before: Any, now: Mapping[str, Any]) -> str:
     return "; ".join(own[:3]) if own else "what it starts from changes"
 
 
-def _changes(before: Any, now: Any, path: str) -> Iterator[tuple[str, str]]:
+def _changes(before: Json, now: object, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*before, *now)):
             inner = f"{path}.{key}" if path else str(key)
@@ -103,6 +157,6 @@ def _changes(before: Any, now: Any, path: str) -> Iterator[tuple[str, str]]:
         yield path, f"{path} changed" if opaque else f"{path}: {_short(before)} -> {_short(now)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 24 else text[:21] + "..."

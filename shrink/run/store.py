@@ -23,11 +23,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base import cache, files
 from shrink.base.errors import ResourceError
 from shrink.base.files import reached
+from shrink.base.foreign import Json
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.result import StepManifest, StepResult, StoredFile
 
@@ -224,7 +224,7 @@ class Store:
             ) from error
 
 
-def _digest(entry: Mapping[str, Any]) -> str:
+def _digest(entry: Mapping[str, Json]) -> str:
     body = {key: value for key, value in entry.items() if key != "digest"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 

@@ -7,10 +7,10 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from shrink.base import files
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
+from shrink.base.foreign import JsonObject
 from shrink.base.measured import NOTHING_TO_PLAN_FOR
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
@@ -110,7 +110,7 @@ def with_names_of_the_user(error: ShrinkError, called: Mapping[str, str]) -> Shr
 MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """How a process ends that was refused memory: by the kernel, or by what it did without it."""
 
-Attempt = Callable[[StepJob, Path, Callable[[Event], None]], dict[str, Any]]
+Attempt = Callable[[StepJob, Path, Callable[[Event], None]], JsonObject]
 
 
 @dataclass
@@ -129,7 +129,7 @@ def run_recovering(
     on_event: Callable[[Event], None],
     say: Callable[[str], None],
     run: Attempt = attempt,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Run a step's job, again in fresh processes where a worker dies while it trains.
 
     Every new process has half the micro-batch and continues from the last checkpoint, so that

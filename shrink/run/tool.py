@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -20,6 +19,7 @@ import shrink
 from shrink.base.cache import cache_root, existing
 from shrink.base.console import Console
 from shrink.base.errors import ResourceError, ShrinkError
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
 from shrink.contract.job import DoctorJob, Job, ModelJob, TrackerJob
@@ -46,8 +46,8 @@ def guard_source(source: ModelSource, to_be_quantized: bool = False) -> None:
         guard_artifact(source.path, to_be_quantized=to_be_quantized)
 
 
-def run_action(job: Job, console: Console) -> dict[str, Any]:
-    """Run a worker's action and return its result.
+def run_action(job: Job, console: Console) -> Json:
+    """Run a worker's action and return its result, as the JSON that it sent.
 
     Args:
         job: what to do.
@@ -63,7 +63,7 @@ def run_action(job: Job, console: Console) -> dict[str, Any]:
             raise
 
 
-def run_tool(job: ModelJob, console: Console) -> dict[str, Any]:
+def run_tool(job: ModelJob, console: Console) -> Json:
     """Look into a model's file, run a worker's action on it and return the result.
 
     See `run_action`.
@@ -119,12 +119,12 @@ _EXTRAS = ("mlflow", "lmdb", "tiles", "tfds")
 _LOW_DISK_BYTES = 1_000_000_000
 
 
-def examine(console: Console) -> dict[str, Any]:
+def examine(console: Console) -> JsonObject:
     """Return versions, machine, store and settings, what was tried in a worker, and `problems`.
 
     Nothing personal is in it but paths, whose home folder is written `~`.
     """
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "shrink": shrink.__version__,
         "installed": _short(Path(shrink.__file__).parent),
         "python": f"{platform.python_version()} ({_short(Path(sys.executable))})",
@@ -146,7 +146,7 @@ def examine(console: Console) -> dict[str, Any]:
     return {**found, "problems": problems}
 
 
-def lines_of(found: dict[str, Any]) -> list[str]:
+def lines_of(found: JsonObject) -> list[str]:
     """Return the findings as Markdown that can be pasted into an issue."""
     store, worker = found["store"], found["worker"] or {}
     facts = {
@@ -167,7 +167,7 @@ def lines_of(found: dict[str, Any]) -> list[str]:
     return [*lines, "" if found["problems"] else "No problems found."]
 
 
-def _store() -> dict[str, Any]:
+def _store() -> JsonObject:
     path = cache_root()
     place = existing(path)
     return {
@@ -177,7 +177,7 @@ def _store() -> dict[str, Any]:
     }
 
 
-def _store_problems(store: dict[str, Any]) -> list[str]:
+def _store_problems(store: JsonObject) -> list[str]:
     found = []
     if not store["writable"]:
         found.append(f"the store {store['path']} is not writable; choose one by SHRINK_CACHE_DIR")

@@ -7,13 +7,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.progress import Share
+from shrink.base.types import Tensors
 from shrink.contract.events import Send
 from shrink.contract.job import CheckJob
 from shrink.data.bad_examples import SkippedNote, remembered_bad_files
@@ -27,12 +28,13 @@ from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
 from shrink.data.sources.images import open_pictures
 from shrink.task.task import targets_of
+from shrink.tools.show import DataCheck, InputRange, SplitRow
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64
 
 
-def data_check(job: CheckJob, send: Send) -> dict[str, Any]:
+def data_check(job: CheckJob, send: Send) -> DataCheck:
     """Return counts, shapes, value ranges and unreadable examples of the job's data.
 
     Returns:
@@ -43,14 +45,14 @@ def data_check(job: CheckJob, send: Send) -> dict[str, Any]:
         can be read; `notes`; `examples_per_s` of reading.
     """
     config = DataConfig.model_validate(job.data)
-    bad: list[str] = []
-    files: dict[str, list[Any]] = {"duplicates": [], "suspicious": []}
+    files = _Files([], [], [])
     if config.source == "images":
-        bad, files = _check_files(config, send)
+        files = _check_files(config, send)
         config = config.model_copy(update={"on_bad_example": "skip", "bad_examples_limit": 1.0})
     dataset = open_dataset(config, job.seed)
     started = time.perf_counter()
-    splits = {}
+    splits: dict[str, SplitRow] = {}
+    bad = list(files.bad)
     for name in SPLIT_NAMES:
         splits[name], unreadable = _split(dataset, getattr(dataset, name), name, send)
         bad += unreadable
@@ -59,7 +61,8 @@ def data_check(job: CheckJob, send: Send) -> dict[str, Any]:
         "splits": splits,
         "class_names": list(dataset.class_names),
         "bad": bad,
-        **files,
+        "duplicates": files.duplicates,
+        "suspicious": files.suspicious,
         "notes": [
             *(note for note in dataset.notes if not isinstance(note, SkippedNote)),
             *([] if bad or config.target == "input" else _target_notes(dataset)),
@@ -95,7 +98,15 @@ class _Counter:
             self._send(Share(self._name, self._done, self._total))
 
 
-def _check_files(config: DataConfig, send: Send) -> tuple[list[str], dict[str, list[Any]]]:
+class _Files(NamedTuple):
+    """What picture files say: the unreadable ones, those with equal contents, and odd ones."""
+
+    bad: list[str]
+    duplicates: list[list[str]]
+    suspicious: list[str]
+
+
+def _check_files(config: DataConfig, send: Send) -> _Files:
     """Decode every picture, and compare contents and names of all of them."""
     pictures, decoder = open_pictures(config, skip=True)
     paths = [path for files, _ in pictures.splits.values() for path in files]
@@ -112,10 +123,8 @@ def _check_files(config: DataConfig, send: Send) -> tuple[list[str], dict[str, l
         if len({str(labels.get(path)) for path in group}) > 1:
             same = " = ".join(map(shown, group))
             suspicious.append(f"the same picture under different labels: {same}")
-    return list(bad.values()), {
-        "duplicates": [[shown(path) for path in group] for group in groups],
-        "suspicious": suspicious,
-    }
+    copies = [[shown(path) for path in group] for group in groups]
+    return _Files(list(bad.values()), copies, suspicious)
 
 
 def _wrong_ending(path: str) -> str | None:
@@ -128,11 +137,11 @@ def _wrong_ending(path: str) -> str | None:
 
 def _split(
     dataset: Dataset, examples: Examples, name: str, send: Send
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[SplitRow, list[str]]:
     counter = _Counter(send, f"reading {name}", len(examples))
     step = reading_batch(examples.input_spec, examples.target_spec)
 
-    def read(start: int) -> tuple[list[dict[str, Any]], list[str]]:
+    def read(start: int) -> tuple[list[InputRange], list[str]]:
         indices = np.arange(start, min(start + step, len(examples)))
         x, unreadable = _read(examples, indices)
         counter.add(len(indices))
@@ -141,28 +150,34 @@ def _split(
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         found = list(pool.map(read, range(0, len(examples), step)))
     inputs = _merged([ranges for ranges, _ in found if ranges])
-    first = inputs[0] if inputs else {"shape": [], "dtype": "", "low": None, "high": None}
+    none: InputRange = {"shape": [], "dtype": "", "low": None, "high": None}
     classes = _counts(dataset, examples)
-    described = {"examples": len(examples), "classes": classes, **first, "inputs": inputs}
+    described: SplitRow = {
+        "examples": len(examples),
+        "classes": classes,
+        **(inputs[0] if inputs else none),
+        "inputs": inputs,
+    }
     return described, [text for _, unreadable in found for text in unreadable]
 
 
-def _range(x: np.ndarray) -> dict[str, Any]:
+def _range(x: np.ndarray) -> InputRange:
     low, high = (float(np.min(x)), float(np.max(x))) if x.size else (None, None)
     return {"shape": list(x.shape[1:]), "dtype": x.dtype.name, "low": low, "high": high}
 
 
-def _merged(found: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    merged = []
+def _merged(found: list[list[InputRange]]) -> list[InputRange]:
+    merged: list[InputRange] = []
     for ranges in zip(*found, strict=True):
         lows = [r["low"] for r in ranges if r["low"] is not None]
         highs = [r["high"] for r in ranges if r["high"] is not None]
-        limits = {"low": min(lows, default=None), "high": max(highs, default=None)}
-        merged.append({**ranges[0], **limits})
+        low, high = min(lows, default=None), max(highs, default=None)
+        first = ranges[0]
+        merged.append({"shape": first["shape"], "dtype": first["dtype"], "low": low, "high": high})
     return merged
 
 
-def _read(examples: Examples, indices: np.ndarray) -> tuple[Any, list[str]]:
+def _read(examples: Examples, indices: np.ndarray) -> tuple[Tensors | None, list[str]]:
     """Return the inputs of the examples that can be read, and why the others cannot."""
     try:
         return examples.arrays(indices)[0], []

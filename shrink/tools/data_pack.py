@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +13,7 @@ from PIL import Image
 from shrink.base import files
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.progress import Share
+from shrink.base.types import Json, Specs, Tensors
 from shrink.contract.events import Send
 from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
@@ -28,7 +28,7 @@ _STATE = "shrink-pack.json"
 _FORMAT = 1
 
 
-def data_pack(job: PackJob, send: Send) -> dict[str, Any]:
+def data_pack(job: PackJob, send: Send) -> dict[str, object]:
     """Write the job's data as shards of TFRecord files, by split.
 
     Splits are those of a run with the same seed; examples are stored as they would be fed,
@@ -73,7 +73,7 @@ def data_pack(job: PackJob, send: Send) -> dict[str, Any]:
     }
 
 
-def data_unpack(job: UnpackJob, send: Send) -> dict[str, Any]:
+def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
     """Write the pictures of the job's data as PNG files, `part/class/number.png`.
 
     Raises:
@@ -130,7 +130,7 @@ class _Packer:
         """Bytes of one example, uncompressed."""
         return example_bytes(self._inputs, self._targets)
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> dict[str, object]:
         """Return what reading the shards needs to know."""
         features = {name: self._input_feature(spec) for name, spec in self._inputs.items()}
         features |= {name: _target_feature(spec) for name, spec in self._targets.items()}
@@ -163,14 +163,14 @@ class _Packer:
         example = tf.train.Example(features=tf.train.Features(feature=features))
         return bytes(example.SerializeToString())
 
-    def _input_feature(self, spec: tf.TensorSpec) -> dict[str, Any]:
+    def _input_feature(self, spec: tf.TensorSpec) -> dict[str, object]:
         shape = spec.shape.as_list()
         if self._encoding == "png":
             return {"type": "picture", "shape": shape}
         return {"type": "raw", "dtype": spec.dtype.name, "shape": shape}
 
 
-def _begin(folder: Path, state: Mapping[str, Any]) -> None:
+def _begin(folder: Path, state: Mapping[str, object]) -> None:
     """Make the folder ready; shards of other data or settings must not be taken for these."""
     if folder.is_dir() and any(folder.iterdir()):
         recorded = _recorded(folder / _STATE)
@@ -189,7 +189,7 @@ def _begin(folder: Path, state: Mapping[str, Any]) -> None:
     files.write_json(folder / _STATE, state)
 
 
-def _recorded(path: Path) -> Any:
+def _recorded(path: Path) -> Json:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -206,7 +206,7 @@ def _shards(
         yield f"{split}-{number:05d}-of-{count:05d}.tfrecord", indices
 
 
-def _batches(examples: Examples, indices: np.ndarray) -> Iterator[tuple[int, Any, Any]]:
+def _batches(examples: Examples, indices: np.ndarray) -> Iterator[tuple[int, Tensors, Tensors]]:
     start = 0
     with naming_bad_examples(examples):
         batch = reading_batch(examples.input_spec, examples.target_spec)
@@ -215,7 +215,7 @@ def _batches(examples: Examples, indices: np.ndarray) -> Iterator[tuple[int, Any
             start += len(tf.nest.flatten(x)[0])
 
 
-def _names(names: tuple[str, ...] | None, specs: Any, default: str) -> dict[str, tf.TensorSpec]:
+def _names(names: tuple[str, ...] | None, specs: Specs, default: str) -> dict[str, tf.TensorSpec]:
     flat = tf.nest.flatten(specs)
     if names is None or len(names) != len(flat):
         names = (default,) if len(flat) == 1 else tuple(f"{default}{i}" for i in range(len(flat)))
@@ -230,7 +230,7 @@ def _check_pictures(specs: Mapping[str, tf.TensorSpec]) -> None:
             )
 
 
-def _target_feature(spec: tf.TensorSpec) -> dict[str, Any]:
+def _target_feature(spec: tf.TensorSpec) -> dict[str, object]:
     kind = "int64" if spec.dtype.is_integer else "float32"
     return {"type": kind, "shape": spec.shape.as_list()}
 

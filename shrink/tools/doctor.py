@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from shrink.base import files
 from shrink.base.host import host_peak_bytes
@@ -15,7 +14,7 @@ from shrink.measure.memory import AllocatorPeak, one_op_model
 from shrink.tflite.arena import arena_bytes
 
 
-def doctor(job: DoctorJob, send: Send) -> dict[str, Any]:
+def doctor(job: DoctorJob, send: Send) -> dict[str, object]:
     """Import TensorFlow, make one training step, and run a small artifact in both runtimes.
 
     Returns:
@@ -28,6 +27,7 @@ def doctor(job: DoctorJob, send: Send) -> dict[str, Any]:
     imported = time.perf_counter() - started
     problems, limits = [], []
     gpus = tf.config.list_physical_devices("GPU")
+    devices = [*tf.config.list_physical_devices("CPU"), *gpus]
     send(Phase("training"))
     step_s = _training_step_s()
     if note := AllocatorPeak(["GPU:0" if gpus else "CPU:0"]).note:
@@ -40,17 +40,13 @@ def doctor(job: DoctorJob, send: Send) -> dict[str, Any]:
     if (arena := arena_bytes(path)).value is None:
         limits.append(f"arena_bytes will be missing: {arena.reason}")
     return {
-        "devices": [device.name.removeprefix("/physical_device:") for device in _devices(tf)],
+        "devices": [device.name.removeprefix("/physical_device:") for device in devices],
         "tensorflow_import_s": imported,
         "training_step_s": step_s,
         "host_peak_bytes": host_peak_bytes(),
         "problems": problems,
         "limits": limits,
     }
-
-
-def _devices(tf: Any) -> list[Any]:
-    return [*tf.config.list_physical_devices("CPU"), *tf.config.list_physical_devices("GPU")]
 
 
 def _training_step_s() -> float:

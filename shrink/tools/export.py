@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from shrink.base import files
 from shrink.base.progress import Phase
 from shrink.contract.events import Send
@@ -15,7 +13,7 @@ from shrink.tflite.arena import arena_bytes
 from shrink.tflite.structure import read_file
 
 
-def export(job: ExportJob, send: Send) -> dict[str, Any]:
+def export(job: ExportJob, send: Send) -> dict[str, object]:
     """Write the job's model to its target in the wanted format; return the path and its size."""
     as_graph = job.format == "savedmodel"
     model, target = load_source(job.model, as_graph), job.target
@@ -39,7 +37,7 @@ _WORDS = {
 """Operators whose method of TFLite Micro's `MicroMutableOpResolver` is spelled in its own way."""
 
 
-def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, Any]:
+def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, object]:
     """Return what the job's .tflite file needs of a firmware, as plain data.
 
     Returns:

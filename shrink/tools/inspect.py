@@ -6,7 +6,6 @@ import functools
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -59,9 +58,21 @@ from shrink.tflite.flatbuffer import (
 from shrink.tflite.offline_plan import ONLINE, read_plan
 from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.structure import Subgraph, Tensor, read
+from shrink.tools.show import (
+    ArtifactInspection,
+    AuditRow,
+    GroupRow,
+    Groups,
+    KerasInspection,
+    KerasTensorRow,
+    LayerRow,
+    MemoryPlan,
+    OperatorTensors,
+    TensorRow,
+)
 
 
-def inspect(job: InspectJob, send: Send) -> dict[str, Any]:
+def inspect(job: InspectJob, send: Send) -> KerasInspection | ArtifactInspection:
     """Return a description of the job's model as plain data."""
     source = job.model
     if source.kind == "tflite":
@@ -74,10 +85,13 @@ def inspect(job: InspectJob, send: Send) -> dict[str, Any]:
         return describe_artifact(source.path)
     model = load_source(source)
     description = describe_model(model, str(source.path))
-    return {**description, **describe_groups(model)} if job.groups else description
+    if job.groups:
+        found = describe_groups(model)
+        description["groups"], description["protected"] = found["groups"], found["protected"]
+    return description
 
 
-def describe_model(model: keras.Model, path: str) -> dict[str, Any]:
+def describe_model(model: keras.Model, path: str) -> KerasInspection:
     """Return the layers of a Keras model, with shapes, parameters and sparsity."""
     return {
         "path": path,
@@ -89,10 +103,10 @@ def describe_model(model: keras.Model, path: str) -> dict[str, Any]:
     }
 
 
-def describe_groups(model: keras.Model) -> dict[str, Any]:
+def describe_groups(model: keras.Model) -> Groups:
     """Return which channels of a Keras model can be removed, and what has to stay and why."""
     graph = find_groups(model)
-    groups = [
+    groups: list[GroupRow] = [
         {
             "layers": list(group.layers),
             "channels": len(group),
@@ -103,7 +117,7 @@ def describe_groups(model: keras.Model) -> dict[str, Any]:
     return {"groups": groups, "protected": [dict(entry) for entry in graph.protected]}
 
 
-def describe_artifact(path: Path) -> dict[str, Any]:
+def describe_artifact(path: Path) -> ArtifactInspection:
     """Return the operators of a TFLite artifact, with dtypes, shapes and quantization."""
     content = path.read_bytes()
     graph, macs = read(content)[0], macs_figure(content)
@@ -129,7 +143,7 @@ def describe_artifact(path: Path) -> dict[str, Any]:
     }
 
 
-def _memory_plan(content: bytes, graph: Subgraph) -> dict[str, Any] | None:
+def _memory_plan(content: bytes, graph: Subgraph) -> MemoryPlan | None:
     """Return where a file's own plan lays activations in the arena, None where it has none."""
     plan = read_plan(content)
     if plan is None:
@@ -153,7 +167,7 @@ def _memory_plan(content: bytes, graph: Subgraph) -> dict[str, Any] | None:
     }
 
 
-def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> dict[str, Any]:
+def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> AuditRow:
     """Return what is found in an artifact, and whether each runtime runs it."""
     with tempfile.TemporaryDirectory(prefix="shrink-inspect-") as folder:
         try:
@@ -171,11 +185,11 @@ def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> d
     }
 
 
-def _keras_tensor(tensor: Any) -> dict[str, Any]:
+def _keras_tensor(tensor: tf.Tensor) -> KerasTensorRow:
     return {"name": tensor.name, "shape": list(tensor.shape), "dtype": tensor.dtype.name}
 
 
-def _layer(layer: keras.layers.Layer) -> dict[str, Any]:
+def _layer(layer: keras.layers.Layer) -> LayerRow:
     weights = [np.asarray(w) for w in layer.get_weights()]
     size = sum(w.size for w in weights)
     zeros = sum(int(np.sum(w == 0)) for w in weights if w.ndim > 1)
@@ -190,7 +204,7 @@ def _layer(layer: keras.layers.Layer) -> dict[str, Any]:
     }
 
 
-def _operators(graph: Subgraph) -> list[dict[str, Any]]:
+def _operators(graph: Subgraph) -> list[OperatorTensors]:
     return [
         {
             "name": operator.name,
@@ -202,7 +216,7 @@ def _operators(graph: Subgraph) -> list[dict[str, Any]]:
     ]
 
 
-def _tensor(tensor: Tensor) -> dict[str, Any]:
+def _tensor(tensor: Tensor) -> TensorRow:
     return {
         "name": tensor.name,
         "shape": list(tensor.shape),

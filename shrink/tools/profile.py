@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +12,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import ModelError
 from shrink.base.host import host_peak_bytes, machine
+from shrink.base.types import Specs
 from shrink.contract.events import Send
 from shrink.contract.job import BenchJob, ProfileJob
 from shrink.contract.training import Training
@@ -24,6 +24,7 @@ from shrink.engine.trainer import TrainingSetup
 from shrink.measure.inference import latency
 from shrink.measure.memory import AllocatorPeak, inference_peak_bytes
 from shrink.model.load import load_source
+from shrink.tools.show import Bench, LayerMemory, PeakRow, Profile
 
 _STEPS = 4
 
@@ -61,7 +62,7 @@ def write_trace(step: TrainingStep, rows: int, folder: Path, work: Path) -> list
 _BEYOND = 4
 
 
-def profile(job: ProfileJob, send: Send) -> dict[str, Any]:
+def profile(job: ProfileJob, send: Send) -> Profile:
     """Make a few training steps at doubling batch sizes and return what memory they took.
 
     The loss is the mean square of the outputs and the optimizer Adam: what a training step holds
@@ -134,9 +135,7 @@ def _notes(probed: Mapping[int, int], rows: int, limit: int | None, note: str) -
     return notes
 
 
-def peak_curve(
-    probed: Mapping[int, int], rows: int, floor: Floor, replicas: int
-) -> list[dict[str, int | None]]:
+def peak_curve(probed: Mapping[int, int], rows: int, floor: Floor, replicas: int) -> list[PeakRow]:
     """Return peak against batch size: measured where it was, and predicted, also beyond.
 
     Args:
@@ -178,22 +177,22 @@ def split_peak(step: TrainingStep, peak: int) -> dict[str, int]:
 
 def zeros_for(model: keras.Model, count: int) -> ZeroExamples:
     """Return zeros for every input and output of a model."""
-    inputs = [tf.TensorSpec(_sides(tensor), tensor.dtype) for tensor in model.inputs]
-    targets = [tf.TensorSpec(_sides(tensor), tf.float32) for tensor in model.outputs]
+    inputs = [tf.TensorSpec(_dimensions(tensor), tensor.dtype) for tensor in model.inputs]
+    targets = [tf.TensorSpec(_dimensions(tensor), tf.float32) for tensor in model.outputs]
     return ZeroExamples(_alone(inputs), _alone(targets), count)
 
 
-def _alone(specs: list[Any]) -> Any:
+def _alone(specs: list[tf.TensorSpec]) -> Specs:
     return specs[0] if len(specs) == 1 else tuple(specs)
 
 
-def layer_memory(model: keras.Model, batch_size: int) -> list[dict[str, Any]]:
+def layer_memory(model: keras.Model, batch_size: int) -> list[LayerMemory]:
     """Return each layer's output and weights in bytes, the largest output first."""
-    rows = []
+    rows: list[LayerMemory] = []
     for layer in model.layers:
         outputs = tf.nest.flatten(layer.output)
         elements = sum(
-            int(np.prod([side or 1 for side in t.shape[1:]])) * t.dtype.size for t in outputs
+            int(np.prod([size or 1 for size in t.shape[1:]])) * t.dtype.size for t in outputs
         )
         weights = sum(int(np.prod(w.shape)) * w.dtype.size for w in layer.weights)
         rows.append(
@@ -203,11 +202,11 @@ def layer_memory(model: keras.Model, batch_size: int) -> list[dict[str, Any]]:
                 "parameter_bytes": weights,
             }
         )
-    return sorted(rows, key=lambda row: -int(row["activation_bytes"]))
+    return sorted(rows, key=lambda row: -row["activation_bytes"])
 
 
-def _sides(tensor: Any) -> tuple[int, ...]:
-    if any(side is None for side in tensor.shape[1:]):
+def _dimensions(tensor: tf.Tensor) -> tuple[int, ...]:
+    if any(size is None for size in tensor.shape[1:]):
         raise ModelError(
             f"the tensor {tensor.name!r} has sides of unknown length {tuple(tensor.shape)}",
             hint="profile a model with fixed input shapes",
@@ -221,7 +220,7 @@ _MADE_UP = {
 }
 
 
-def bench(job: BenchJob, send: Send) -> dict[str, Any]:
+def bench(job: BenchJob, send: Send) -> Bench:
     """Measure the job's artifact in fresh processes.
 
     Returns:
@@ -234,7 +233,7 @@ def bench(job: BenchJob, send: Send) -> dict[str, Any]:
     path = job.model.path
     timed = latency(path, job.threads)
     median = timed.p50_ms
-    if median.value is None or timed.made_up is None:
+    if median.value is None or timed.p90_ms.value is None or timed.made_up is None:
         raise ModelError(median.reason, subject=path)
     inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
     peak = inference_peak_bytes(path)

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from shrink.base.errors import ResourceError
+from shrink.base.foreign import Json
 from shrink.contract.details import Training
 from shrink.contract.events import Send
 from shrink.contract.job import TrackerJob
@@ -24,7 +25,7 @@ _SCALAR, _TENSOR = 1, 2
 _TIMELINE = ("device_bytes", "host_bytes")
 
 
-def write_tensorboard(job: TrackerJob, send: Send) -> dict[str, Any]:
+def write_tensorboard(job: TrackerJob, send: Send) -> dict[str, str]:
     """Write the logs of the job's report below its `target` folder.
 
     A folder per stage has the metrics by epoch and the memory by update; the folder `figures` has
@@ -73,7 +74,7 @@ _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")
 
 
-def log_to_mlflow(job: TrackerJob, send: Send) -> dict[str, Any]:
+def log_to_mlflow(job: TrackerJob, send: Send) -> dict[str, str]:
     """Log the job's run folder to the tracking server `target`.
 
     Returns:
@@ -133,7 +134,7 @@ def _parameters(report: Report) -> dict[str, str]:
     return {name: text[:_LONGEST_PARAMETER] for name, text in _flat(recipe_of(report), "")}
 
 
-def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
+def _flat(value: Json, prefix: str) -> Iterator[tuple[str, str]]:
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
     for key, item in pairs:
         name = f"{prefix}{key}"

@@ -12,7 +12,7 @@ from shrink.cli.flags import flags_of
 from shrink.cli.tools import bench_lines
 from shrink.recipe.bundle import bundled_recipes
 from shrink.stages import STAGES
-from shrink.tools.show import show_inspection, show_profile
+from shrink.tools.show import Bench, show_inspection, show_profile
 
 PEAKS = ("training_peak_bytes", "training_peak_predicted_bytes")
 
@@ -37,9 +37,13 @@ def test_every_bundled_recipe_is_described_in_whole_sentences() -> None:
 
 
 def test_bench_has_digits_below_a_tenth_of_a_millisecond_and_no_dash_for_memory() -> None:
-    figures = {"p50_ms": 0.0123, "p90_ms": 0.25, "inferences_per_s": 81_300.0, "threads": 1}
-    found: dict[str, Any] = {
-        **figures,
+    found: Bench = {
+        "path": "m.tflite",
+        "p50_ms": 0.0123,
+        "p90_ms": 0.25,
+        "inferences_per_s": 81_300.0,
+        "threads": 1,
+        "examples": 0,
         "inference_peak_bytes": None,
         "file_bytes": 10,
         "machine": "m",

@@ -364,7 +364,9 @@ def test_inspect_shows_a_plan(int8: bytes, tmp_path: Path) -> None:
     path = tmp_path / "planned.tflite"
     path.write_bytes(with_plan(int8, greedy_offsets(int8)))
     found = describe_artifact(path)
-    rows = found["memory_plan"]["tensors"]
+    plan = found["memory_plan"]
+    assert plan is not None
+    rows = plan["tensors"]
     assert [row["offset"] for row in rows] == [o for o in greedy_offsets(int8) if o != ONLINE]
     assert rows[0]["operators"][0] == 0
     lines = StringIO()
