@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from shrink.base.errors import DataError
-from shrink.base.types import Json, JsonObject
+from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.folders import SPLIT_OF_NAME, shown
 

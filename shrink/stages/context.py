@@ -12,7 +12,6 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError, ReportWarning
 from shrink.base.progress import Phase
-from shrink.base.types import JsonObject
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import Demand, MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
@@ -46,6 +45,7 @@ from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
+from shrink.stages.base import StageDetails
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, keras_interface
 from shrink.task.resolve import resolve_task
@@ -129,8 +129,8 @@ class StageResult:
     training: TrainingRecord | None = None
     skipped: Sequence[Mapping[str, str]] = ()
     notes: Sequence[str] = ()
-    details: JsonObject | None = None
-    later: Callable[[], JsonObject] | None = None
+    details: StageDetails | None = None
+    later: Callable[[], StageDetails] | None = None
 
 
 class Planned(Exception):

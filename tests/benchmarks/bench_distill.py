@@ -323,7 +323,8 @@ def _distilled(
     result = distill(config, context)
     assert result.model is not None
     assert result.training is not None
-    control = dict(result.details or {})["control"]
+    assert result.details is not None
+    control = result.details["control"]
     gain = control["gain"]["accuracy"]
     history = result.training.history
     return {
@@ -411,9 +412,8 @@ def _taught(
     assert result.model is not None
     x, y = dataset.test.arrays(np.arange(len(dataset.test)))
     chosen = np.asarray(result.model(np.asarray(x, np.float32))).argmax(axis=1)
-    return (chosen == y).astype(float).tolist(), dict(result.details or {})["teacher_cache"][
-        "bytes"
-    ]
+    assert result.details is not None
+    return (chosen == y).astype(float).tolist(), result.details["teacher_cache"]["bytes"]
 
 
 if __name__ == "__main__":

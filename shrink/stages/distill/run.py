@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -14,12 +15,12 @@ from shrink.base import files
 from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import metric_figure
 from shrink.base.intervals import paired_interval
-from shrink.base.types import JsonObject
 from shrink.contract.training import Training
 from shrink.data.matching import fed_like
 from shrink.engine.record import TrainingRecord
 from shrink.graph.network import with_losses
 from shrink.report.deltas import control_sentence, proven
+from shrink.stages.base import ControlTable, GainTable
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -50,12 +51,12 @@ class Control:
 
     Attributes:
         note: a sentence for the report.
-        details: metrics of student alone, taught student and teacher, the difference, and what
+        table: metrics of student alone, taught student and teacher, the difference, and what
             it proves.
     """
 
     note: str
-    details: JsonObject
+    table: ControlTable
 
 
 def compare_with_control(
@@ -93,17 +94,17 @@ def compare_with_control(
         )
         for name in own.scores
     }
-    details = {
-        "alone": alone.metrics,
-        "taught": own.metrics,
-        "teacher": its_own.metrics,
-        "gain": {name: asdict(gain) for name, gain in gains.items()},
-        "verdict": {name: proven(name, gain) for name, gain in gains.items()},
-    }
+    table = ControlTable(
+        alone=alone.metrics,
+        taught=own.metrics,
+        teacher=its_own.metrics,
+        gain={name: cast(GainTable, asdict(gain)) for name, gain in gains.items()},
+        verdict={name: proven(name, gain) for name, gain in gains.items()},
+    )
     name = task.monitor.removeprefix("val_")
     values = (alone.metrics[name], own.metrics[name], its_own.metrics[name])
     note = control_sentence(name, *values, gains[name], record.updates)
-    return Control(note, {"control": details})
+    return Control(note, table)
 
 
 def _as_long(training: Training) -> Training:
@@ -191,11 +192,11 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
             learning, objective, config.epochs, dataset=teaching.dataset, task=task
         )
     record = _honest(record, distillation_loss)
-    notes, details = [*teaching.notes, *said], dict(teaching.details)
+    notes, details = [*teaching.notes, *said], teaching.details.copy()
     if config.control:
         control = compare_with_control(student, initial, record, context)
         notes.append(control.note)
-        details |= control.details
+        details["control"] = control.table
     return StageResult(model=student, training=record, notes=notes, details=details or None)
 
 

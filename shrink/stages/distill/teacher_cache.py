@@ -24,7 +24,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.cache import existing
 from shrink.base.errors import ResourceError
-from shrink.base.types import JsonObject
+from shrink.base.foreign import JsonObject
 from shrink.data.examples import Examples
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
 from shrink.stages.distill.objective import Teach, TeacherOutputs

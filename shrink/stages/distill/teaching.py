@@ -16,11 +16,11 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, ResourceError, StageError
 from shrink.base.packages import versions
-from shrink.base.types import JsonObject
 from shrink.data.dataset import Dataset
 from shrink.data.examples import AugmentedExamples, Batch, DerivedExamples, Examples
 from shrink.data.matching import fed_like
 from shrink.data.pipeline import epoch_order
+from shrink.stages.base import StageDetails, TeacherCacheTable
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -148,7 +148,7 @@ class Teaching:
     teach: Teach | None = None
     decode: Callable[[tf.Tensor], TeacherOutputs] | None = None
     notes: tuple[str, ...] = ()
-    details: JsonObject = field(default_factory=dict)
+    details: StageDetails = field(default_factory=StageDetails)
 
 
 def open_teaching(
@@ -315,7 +315,7 @@ def _cached(
         computed = write_cache(folder, rows, teacher_inputs, teach)
         stored = open_cache(folder, rows, teacher_inputs.total)
     size = rows.row_bytes * teacher_inputs.total
-    details = {"bytes": size, "asked": computed, "duration_s": time.perf_counter() - began}
+    used = TeacherCacheTable(bytes=size, asked=computed, duration_s=time.perf_counter() - began)
     bring = DistillationExamples if context.data_config.augment is None else DistillationViews
     note = f"the teacher was asked once: {teacher_inputs.total:,} answers, {size:,} bytes on disk"
     return Teaching(
@@ -324,7 +324,7 @@ def _cached(
         replace(context.dataset, train=bring(teacher_inputs.examples, rows, stored)),
         decode=rows.decode,
         notes=(note,),
-        details={"teacher_cache": details},
+        details={"teacher_cache": used},
     )
 
 

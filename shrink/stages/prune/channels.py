@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import StageError
-from shrink.base.types import JsonObject
 from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
@@ -26,6 +26,7 @@ from shrink.pruning.allocation import (
 from shrink.pruning.importance import Curve
 from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
+from shrink.stages.base import BudgetTable, CurveTable, StageDetails
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.choice import allocator, choose, measure_sensitivity, sample, scorer
 from shrink.stages.prune.config import PruneConfig
@@ -81,12 +82,12 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     )
 
 
-def _details(curves: Sequence[Curve], target: Target) -> JsonObject | None:
-    details: JsonObject = {}
+def _details(curves: Sequence[Curve], target: Target) -> StageDetails | None:
+    details: StageDetails = {}
     if curves:
-        details["sensitivity"] = [asdict(curve) for curve in curves]
+        details["sensitivity"] = [cast(CurveTable, asdict(curve)) for curve in curves]
     if target.met is not None:
-        details["budget"] = asdict(target.met)
+        details["budget"] = cast(BudgetTable, asdict(target.met))
     return details or None
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
-from shrink.base.types import JsonObject
 from shrink.engine.record import TrainingRecord
-from shrink.quantization.audit import audit, with_errors
+from shrink.quantization.audit import AuditDetails, audit, with_errors
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
 from shrink.quantization.source import FloatModel, read_float_tflite
+from shrink.stages.base import StageDetails
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import (
@@ -200,9 +201,9 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     notes += found
     details["audit"] = audited
 
-    def later() -> JsonObject:
+    def later() -> StageDetails:
         rows = with_errors(audited["operators"], content, source, examples)
-        return {"audit": {**audited, "operators": rows}}
+        return {"audit": cast("AuditDetails", {**audited, "operators": rows})}
 
     if trained is None:
         return StageResult(tflite=content, notes=notes, details=details, later=later)
@@ -221,9 +222,9 @@ def _converted(
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     context: StageContext,
-) -> tuple[Conversion, JsonObject]:
+) -> tuple[Conversion, StageDetails]:
     """Return the conversion and, of `mixed`, what the report says about it."""
-    details: JsonObject = {}
+    details: StageDetails = {}
     config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
         conversion, details["mixed"] = mixed_artifact(

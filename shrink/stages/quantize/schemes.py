@@ -11,7 +11,6 @@ import numpy as np
 
 from shrink.base import files
 from shrink.base.errors import InternalError, ModelError, StageError
-from shrink.base.types import JsonObject
 from shrink.quantization import edge_quantizer
 from shrink.quantization.bias_correction import with_corrected_biases
 from shrink.quantization.calibration import (
@@ -37,6 +36,7 @@ from shrink.quantization.mixed import (
 )
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
+from shrink.stages.base import MixedTable
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.artifact import evaluate_artifact, masks_of
@@ -243,7 +243,7 @@ def mixed_artifact(
     config: QuantizeConfig,
     context: StageContext,
     file_bytes: Callable[[bytes], int] = len,
-) -> tuple[Conversion, JsonObject]:
+) -> tuple[Conversion, MixedTable]:
     """Return the artifact within the budget, and the table of its operators as plain data.
 
     Args:
@@ -329,9 +329,7 @@ def _sentence(found: Assignment) -> str:
     return text
 
 
-def _table(
-    found: Assignment, ranked: list[Sensitivity], config: QuantizeConfig
-) -> dict[str, object]:
+def _table(found: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedTable:
     return {
         "activations": config.activations,
         "budget": {"accuracy_drop": config.accuracy_drop, "file_bytes": config.file_bytes},

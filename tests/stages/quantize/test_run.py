@@ -162,6 +162,7 @@ def test_run_mixed_keeps_the_accuracy_of_the_validation_split(
     assert result.tflite is not None
     assert result.details is not None
     drop = result.details["mixed"]["validation_drop"]
+    assert drop is not None
     assert drop <= 0.05
     (told,) = [note for note in result.notes if note.startswith("mixed: ")]
     points = float(told.partition("accuracy on validation ")[2].partition(" points")[0])
