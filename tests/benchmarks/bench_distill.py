@@ -42,7 +42,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tf_keras as keras
@@ -335,8 +335,8 @@ def _distilled(
         "taught": 100 * control["taught"]["accuracy"],
         "taught_on_validation": 100 * history["val_accuracy"][-1],
         "gain": 100 * gain["value"],
-        "gain_low": 100 * gain["low"],
-        "gain_high": 100 * gain["high"],
+        "gain_low": 100 * cast(float, gain["low"]),
+        "gain_high": 100 * cast(float, gain["high"]),
     }
 
 
