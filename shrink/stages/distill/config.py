@@ -75,10 +75,10 @@ class DistillConfig(StageConfig):
     feature_weight: Positive = 1.0
     """Weight of the features' loss, beside the others' 1."""
     teacher_cache: Literal["auto", "on", "off"] = "auto"
-    """on: the teacher is asked once for every example; off: on every batch; auto: once where
-    that saves time and fits."""
+    """on: teacher outputs are cached, computed once for each example; off: computed on each batch;
+    auto: cached where that saves time and fits."""
     cache_dtype: Literal["float32", "float16", "topk"] = "float32"
-    """How answers are stored; float32 up to 1,024 outputs; topk: the largest logits only."""
+    """Form of cached teacher outputs; float32 up to 1,024 of them; topk: the largest logits."""
     top_k: Count = 16
     """topk: how many logits of an example are stored."""
     control: bool = False

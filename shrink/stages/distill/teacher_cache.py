@@ -54,8 +54,8 @@ class Rows:
 
     @property
     def is_known(self) -> bool:
-        """Whether all sides of all shapes are known, without which there are no rows."""
-        return all(side > 0 for shape in (*self.outputs, *self.features) for side in shape)
+        """Whether all dimensions of all shapes are known, without which there are no rows."""
+        return all(size > 0 for shape in (*self.outputs, *self.features) for size in shape)
 
     @property
     def dtype(self) -> np.dtype:
@@ -125,8 +125,8 @@ class Rows:
 
 
 def shapes_of(tensors: Sequence[tf.Tensor]) -> tuple[Shape, ...]:
-    """Return the shapes of one example of Keras tensors; -1 for an unknown side."""
-    return tuple(tuple(side or -1 for side in tensor.shape[1:]) for tensor in tensors)
+    """Return the shapes of one example of Keras tensors; -1 for an unknown dimension."""
+    return tuple(tuple(size or -1 for size in tensor.shape[1:]) for tensor in tensors)
 
 
 def _shaped(part: tf.Tensor, shape: Shape) -> tf.Tensor:

@@ -64,8 +64,8 @@ class PruneConfig(StageConfig):
     file_precision: Literal["float32", "int8"] = "float32"
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
     allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
-    """channels: the same fraction of every group, more where the validation loss minds less, or the
-    least important channels of all groups together."""
+    """channels: the same fraction of every group, more where the validation loss is less sensitive,
+    or the least important channels of all groups together."""
     importance: Annotated[str, NameIn(IMPORTANCES)] = "l2"
     """channels: which go first; least_squares also solves for the kernels that read the others."""
     samples: Count = 400
