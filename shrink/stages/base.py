@@ -133,6 +133,7 @@ class StageDetails(TypedDict, total=False):
 
     audit: AuditDetails
     budget: BudgetTable
+    compact: JsonObject
     control: ControlTable
     mixed: MixedTable
     sensitivity: list[CurveTable]
