@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,24 @@ import pytest
 from rich.console import Console
 
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, StageError
+from shrink.contract.codec import to_plain
 from shrink.contract.job import StepJob
-from shrink.contract.result import HeldOut
+from shrink.contract.result import HeldOut, StepResult
+from shrink.data.config import DataConfig
 from shrink.run.lineage import (
     LEFT_OUT,
     Lineage,
     Link,
     Splits,
     carry_over,
+    commit_of,
+    describe_data,
     describe_splits,
     named_code,
 )
 from shrink.run.store import Store
 from tests.report.plain import headlines, render_report
+from tests.report.toys import outcomes, with_result
 from tests.run.fake_worker import FakeWorker, run, statuses
 
 
@@ -338,3 +345,50 @@ def test_run_measures_no_artifact_again_that_an_earlier_run_measured_on_the_same
         assert "of its figures" in baseline["notes"]
         assert "of the stage" not in baseline["notes"]
         assert baseline["details"].keys() == {"task", "layers"}
+
+
+COUNTS = {"examples": {"train": 90, "validation": 10, "test": 20}, "classes": ["cat", "dog"]}
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init")
+    git(tmp_path, "commit", "--allow-empty", "-m", "first")
+    (tmp_path / "recipes").mkdir()
+    return tmp_path
+
+
+def test_commit_of_a_folder_in_a_repository_is_its_head(repository: Path) -> None:
+    head = git(repository, "rev-parse", "HEAD")
+    assert commit_of(repository / "recipes") == head
+    git(repository, "pack-refs", "--all")
+    assert not (repository / ".git/refs/heads/main").exists()
+    assert commit_of(repository) == head
+    git(repository, "checkout", "--detach")
+    assert commit_of(repository) == head
+    git(repository, "worktree", "add", "-b", "other", "tree")
+    assert commit_of(repository / "tree") == head
+
+
+def test_commit_of_a_folder_without_commits_is_none(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    assert commit_of(tmp_path) is None
+    (tmp_path / ".git/HEAD").write_text("ref: ../../../etc/passwd\n", encoding="utf-8")
+    assert commit_of(tmp_path) is None
+
+
+def test_describe_data_tells_what_the_first_stage_that_ran_counted() -> None:
+    train, prune, _ = outcomes()
+    config = DataConfig(source="npz", path="/home/me/secret/pics.npz")
+    told = describe_data(config, "ab", [with_result(train, data=COUNTS), prune])
+    assert to_plain(told) == {"source": "npz", "path": "pics.npz", "fingerprint": "ab", **COUNTS}
+    failed = replace(train, status="failed", result=StepResult())
+    assert describe_data(config, "ab", [failed]).examples is None
