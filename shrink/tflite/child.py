@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from shrink.base.errors import ModelError
 
 MODULE = "shrink.tflite.child"
 STEP_BYTES = 16
+_TOTAL = re.compile(rb"Arena allocation total (\d+) bytes")
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
 
@@ -67,9 +70,12 @@ def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
     def allocate(size: int) -> None:
         runtime.Interpreter.from_bytes(content, arena_size=size)
 
+    near = total_in_use(interpreter)
+    del interpreter
     with silence():
-        smallest = smallest_arena(lambda size: survives(allocate, size), request.arena_bytes)
+        smallest = smallest_arena(lambda size: survives(allocate, size), request.arena_bytes, near)
     parent.answer(asdict(ArenaAnswer(smallest)))
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=smallest)
     for index in range(request.inputs):
         detail = interpreter.get_input_details(index)
         interpreter.set_input(np.ones(detail["shape"], detail["dtype"]), index)
@@ -97,14 +103,27 @@ def survives(attempt: Callable[[int], object], size: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def smallest_arena(fits: Callable[[int], bool], enough: int) -> int:
+def total_in_use(interpreter: object) -> int:
+    """Return the bytes of its arena that an interpreter says it uses, 0 where it does not say.
+
+    An allocation needs as many, and for many small tensors more: the planner's own memory.
+    """
+    with tempfile.TemporaryFile() as said, silence(said.fileno()):
+        interpreter.print_allocations()  # type: ignore[attr-defined]
+        said.seek(0)
+        found = _TOTAL.search(said.read())
+    return int(found.group(1)) if found else 0
+
+
+def smallest_arena(fits: Callable[[int], bool], enough: int, near: int = 0) -> int:
     """Return the smallest multiple of 16 bytes that fits, by bisection.
 
     Args:
         fits: whether an arena of so many bytes is large enough; larger ones then are, too.
         enough: a size that fits.
+        near: a size close to the one that is looked for, which only saves attempts.
     """
-    low, high = 0, -(-enough // STEP_BYTES)
+    low, high = _around(fits, -(-enough // STEP_BYTES), -(-near // STEP_BYTES))
     while high - low > 1:
         middle = (low + high) // 2
         if fits(middle * STEP_BYTES):
@@ -114,13 +133,29 @@ def smallest_arena(fits: Callable[[int], bool], enough: int) -> int:
     return high * STEP_BYTES
 
 
+def _around(fits: Callable[[int], bool], enough: int, near: int) -> tuple[int, int]:
+    """Return a number of steps that does not fit and one that does, in strides from `near`."""
+    low, high, stride = 0, enough, 1
+    if not 0 < near < enough:
+        return low, high
+    if not fits(near * STEP_BYTES):
+        low = near
+        while low + stride < high and not fits((low + stride) * STEP_BYTES):
+            low, stride = low + stride, 2 * stride
+        return low, min(low + stride, high)
+    high = near
+    while stride < high and fits((high - stride) * STEP_BYTES):
+        high, stride = high - stride, 2 * stride
+    return max(high - stride, low), high
+
+
 @contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """Throw away what the process prints, also from C++."""
+def silence(into: int | None = None) -> Iterator[None]:
+    """Throw away what the process prints, also from C++, or print it to another file."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(nowhere if into is None else into, 2)
         yield
     finally:
         os.dup2(kept, 2)

@@ -103,9 +103,18 @@ def test_arena_bytes_is_none_when_the_file_is_corrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("needed", [1, 16, 17, 5_808, 99_999])
-def test_smallest_arena_is_the_next_multiple_of_16(needed: int) -> None:
-    found = smallest_arena(lambda size: size >= needed, 100_000)
+@pytest.mark.parametrize("near", [0, 1, 16, 5_000, 5_808, 99_990, 200_000])
+def test_smallest_arena_is_the_next_multiple_of_16(needed: int, near: int) -> None:
+    tried: list[int] = []
+
+    def fits(size: int) -> bool:
+        tried.append(size)
+        return size >= needed
+
+    found = smallest_arena(fits, 100_000, near)
     assert found == -(-needed // 16) * 16
+    assert {found - 16} - {0} <= {*tried}  # the one below was tried, and did not fit
+    assert len(tried) < (4 if near == found > 16 else 30)
 
 
 def test_arena_child_imports_no_tensorflow() -> None:
