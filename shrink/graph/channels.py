@@ -75,8 +75,8 @@ class ChannelSets:
     def roots(self, labels: Labels) -> Labels:
         """Return the representative of each label, of the same shape."""
         unique, inverse = np.unique(labels, return_inverse=True)
-        found = np.array([self.find(int(label)) for label in unique], np.int64)
-        return found[inverse].reshape(np.shape(labels))
+        representatives = np.array([self.find(int(label)) for label in unique], np.int64)
+        return representatives[inverse].reshape(np.shape(labels))
 
     def unite(self, left: Labels, right: Labels) -> None:
         """Make one set of each pair of labels at the same position."""

@@ -242,7 +242,7 @@ def _partition(
     for root, names in makers.items():
         cells.setdefault(tuple(names), []).append(root)
     uses = _uses(layers)
-    return tuple(_group(names, np.sort(found), uses, roots) for names, found in cells.items())
+    return tuple(_group(names, np.sort(channels), uses, roots) for names, channels in cells.items())
 
 
 def _uses(layers: Mapping[str, LayerChannels]) -> list[tuple[str, int, WeightAxis]]:
@@ -262,9 +262,9 @@ def _group(
 ) -> Group:
     members = []
     for layer, weight, axis in uses:
-        found = roots[axis.labels]
-        if np.isin(found, channels).any():
-            places = tuple(np.flatnonzero(found == channel) for channel in channels)
+        labels = roots[axis.labels]
+        if np.isin(labels, channels).any():
+            places = tuple(np.flatnonzero(labels == channel) for channel in channels)
             members.append(Member(layer, weight, axis.axis, axis.role, places))
     return Group(names, channels, tuple(members))
 
@@ -272,12 +272,12 @@ def _group(
 def _protected(
     layers: Mapping[str, LayerChannels], sets: ChannelSets
 ) -> tuple[Mapping[str, str], ...]:
-    found = []
+    entries = []
     for layer in layers.values():
         if layer.produces is None:
             continue
         reasons = [sets.reason(int(label)) for label in layer.produces]
         if all(reasons):
             reason = str(reasons[0]).removeprefix(f"{layer.name}: ")
-            found.append({"layer": layer.name, "reason": reason})
-    return tuple(found)
+            entries.append({"layer": layer.name, "reason": reason})
+    return tuple(entries)

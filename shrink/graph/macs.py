@@ -39,14 +39,14 @@ class Scalars:
         """Return all known numbers of a subgraph, from those that it is given."""
         constants, operators = self._prepare(index)
         tensors = self.graphs[index].tensors
-        found = {**constants, **given}
+        numbers = {**constants, **given}
         for operator in operators:
-            arguments = [found.get(place) for place in _arguments(operator)]
+            arguments = [numbers.get(place) for place in _arguments(operator)]
             known = [argument for argument in arguments if argument is not None]
             if len(known) == len(arguments):
                 (place,) = operator.outputs
-                found[place] = _stored(_FUNCTIONS[operator.name](*known), tensors[place])
-        return found
+                numbers[place] = _stored(_FUNCTIONS[operator.name](*known), tensors[place])
+        return numbers
 
     def _prepare(self, index: int) -> tuple[Known, list[Operator]]:
         if index not in self._prepared:

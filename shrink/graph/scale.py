@@ -95,10 +95,10 @@ def shallower(model: keras.Model, depth: float, *, inherit: bool) -> keras.Model
         )
     names = {network.name(call.layer) for block in gone for call in block.calls}
     weights = {network.name(layer): layer.get_weights() for layer in network.layers()}
-    kept = {name: arrays for name, arrays in weights.items() if name not in names}
+    remaining = {name: arrays for name, arrays in weights.items() if name not in names}
     aliases = {block.end.index: block.start.index for block in gone}
     calls = {id(call) for block in gone for call in block.calls}
-    return rebuild_without(network, calls, aliases, kept if inherit else None)
+    return rebuild_without(network, calls, aliases, remaining if inherit else None)
 
 
 def _removed(group: Group, width: float, weights: Weights, inherit: bool) -> np.ndarray:
@@ -171,18 +171,18 @@ def find_blocks(network: Network) -> list[Block]:
 
 def stages(blocks: Sequence[Block]) -> list[list[Block]]:
     """Return the runs of removable blocks that work at the same shape."""
-    found: list[list[Block]] = []
+    runs: list[list[Block]] = []
     before: Block | None = None
     for block in blocks:
         if block.is_removable:
             follows = before is not None and before.is_removable
             follows = follows and before is not None and before.end.index == block.start.index
-            if follows and found:
-                found[-1].append(block)
+            if follows and runs:
+                runs[-1].append(block)
             else:
-                found.append([block])
+                runs.append([block])
         before = block
-    return found
+    return runs
 
 
 def _segments(network: Network) -> list[Block]:
@@ -190,7 +190,7 @@ def _segments(network: Network) -> list[Block]:
     last_use = _last_uses(network)
     outputs = {ref.index for ref in network.outputs}
     alive = {ref.index: ref for _, ref in network.inputs if ref.index in last_use}
-    found, calls = [], []
+    segments, calls = [], []
     start = next(iter(alive.values())) if len(alive) == 1 else None
     for place, call in enumerate(network.calls):
         calls.append(call)
@@ -201,11 +201,11 @@ def _segments(network: Network) -> list[Block]:
             (cut,) = alive.values()
             made = {ref.index for each in calls for ref in each.outputs}
             if start is not None and not made & outputs:
-                found.append(Block(tuple(calls), start, cut))
+                segments.append(Block(tuple(calls), start, cut))
             start, calls = cut, []
     if start is not None and calls:
-        found.append(Block(tuple(calls), start, calls[-1].outputs[0]))
-    return found
+        segments.append(Block(tuple(calls), start, calls[-1].outputs[0]))
+    return segments
 
 
 def _last_uses(network: Network) -> dict[int, int]:

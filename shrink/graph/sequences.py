@@ -39,11 +39,11 @@ def recurrent(site: Site) -> Effect:
     if reason is not None:
         return site.protect(f"{site.name}: {reason}")
     units = site.produce(_units(site.layer))
-    given, *states = site.inputs
+    inputs, *states = site.inputs
     for state in states:
         site.sets.unite(state.labels, units)
     _check_activations(site, site.layer, units)
-    weights = _cell(site, site.layer, given.labels, units, _positions(site, site.layer))
+    weights = _cell(site, site.layer, inputs.labels, units, _positions(site, site.layer))
     outputs = tuple(_last(ref, units) for ref in site.call.outputs)
     edits = (Edit("filters" if isinstance(site.layer, CONVOLUTIONAL) else "units", units),)
     return Effect(outputs, weights, edits, produces=units)
@@ -56,13 +56,13 @@ def bidirectional(site: Site) -> Effect:
     if reason is not None:
         return site.protect(f"{site.name}: {reason}")
     units = site.produce(_units(forward))
-    given, *states = site.inputs
+    inputs, *states = site.inputs
     for state in states:
         site.sets.unite(state.labels, units)
     weights: list[WeightUse] = []
     for way in (forward, backward):
         _check_activations(site, way, units)
-        weights += _cell(site, way, given.labels, units, _positions(site, way))
+        weights += _cell(site, way, inputs.labels, units, _positions(site, way))
     outputs = tuple(_joined(ref, units) for ref in site.call.outputs)
     return Effect(outputs, tuple(weights), _edits_of_ways(site.layer, units), produces=units)
 
@@ -174,20 +174,20 @@ def _inputs(site: Site) -> dict[str, Channels] | None:
     """Return the channels by argument; None where a tensor is another argument, such as a mask."""
     known = {r.index: c for r, c in zip(site.call.inputs, site.inputs, strict=True)}
     args, kwargs = site.call.arguments
-    given = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
-    tensors = {name: value for name, value in given.items() if isinstance(value, Ref)}
+    arguments = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
+    tensors = {name: value for name, value in arguments.items() if isinstance(value, Ref)}
     if len(args) > len(_ARGUMENTS) or set(tensors) - set(_ARGUMENTS) or "value" not in tensors:
         return None
     tensors.setdefault("key", tensors["value"])
-    found = {name: known[tensors[name].index] for name in _ARGUMENTS}
-    return found if all(channels.is_last for channels in found.values()) else None
+    by_argument = {name: known[tensors[name].index] for name in _ARGUMENTS}
+    return by_argument if all(channels.is_last for channels in by_argument.values()) else None
 
 
 def _projection(
-    site: Site, dense: keras.layers.Layer, given: Channels, heads: Labels
+    site: Site, dense: keras.layers.Layer, inputs: Channels, heads: Labels
 ) -> list[WeightUse]:
-    axes = (WeightAxis(0, given.labels, "input"), WeightAxis(1, heads, "output"))
-    return _uses(site, dense, axes, WeightAxis(0, heads, "channel"), positions(given))
+    axes = (WeightAxis(0, inputs.labels, "input"), WeightAxis(1, heads, "output"))
+    return _uses(site, dense, axes, WeightAxis(0, heads, "channel"), positions(inputs))
 
 
 def _output(site: Site, heads: Labels, query: Labels) -> list[WeightUse]:

@@ -112,13 +112,13 @@ def read_compiled(path: Path) -> Compiled | None:
     """
     if (said := said_by_run(path)) is not None:
         return Compiled(said["loss"], said["metrics"], said["loss_weights"], "run")
-    found = None
+    stored = None
     # A damaged file is refused where the model is loaded, with the reason.
     with contextlib.suppress(ShrinkError, OSError, ValueError):
-        found = _stored(path)
-    if not isinstance(found, dict) or found.get("loss") is None:
+        stored = _stored(path)
+    if not isinstance(stored, dict) or stored.get("loss") is None:
         return None
-    return Compiled(found.get("loss"), found.get("metrics"), found.get("loss_weights"))
+    return Compiled(stored.get("loss"), stored.get("metrics"), stored.get("loss_weights"))
 
 
 class StoredLoss(TypedDict):

@@ -236,8 +236,8 @@ def image_input(source: ModelSource) -> Shape | None:
     Raises:
         ModelError: the model cannot be read.
     """
-    found = [shape for each in _inputs(source) if (shape := _image(each)) is not None]
-    return found[0] if len(found) == 1 else None
+    shapes = [shape for each in _inputs(source) if (shape := _image(each)) is not None]
+    return shapes[0] if len(shapes) == 1 else None
 
 
 def _inputs(source: ModelSource) -> list[Dimensions]:

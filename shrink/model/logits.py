@@ -148,10 +148,10 @@ def _opened(
         if ends.switch_off(index, kind):
             return tensor
     if known is None:
-        found = kind_of(ends.ranges[index])
-        if found == "logits":
+        output_kind = kind_of(ends.ranges[index])
+        if output_kind == "logits":
             return tensor
-        if found is None or exact:
+        if output_kind is None or exact:
             raise ModelError(
                 f"the model {ends.model.name!r} ends in {ends.last(index)}; distillation needs "
                 f"logits or a {' or '.join(activations)}",
@@ -205,19 +205,19 @@ class _Ends:
     def switch_off(self, index: int, kind: str) -> bool:
         """Leave out an output's final activation, and say whether that gives its logits."""
         ref = self.network.outputs[index]
-        found: list[tuple[Call, Switch]] = []
+        switches: list[tuple[Call, Switch]] = []
         path: list[Call] = []
-        if not self._walk(ref, kind, found, path) or self._is_shared(index, found, path):
+        if not self._walk(ref, kind, switches, path) or self._is_shared(index, switches, path):
             return False
         plain = kind == "sigmoid" or (len(path) == 1 and _is_last_axis(path[0].layer))
         # Probabilities that were moved add up to 1 where the whole softmax was moved.
         if not plain and kind_of(self.ranges[index]) != "softmax":
             return False
-        self.switches |= {id(call.layer): switch for call, switch in found}
+        self.switches |= {id(call.layer): switch for call, switch in switches}
         return True
 
     def _walk(
-        self, ref: Ref, kind: str, found: list[tuple[Call, Switch]], path: list[Call]
+        self, ref: Ref, kind: str, switches: list[tuple[Call, Switch]], path: list[Call]
     ) -> bool:
         call = self._makers.get(ref.index)
         if call is None:
@@ -232,19 +232,19 @@ class _Ends:
         path.append(call)
         switch = _switch(call.layer, kind)
         if switch is not None:
-            found.append((call, switch))
+            switches.append((call, switch))
             return True
         if not _is_passing(call.layer):
             return False
-        return all(self._walk(each, kind, found, path) for each in call.inputs)
+        return all(self._walk(each, kind, switches, path) for each in call.inputs)
 
     def _is_shared(
-        self, index: int, found: Sequence[tuple[Call, Switch]], path: Sequence[Call]
+        self, index: int, switches: Sequence[tuple[Call, Switch]], path: Sequence[Call]
     ) -> bool:
         """Whether anything but this output depends on what would be left out."""
         on_path = {id(call) for call in path}
         refs = {ref.index for call in path for ref in call.outputs}
-        switched = {id(call.layer) for call, _ in found}
+        switched = {id(call.layer) for call, _ in switches}
         for call in self.network.calls:
             if id(call) in on_path:
                 continue
@@ -294,10 +294,10 @@ def _computes(function: Callable[..., tf.Tensor] | None, kind: str) -> bool:
         expected = np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
     try:
         with tf.init_scope():
-            found = np.asarray(function(tf.constant(x)))
+            values = np.asarray(function(tf.constant(x)))
     except Exception:  # a function of other arguments is neither
         return False
-    return found.shape == x.shape and bool(np.allclose(found, expected, rtol=1e-5))
+    return values.shape == x.shape and bool(np.allclose(values, expected, rtol=1e-5))
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ def remembering_imports(entry: Path, module: ModuleType | None = None) -> Iterat
     finally:
         new = {name: m for name, m in list(sys.modules.items()) if name not in before}
         new |= _referred_to(module) if module is not None else {}
-        _remember(entry, {file for found in new.values() if (file := users_file(found))})
+        _remember(entry, {file for each in new.values() if (file := users_file(each))})
 
 
 def import_hint(error: Exception, entry: Path) -> str | None:
@@ -119,17 +119,17 @@ def _not_users() -> tuple[str, ...]:
 
 def _referred_to(module: ModuleType) -> dict[str, ModuleType]:
     """Return the user's modules whose objects a module, or one of these, holds by a name."""
-    found: dict[str, ModuleType] = {}
+    modules: dict[str, ModuleType] = {}
     waiting = [module]
     while waiting:
         for value in list(vars(waiting.pop()).values()):
             is_module = isinstance(value, ModuleType)
             name = value.__name__ if is_module else getattr(value, "__module__", None)
             other = sys.modules.get(name) if isinstance(name, str) else None
-            if other is not None and name not in found and users_file(other):
-                found[str(name)] = other
+            if other is not None and name not in modules and users_file(other):
+                modules[str(name)] = other
                 waiting.append(other)
-    return found
+    return modules
 
 
 def _record(content: bytes) -> Path:
@@ -141,17 +141,17 @@ def _remember(entry: Path, modules: Iterable[Path]) -> None:
     with contextlib.suppress(OSError, ResourceError):  # then what the statements say has to do
         content, own = entry.read_bytes(), Path(os.path.realpath(entry))
         known = _read_names(content)
-        found = known | {str(_below(path, own.parent)) for path in modules if path != own}
-        if found != known:
-            files.write_json(_record(content), sorted(found))
+        names = known | {str(_below(path, own.parent)) for path in modules if path != own}
+        if names != known:
+            files.write_json(_record(content), sorted(names))
 
 
 def _read_names(content: bytes) -> set[str]:
     try:
-        found = json.loads(_record(content).read_text("utf-8", "surrogateescape"))
+        names = json.loads(_record(content).read_text("utf-8", "surrogateescape"))
     except (OSError, ValueError):
         return set()
-    return set(map(str, found)) if isinstance(found, list) else set()
+    return set(map(str, names)) if isinstance(names, list) else set()
 
 
 def _read_record(own: Path, content: bytes) -> list[Path]:
@@ -207,14 +207,14 @@ def _imported_by(file: Path, roots: list[Path]) -> Iterator[Path]:
 def _resolved(dotted: str, roots: list[Path]) -> Iterator[Path]:
     """Yield the files that importing a dotted name runs: its packages, and itself if a module."""
     for root in roots:
-        place, found = root, False
+        place, is_there = root, False
         for name in dotted.split("."):
             place = place / name
             for path in (place / "__init__.py", place.with_name(f"{name}.py")):
                 if path.is_file() and is_users(path):
-                    found = True
+                    is_there = True
                     yield Path(os.path.realpath(path))
-        if found:
+        if is_there:
             return
 
 
@@ -278,13 +278,13 @@ def custom_objects(path: Path | None) -> dict[str, CustomObject]:
     if path is None:
         return {}
     module = imported(path)
-    found: dict[str, CustomObject] = {}
+    objects: dict[str, CustomObject] = {}
     for stored, name in declared_objects(path).items():
         item = getattr(module, name, None)
         if not callable(item):
             raise ModelError(f"{name} is not there once the file has run", subject=path)
-        found[stored] = item
-    return found
+        objects[stored] = item
+    return objects
 
 
 _REGISTER = "register_keras_serializable"
@@ -317,12 +317,12 @@ def declared_objects(path: Path) -> dict[str, str]:
         raise ModelError(
             f"the file of custom_objects is no Python: {str(error)[:200]}", subject=path
         ) from error
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for item in tree.body:
         if isinstance(item, ast.ClassDef | ast.FunctionDef) and not item.name.startswith("_"):
-            found[item.name] = item.name
-            found |= dict.fromkeys(_registered(item), item.name)
-    return found
+            names[item.name] = item.name
+            names |= dict.fromkeys(_registered(item), item.name)
+    return names
 
 
 def _registered(item: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
@@ -335,12 +335,12 @@ def _registered(item: ast.ClassDef | ast.FunctionDef) -> Iterator[str]:
             _REGISTER
         ):
             continue
-        given: dict[str | None, ast.expr] = dict(
+        arguments: dict[str | None, ast.expr] = dict(
             zip(("package", "name"), decorator.args, strict=False)
         )
-        given |= {keyword.arg: keyword.value for keyword in decorator.keywords}
-        package = _text(given.get("package"), _DEFAULT_PACKAGE)
-        yield f"{package}>{_text(given.get('name'), item.name)}"
+        arguments |= {keyword.arg: keyword.value for keyword in decorator.keywords}
+        package = _text(arguments.get("package"), _DEFAULT_PACKAGE)
+        yield f"{package}>{_text(arguments.get('name'), item.name)}"
 
 
 def _text(node: ast.expr | None, default: str) -> str:

@@ -95,7 +95,7 @@ def _reads_last_axis(model: keras.Model, member: Member) -> bool:
     layer = model.get_layer(member.layer)
     width = layer.weights[member.weight].shape[member.axis]
     inputs = [tf.nest.flatten(node.input_tensors) for node in layer._inbound_nodes]
-    return all(len(given) == 1 and given[0].shape[-1] == width for given in inputs)
+    return all(len(tensors) == 1 and tensors[0].shape[-1] == width for tensors in inputs)
 
 
 @dataclass(frozen=True)

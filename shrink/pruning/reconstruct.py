@@ -302,15 +302,15 @@ def check_same(
     Raises:
         StageError: the difference is more than rounding; the first layer that differs is named.
     """
-    found = max(_differences(_outputs(masked, x), _outputs(rebuilt, x)))
-    if not found <= TOLERANCE:
+    difference = max(_differences(_outputs(masked, x), _outputs(rebuilt, x)))
+    if not difference <= TOLERANCE:
         raise StageError(
-            f"the rebuilt model's outputs differ from the masked one's by {found:.1e}; the first "
-            f"layer that differs is {_first_difference(masked, rebuilt, graph, keep, x)}",
+            f"the rebuilt model's outputs differ from the masked one's by {difference:.1e}; "
+            f"the first layer that differs is {_first_difference(masked, rebuilt, graph, keep, x)}",
             subject="prune",
             hint="exclude that layer (prune.exclude), and please report this",
         )
-    return found
+    return difference
 
 
 def _outputs(model: keras.Model, x: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -323,10 +323,10 @@ def _outputs(model: keras.Model, x: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.asarray(y, np.float64) for y in tf.nest.flatten(outputs)]
 
 
-def _differences(wanted: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> list[float]:
+def _differences(expected: Sequence[np.ndarray], actual: Sequence[np.ndarray]) -> list[float]:
     return [
         float(np.max(np.abs(a - b)) / (np.max(np.abs(a)) or 1.0))
-        for a, b in zip(wanted, given, strict=True)
+        for a, b in zip(expected, actual, strict=True)
     ]
 
 

@@ -102,8 +102,8 @@ class SharedKernels:
 
 def keep_shared(model: keras.Model) -> SharedKernels:
     """Return what keeps the clusters of a model's kernels where they are."""
-    found = [(k.kernel, as_shared(k.kernel.numpy())) for k in prunable_kernels(model)[0]]
-    return SharedKernels([(kernel, shared) for kernel, shared in found if shared is not None])
+    pairs = [(k.kernel, as_shared(k.kernel.numpy())) for k in prunable_kernels(model)[0]]
+    return SharedKernels([(kernel, shared) for kernel, shared in pairs if shared is not None])
 
 
 def _share(kernel: tf.Variable, assignment: tf.Variable, count: int) -> None:

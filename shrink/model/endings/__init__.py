@@ -18,12 +18,12 @@ _ROUNDING = 1e-3
 """How far constants that are stored as integers move a bound."""
 
 
-def kind_of(found: Range) -> EndingKind | None:
+def kind_of(bounds: Range) -> EndingKind | None:
     """Return what an output is; None where its bounds do not tell."""
-    if found.low >= -_ROUNDING and found.high <= 1 + _ROUNDING:
-        adds_up = found.axis == -1 and abs((found.total or 0.0) - 1) <= _ROUNDING
+    if bounds.low >= -_ROUNDING and bounds.high <= 1 + _ROUNDING:
+        adds_up = bounds.axis == -1 and abs((bounds.total or 0.0) - 1) <= _ROUNDING
         return "softmax" if adds_up else "sigmoid"
-    return "logits" if found.unbounded and found.reached else None
+    return "logits" if bounds.unbounded and bounds.reached else None
 
 
 def kind_of_values(values: Array, scale: float = 0.0) -> EndingKind | None:

@@ -80,17 +80,17 @@ class _Analysis(Generic[Tensor]):
         if node.loop is not None:
             return self._looped([self._found[each] for each in node.inputs], node.loop)
         if node.kind in WEIGHTS:
-            found = replace(ANY, fixed=True)
+            bounds = replace(ANY, fixed=True)
         elif node.kind in REAL:
-            found = ANY
+            bounds = ANY
         elif node.kind in RULES:
             inputs = [self._found[each] for each in node.inputs]
-            found = RULES[node.kind](Site(node, inputs, self.graph))
+            bounds = RULES[node.kind](Site(node, inputs, self.graph))
             if inputs and all(each.fixed for each in inputs):
-                found = replace(found, fixed=True, reached=True)
+                bounds = replace(bounds, fixed=True, reached=True)
         else:
-            found = UNKNOWN
-        return found if node.clamp is None else clamped(found, *node.clamp)
+            bounds = UNKNOWN
+        return bounds if node.clamp is None else clamped(bounds, *node.clamp)
 
     def _looped(self, begin: list[Range], loop: Loop[Tensor]) -> Range:
         """Return bounds that a turn of the loop does not leave, starting from within them."""
@@ -161,8 +161,8 @@ class TracedComputation:
         """Return the values of a small constant, None for any other tensor."""
         tensor = traced_tensor.tensor.deref()
         if tensor.op.type == "Placeholder" and traced_tensor.call is not None:
-            found = self._argument(tensor, traced_tensor.call)
-            return self.constant(found.inputs[0]) if found is not None and found.inputs else None
+            node = self._argument(tensor, traced_tensor.call)
+            return self.constant(node.inputs[0]) if node is not None and node.inputs else None
         if tensor.shape.num_elements() is None or tensor.shape.num_elements() > _MOST_CONSTANTS:
             return None
         return tf.get_static_value(tensor)
@@ -175,9 +175,9 @@ class TracedComputation:
         if call is None:
             captured = any(tensor is each for each in tensor.graph.internal_captures)
             return Node("ReadVariableOp", (), _shape(tensor)) if captured else None
-        for own, given in zip(call.graph.inputs, call.arguments, strict=False):
+        for own, argument in zip(call.graph.inputs, call.arguments, strict=False):
             if own is tensor:
-                return Node("Identity", (given,), _shape(tensor))
+                return Node("Identity", (argument,), _shape(tensor))
         return None
 
     def _looped(self, tensor: tf.Tensor, call: _Call | None) -> Node[_TracedTensor]:
@@ -206,8 +206,8 @@ def ranges_of_model(model: keras.Model) -> list[Range]:
     """Return the bounds of each output of a functional model, in inference mode."""
     specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
 
-    def ask(*given: tf.Tensor) -> list[tf.Tensor]:
-        inputs = tf.nest.pack_sequence_as(model._nested_inputs, list(given))
+    def ask(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        inputs = tf.nest.pack_sequence_as(model._nested_inputs, list(tensors))
         return [tf.identity(each) for each in tf.nest.flatten(model(inputs, training=False))]
 
     function = traced(ask).get_concrete_function(*specs)

@@ -36,11 +36,11 @@ def range_of_values(values: Array) -> Range:
     return Range(float(values.min()), float(values.max()), fixed=True)
 
 
-def clamped(found: Range, low: float, high: float) -> Range:
+def clamped(x: Range, low: float, high: float) -> Range:
     """Return the bounds of values that are cut off below and above."""
-    kept = found if found.low >= low and found.high <= high else replace(found, total=None)
-    bounds = [min(max(bound, low), high) for bound in (found.low, found.high)]
-    return replace(kept, low=bounds[0], high=bounds[1])
+    x = x if x.low >= low and x.high <= high else replace(x, total=None)
+    bounds = [min(max(bound, low), high) for bound in (x.low, x.high)]
+    return replace(x, low=bounds[0], high=bounds[1])
 
 
 def _between(low: float, high: float) -> Rule:
@@ -88,15 +88,15 @@ def _axis_after_reshape(before: Shape | None, after: Shape | None, axis: int) ->
     size, rest = before[axis], before[axis:][1:]
     if size is None or None in rest:
         return None
-    behind = math.prod(side or 1 for side in rest)
-    found = 1
+    behind = math.prod(length or 1 for length in rest)
+    product = 1
     for place in range(1, len(after) + 1):
-        side = after[-place]
-        if side == size and found == behind:
+        length = after[-place]
+        if length == size and product == behind:
             return -place
-        if side is None:
+        if length is None:
             return None
-        found *= side
+        product *= length
     return None
 
 
@@ -135,28 +135,28 @@ def _split(site: Site) -> Range:
     return _part(Site(replace(site.node, inputs=site.node.inputs[1:]), site.inputs[1:], site.graph))
 
 
-def joined(*found: Range) -> Range:
+def joined(*ranges: Range) -> Range:
     """Return the bounds of values of which each comes from one of the tensors."""
-    totals = {(each.axis, each.total) for each in found}
+    totals = {(each.axis, each.total) for each in ranges}
     axis, total = totals.pop() if len(totals) == 1 else (None, None)
-    low, high = min(each.low for each in found), max(each.high for each in found)
-    return Range(low, high, all(each.reached for each in found), axis, total)
+    low, high = min(each.low for each in ranges), max(each.high for each in ranges)
+    return Range(low, high, all(each.reached for each in ranges), axis, total)
 
 
 def _concatenated(site: Site) -> Range:
     """Several tensors side by side; the axis of sums must be as long as in each of them."""
     shapes, after = [], site.node.shape
     parts = []
-    for tensor, found in zip(site.node.inputs, site.inputs, strict=True):
+    for tensor, x in zip(site.node.inputs, site.inputs, strict=True):
         if site.graph.constant(tensor) is not None and site.graph.shape(tensor) in ((), None):
             continue  # the axis itself, which is an input of TensorFlow's operator
-        parts.append(found)
+        parts.append(x)
         shapes.append(site.graph.shape(tensor))
-    found = joined(*parts)
-    if found.axis is None or after is None:
-        return replace(found, axis=None, total=None)
-    same = all(s is not None and s[found.axis] == after[found.axis] for s in shapes)
-    return found if same and after[found.axis] is not None else replace(found, total=None)
+    x = joined(*parts)
+    if x.axis is None or after is None:
+        return replace(x, axis=None, total=None)
+    same = all(s is not None and s[x.axis] == after[x.axis] for s in shapes)
+    return x if same and after[x.axis] is not None else replace(x, total=None)
 
 
 def _stacked(site: Site) -> Range:
@@ -172,18 +172,18 @@ def _padded(site: Site) -> Range:
     return Range(min(x.low, 0.0), max(x.high, 0.0), x.reached)
 
 
-def _sum(*found: Range) -> Range:
-    low, high = math.fsum(f.low for f in found), math.fsum(f.high for f in found)
+def _sum(*ranges: Range) -> Range:
+    low, high = math.fsum(f.low for f in ranges), math.fsum(f.high for f in ranges)
     total = None
-    axes = {f.axis for f in found}
-    if len(axes) == 1 and all(f.total is not None for f in found):
-        total = math.fsum(f.total or 0.0 for f in found)
-    reached = all(f.reached for f in found) or any(_goes_anywhere(f) for f in found)
-    return Range(low, high, reached, found[0].axis if total else None, total)
+    axes = {f.axis for f in ranges}
+    if len(axes) == 1 and all(f.total is not None for f in ranges):
+        total = math.fsum(f.total or 0.0 for f in ranges)
+    reached = all(f.reached for f in ranges) or any(_goes_anywhere(f) for f in ranges)
+    return Range(low, high, reached, ranges[0].axis if total else None, total)
 
 
-def _goes_anywhere(found: Range) -> bool:
-    return found.reached and not found.fixed and (found.low, found.high) == (ANY.low, ANY.high)
+def _goes_anywhere(x: Range) -> bool:
+    return x.reached and not x.fixed and (x.low, x.high) == (ANY.low, ANY.high)
 
 
 def _met(one: Range, other: Range) -> bool:
@@ -209,14 +209,14 @@ def _negated(site: Site) -> Range:
 
 def _subtracted(site: Site) -> Range:
     one, other = site.inputs
-    found = replace(_sum(one, _times(other, -1.0)), total=None)
-    return replace(found, reached=_met(one, other))
+    difference = replace(_sum(one, _times(other, -1.0)), total=None)
+    return replace(difference, reached=_met(one, other))
 
 
-def _times(found: Range, factor: float) -> Range:
-    bounds = sorted(_product(bound, factor) for bound in (found.low, found.high))
-    total = None if found.total is None else found.total * factor
-    return replace(found, low=bounds[0], high=bounds[1], total=total)
+def _times(x: Range, factor: float) -> Range:
+    bounds = sorted(_product(bound, factor) for bound in (x.low, x.high))
+    total = None if x.total is None else x.total * factor
+    return replace(x, low=bounds[0], high=bounds[1], total=total)
 
 
 def _product(one: float, other: float) -> float:
@@ -225,9 +225,9 @@ def _product(one: float, other: float) -> float:
 
 def _multiplied(site: Site) -> Range:
     one, other = site.inputs
-    for found, factor in ((one, other), (other, one)):
+    for x, factor in ((one, other), (other, one)):
         if factor.low == factor.high and math.isfinite(factor.low):
-            return _times(found, factor.low)
+            return _times(x, factor.low)
     bounds = [_product(a, b) for a in (one.low, one.high) for b in (other.low, other.high)]
     if site.node.inputs[0] == site.node.inputs[1]:
         return _squared(site)
@@ -254,8 +254,8 @@ def _sum_of(site: Site) -> list[int]:
     node = site.graph.node(divisor)
     if node is None or node.kind != "Sum" or node.inputs[0] != whole:
         return []
-    axes, shape, kept = site.graph.constant(node.inputs[1]), site.shape(), site.shape(1)
-    if axes is None or shape is None or kept is None or len(kept) != len(shape):
+    axes, shape, divisor_shape = site.graph.constant(node.inputs[1]), site.shape(), site.shape(1)
+    if axes is None or shape is None or divisor_shape is None or len(divisor_shape) != len(shape):
         return []
     return [int(a) if a < 0 else int(a) - len(shape) for a in axes.reshape(-1)]
 

@@ -55,11 +55,11 @@ def to_keras3(model: keras.Model) -> keras3.Model:
             tensors[ref.index] = output
     inputs = [tensors[ref.index] for _, ref in network.inputs]
     outputs = [tensors[ref.index] for ref in network.outputs]
-    found = keras3.Model(_one_or_all(inputs), _one_or_all(outputs), name=model.name)
+    made = keras3.Model(_one_or_all(inputs), _one_or_all(outputs), name=model.name)
     for layer in network.layers():
         _copy_weights(layer, built[id(layer)])
-    _check(model, found)
-    return found
+    _check(model, made)
+    return made
 
 
 def _input(layer: keras.layers.Layer, ref: Ref, network: Network) -> keras3.KerasTensor:
@@ -132,11 +132,11 @@ def _initial(key: str) -> bool:
 
 
 def _slice(tensor: keras3.KerasTensor, slice_spec: Json) -> keras3.KerasTensor:
-    found = slice_spec if isinstance(slice_spec, tuple | list) else (slice_spec,)
+    parts = slice_spec if isinstance(slice_spec, tuple | list) else (slice_spec,)
     return tensor[
         tuple(
             slice(s.get("start"), s.get("stop"), s.get("step")) if isinstance(s, dict) else s
-            for s in found
+            for s in parts
         )
     ]
 
@@ -150,10 +150,10 @@ def _copy_weights(layer: keras.layers.Layer, target: keras3.layers.Layer) -> Non
     target.set_weights(values)
 
 
-def _check(model: keras.Model, found: keras3.Model) -> None:
+def _check(model: keras.Model, made: keras3.Model) -> None:
     feed = _one_or_all(random_inputs(model))
     ours = keras3.tree.flatten(model(feed, training=False))
-    theirs = keras3.tree.flatten(found(feed, training=False))
+    theirs = keras3.tree.flatten(made(feed, training=False))
     for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if (difference := largest_difference([b], [a])) > CLOSE:
             raise ModelError(

@@ -100,10 +100,10 @@ def _layers_of(
     converted: Sequence[tuple[str, ConvertedLayer | ConvertedModel]],
 ) -> list[keras.layers.Layer]:
     """Return what stands for the layers of the file, without those that need no layer."""
-    found = [
+    layers = [
         item.model if isinstance(item, ConvertedModel) else item.layer for _, item in converted
     ]
-    return [layer for layer in found if layer is not None]
+    return [layer for layer in layers if layer is not None]
 
 
 def _entry(tensor: tf.Tensor) -> keras.layers.Layer:
@@ -224,14 +224,14 @@ def _layer_call(layer: Callable[..., Tensors], serialized: JsonObject) -> Callab
     ignores_training = recurrent or kind.startswith("Random")
 
     def call(*args: Tensors, **kwargs: object) -> Tensors:
-        given = {key: value for key, value in kwargs.items() if value is not None}
+        named = {key: value for key, value in kwargs.items() if value is not None}
         if ignores_training:
-            given.pop("training", None)
+            named.pop("training", None)
         if recurrent:
             for key, value in zip(("initial_state", "mask"), args[1:], strict=False):
-                given[key] = value
+                named[key] = value
             args = args[:1]
-        return layer(*args, **given)
+        return layer(*args, **named)
 
     return call
 
@@ -241,15 +241,15 @@ def _histories(value: Json) -> list[tuple[str, int, int]]:
         if value.get("class_name") == "__keras_tensor__":
             name, node, index = value["config"]["keras_history"]
             return [(name, node, index)]
-        return [found for item in value.values() for found in _histories(item)]
+        return [history for item in value.values() for history in _histories(item)]
     if isinstance(value, list):
-        return [found for item in value for found in _histories(item)]
+        return [history for item in value for history in _histories(item)]
     return []
 
 
 def _flat(value: Tensors) -> list[tf.Tensor]:
     if isinstance(value, Mapping):
-        return [found for key in sorted(value) for found in _flat(value[key])]
+        return [tensor for key in sorted(value) for tensor in _flat(value[key])]
     if isinstance(value, list | tuple):
-        return [found for item in value for found in _flat(item)]
+        return [tensor for item in value for tensor in _flat(item)]
     return [value]

@@ -32,10 +32,10 @@ def rename_added_layers(outputs: Tensors, own: Iterable[keras.layers.Layer]) -> 
         outputs: symbolic tensors, in any structure.
         own: the layers that stand for those of the file, which keep their names.
     """
-    kept = {id(layer): layer for layer in own}
-    taken = {layer.name for layer in kept.values()}
+    own_layers = {id(layer): layer for layer in own}
+    taken = {layer.name for layer in own_layers.values()}
     for layer in _layers_before(tf.nest.flatten(outputs)):
-        if id(layer) in kept:
+        if id(layer) in own_layers:
             continue
         names = itertools.chain([layer.name], (f"{layer.name}_{n}" for n in itertools.count(1)))
         layer._name = next(name for name in names if name not in taken)

@@ -46,9 +46,9 @@ def call_op(
     if function is None:
         raise UnsupportedLayerError(label, "this operation has no counterpart yet")
     settings = {key: value for key, value in config.items() if key not in ("name", "dtype_policy")}
-    given = {key: value for key, value in kwargs.items() if value is not None}
+    named = {key: value for key, value in kwargs.items() if value is not None}
     try:
-        return function(*args, **{**settings, **given})
+        return function(*args, **{**settings, **named})
     except (TypeError, ValueError) as error:
         raise UnsupportedLayerError(label, first_line(error)) from error
 
