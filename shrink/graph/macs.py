@@ -14,7 +14,7 @@ from shrink.tflite.structure import Operator, Subgraph, Tensor, read
 Known = Mapping[int, float]
 """Tensors of one number whose value is known, by their index."""
 
-_MOST_TURNS = 100_000
+_MOST_ITERATIONS = 100_000
 _NUMBERS: Mapping[str, type] = {
     "INT8": np.int8,
     "INT32": np.int32,
@@ -73,18 +73,18 @@ def loop_states(scalars: Scalars, index: int, loop: Operator, known: Known) -> l
         None where its end depends on anything but numbers that follow from constants.
     """
     condition, body = (scalars.graphs[place] for place in loop.subgraphs)
-    test, turn = loop.subgraphs
+    test, iteration = loop.subgraphs
     state = [known.get(place) for place in loop.inputs]
     states: list[Known] = []
     while True:
         goes_on = scalars.known(test, _bound(condition.inputs, state)).get(condition.outputs[0])
-        if goes_on is None or len(states) > _MOST_TURNS:
+        if goes_on is None or len(states) > _MOST_ITERATIONS:
             return None
         if not goes_on:
             return states
         given = _bound(body.inputs, state)
         states.append(given)
-        after = scalars.known(turn, given)
+        after = scalars.known(iteration, given)
         state = [after.get(place) for place in body.outputs]
 
 
@@ -167,7 +167,7 @@ def macs_figure(content: bytes) -> Measured[int]:
     Counted are convolutions (plain, depthwise, transposed, 3-D), fully connected layers, batch
     matrix products and the matrices of recurrent layers; padding counts as computed, as kernels
     and the literature have it. Additions, activations and means are not. What stands in a loop
-    counts once for each of its turns, whose number is found by following the loop's counters.
+    counts once for each of its iterations, whose number is found by following the loop's counters.
 
     Args:
         content: a .tflite file; where it is made for a batch above 1, the count is divided by it.

@@ -106,7 +106,7 @@ class Node(Generic[Tensor]):
         shape: of the output in question, with the batch; None where not even the rank is known.
         clamp: least and largest value that a fused activation leaves.
         options: what else a rule asks for, such as a slope.
-        loop: of a loop, what is computed in each turn.
+        loop: of a loop, what is computed in each iteration.
     """
 
     kind: str
@@ -122,10 +122,10 @@ class Loop(Generic[Tensor]):
     """The body of a loop, whose values at the start are the operator's inputs.
 
     Attributes:
-        arguments: the tensors that hold the values before a turn.
+        arguments: the tensors that hold the values before an iteration.
         results: the tensors that hold them after it.
         index: which of them the output in question is.
-        collected: which of them are lists that each turn adds to.
+        collected: which of them are lists that each iteration adds to.
     """
 
     arguments: tuple[Tensor, ...]

@@ -28,8 +28,8 @@ from shrink.tflite.structure import Subgraph, read
 if TYPE_CHECKING:
     from tensorflow.python.util.object_identity import Reference
 
-_TURNS = 4
-"""Of a loop, before its values are taken to be anything at the start of a turn."""
+_ITERATIONS = 4
+"""Of a loop, before its values are taken to be anything at the start of one."""
 
 
 def range_of(computation: Computation[Tensor], tensor: Tensor) -> Range:
@@ -94,20 +94,20 @@ class _Analysis(Generic[Tensor]):
 
     def _looped(self, begin: list[Range], loop: Loop[Tensor]) -> Range:
         """Return bounds that a turn of the loop does not leave, starting from within them."""
-        values, turns = begin, 0
-        while (after := self._turn(values, loop)) != values:
-            turns += 1
+        values, iterations = begin, 0
+        while (after := self._iterate(values, loop)) != values:
+            iterations += 1
             values = [
                 new
-                if new == old or turns < (2 if index in loop.collected else 1) * _TURNS
+                if new == old or iterations < (2 if index in loop.collected else 1) * _ITERATIONS
                 # What still grows may grow for ever, or not. Lists are given up last: they may
-                # hold less than what is carried from turn to turn.
+                # hold less than what is carried from one iteration to the next.
                 else UNKNOWN
                 for index, (old, new) in enumerate(zip(values, after, strict=True))
             ]
         return values[loop.index]
 
-    def _turn(self, values: list[Range], loop: Loop[Tensor]) -> list[Range]:
+    def _iterate(self, values: list[Range], loop: Loop[Tensor]) -> list[Range]:
         inner = _Analysis(self.graph, dict(zip(loop.arguments, values, strict=True)))
         after = [inner.range_of(each) for each in loop.results]
         return [joined(*pair) for pair in zip(values, after, strict=True)]
@@ -184,10 +184,10 @@ class TracedComputation:
         graph, begin = _function(tensor.op, "body"), _inputs(tensor.op, call)
         if graph is None:
             return Node("?", (), _shape(tensor))
-        # Of the values in a turn only the loop's analysis knows: they are no arguments.
-        turn = _Call(graph, ())
-        arguments = tuple(_TracedTensor(each.ref(), turn) for each in graph.inputs)
-        results = tuple(_TracedTensor(each.ref(), turn) for each in graph.outputs)
+        # Of the values in an iteration only the loop's analysis knows: they are no arguments.
+        iteration = _Call(graph, ())
+        arguments = tuple(_TracedTensor(each.ref(), iteration) for each in graph.inputs)
+        results = tuple(_TracedTensor(each.ref(), iteration) for each in graph.outputs)
         lists = frozenset(
             index for index, each in enumerate(graph.inputs) if each.dtype == tf.variant
         )
