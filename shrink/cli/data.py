@@ -119,7 +119,7 @@ def unpack(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Write labelled pictures of any data as PNG files, part/class/number.png."""
+    """Write labelled pictures of any data as PNG files, split/class/number.png."""
     from shrink.contract.job import UnpackJob
 
     place = output.expanduser().absolute()
@@ -148,5 +148,5 @@ def _convert(job: DataJob, *, json_: bool, quiet: bool) -> None:
     if json_:
         console.document(found)
     elif not quiet:
-        counts = ", ".join(f"{part} {count:,}" for part, count in found["examples"].items())
+        counts = ", ".join(f"{split} {count:,}" for split, count in found["examples"].items())
         console.print(f"{counts}: {found['path']}")

@@ -96,6 +96,7 @@ def inspect(
 
 def export(
     model: AnyModelArgument,
+    *,
     format_: Annotated[ExportFormat, typer.Option("--format", help="The form to write.")],
     output: Annotated[
         Path | None,

@@ -105,6 +105,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 def _evaluate(
     model: AnyModelArgument,
+    *,
     data: DataOption = None,
     output: OutputOption = None,
     force: ForceFlag = False,
@@ -115,7 +116,6 @@ def _evaluate(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
-    *,
     flags: Flags,
 ) -> None:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency."""
@@ -135,6 +135,7 @@ def _distill(
             help="The student: a model, or a cut of the teacher: width=0.5,depth=0.5,inherit=true.",
         ),
     ],
+    *,
     data: DataOption = None,
     output: OutputOption = None,
     force: ForceFlag = False,
@@ -145,7 +146,6 @@ def _distill(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
-    *,
     flags: Flags,
 ) -> None:
     """Train a student to follow a teacher; the teacher is the baseline of the report."""
@@ -162,6 +162,7 @@ def _distill(
 def _verb(kind: str) -> Callable[..., None]:
     def verb(
         model: ModelArgument,
+        *,
         data: DataOption = None,
         output: OutputOption = None,
         force: ForceFlag = False,
@@ -172,7 +173,6 @@ def _verb(kind: str) -> Callable[..., None]:
         json_: JsonFlag = False,
         quiet: QuietFlag = False,
         verbose: VerboseFlag = False,
-        *,
         flags: Flags,
     ) -> None:
         sections = _split(kind, flags)
@@ -276,6 +276,7 @@ def _run(
 
 def run(
     recipe: RecipeArgument,
+    *,
     set_: SetOption = None,
     output: OutputOption = None,
     dry_run: Annotated[

@@ -139,7 +139,7 @@ class Order:
 
 
 class ChiefsBoard:
-    """The chief's side; a context, in which the others see that it lives.
+    """The board as the chief uses it; a context, in which the others see that it lives.
 
     Args:
         folder: where the board is.
@@ -194,7 +194,7 @@ class ChiefsBoard:
 
 
 class FollowersBoard:
-    """Another worker's side.
+    """The board as another worker uses it.
 
     Args:
         folder: where the board is.

@@ -111,7 +111,7 @@ class Chief:
             self._board.post(None)
 
     def end(self, exit_code: int) -> None:
-        """Send the others home, with the exit code of the run; wait until they know."""
+        """Have the other workers shut down with the exit code of the run; wait until they know."""
         self._board.post(None, exit_code)
         was_told_to_stop = exit_code in (Interrupted.exit_code, Terminated.exit_code)
         deadline = time.monotonic() + (0 if was_told_to_stop else LINGER_S)
@@ -163,7 +163,7 @@ class Follower:
         self._console = console
 
     def follow(self) -> int:
-        """Obey until the chief is done; return its exit code.
+        """Run the chief's jobs until it is done; return its exit code.
 
         Raises:
             ResourceError: there is no sign of life of a chief.

@@ -154,7 +154,7 @@ class Link:
         run: name of the run's recipe.
         data: the fingerprint of the data, and the keys that decide which examples there are.
         seed: of the splits.
-        splits: SHA-256 of the file that says which example is in which part.
+        splits: SHA-256 of the file that says which example is in which split.
     """
 
     run: str

@@ -74,7 +74,7 @@ def data_pack(job: PackJob, send: Send) -> dict[str, object]:
 
 
 def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
-    """Write the pictures of the job's data as PNG files, `part/class/number.png`.
+    """Write the pictures of the job's data as PNG files, `split/class/number.png`.
 
     Raises:
         DataError: inputs are no pictures of 8 bits, or there are no labels.

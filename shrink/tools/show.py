@@ -300,9 +300,9 @@ def show_data(result: DataCheck, console: Console) -> None:
     console.print(table)
     for name, split in splits.items():
         for part in split["inputs"]:
-            sides = "x".join(str(side) for side in part["shape"]) or "scalar"
+            shape = "x".join(map(str, part["shape"])) or "scalar"
             values = "" if part["low"] is None else f"{part['low']:.6g} to {part['high']:.6g}"
-            console.print(f"{name}: {part['dtype']} {sides}, values {values}")
+            console.print(f"{name}: {part['dtype']} {shape}, values {values}")
     notes = [*result["suspicious"], *_duplicates(result["duplicates"]), *result["notes"]]
     for text in [*result["bad"], *(f"note: {note}" for note in notes)]:
         console.print(text, markup=False, soft_wrap=True)
@@ -418,7 +418,7 @@ def _count(value: int | None) -> str:
 
 
 def _shape(shape: list[int | None]) -> str:
-    return "x".join("?" if side is None else str(side) for side in shape[1:]) or "scalar"
+    return "x".join("?" if size is None else str(size) for size in shape[1:]) or "scalar"
 
 
 def _tensors(tensors: list[TensorRow]) -> str:
