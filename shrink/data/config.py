@@ -229,7 +229,7 @@ class DataConfig(Config):
     """None: pictures 0-255 and arrays as stored, cast to the model's input dtype."""
     cache: Literal["none", "validation", "auto", "memory", "disk"] = "validation"
     """Where decoded examples of train and validation are kept for the next epoch; auto: in memory
-    where a part takes up to 200 MB; validation: that part alone, as with auto; disk: in the cache
+    where a split takes up to 200 MB; validation: that one alone, as with auto; disk: in the cache
     folder, for the next stage too."""
     on_bad_example: Literal["fail", "skip"] = "fail"
     """What to do about pictures that cannot be decoded; skip: leave them out, up to the limit."""

@@ -166,7 +166,7 @@ def find_pictures(root: Path) -> PictureFolders:
     ignored: Counter[str] = Counter()
     names = Names()
     top = _list(str(root), ignored)
-    divided = {name: _list(str(root / name), Counter()) for name in top.folders if _is_part(name)}
+    divided = {name: _list(str(root / name), Counter()) for name in top.folders if _is_split(name)}
     if any(listing.folders and not listing.pictures for listing in divided.values()):
         splits = _splits(root, top, ignored, names)
     else:
@@ -181,7 +181,7 @@ def find_pictures(root: Path) -> PictureFolders:
     return PictureFolders(root, splits, dict(ignored), names)
 
 
-def _is_part(name: str) -> bool:
+def _is_split(name: str) -> bool:
     return name in SPLIT_OF_NAME
 
 
@@ -191,7 +191,7 @@ def _splits(
     _count_outside(top, ignored)
     splits: dict[str, dict[str, Names]] = {}
     for name in sorted(top.folders):
-        if not _is_part(name):
+        if not _is_split(name):
             ignored["folders beside train, validation and test"] += 1
             continue
         split = SPLIT_OF_NAME[name]
