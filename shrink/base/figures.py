@@ -118,6 +118,7 @@ FIGURES: dict[str, Figure] = {
         Figure("inference_peak_bytes", "memory", "bytes"),
         Figure("arena_bytes", "memory", "bytes", definition=2),
         Figure("arena_estimate_bytes", "memory", "bytes"),
+        Figure("arena_32_bytes", "memory", "bytes"),
         Figure("p50_ms", "latency", "ms"),
         Figure("p90_ms", "latency", "ms"),
     )

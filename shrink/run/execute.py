@@ -226,11 +226,20 @@ def _measure(
     speed = latency(tflite, inputs=evaluated.inputs)
     size = measure_sizes(artifact, tflite, outcome.model)
     times = {"p50_ms": speed.p50_ms, "p90_ms": speed.p90_ms}
-    notes = reasons({**times, "arena_bytes": arena, "inference_peak_bytes": peak, **size})
+    notes = reasons(
+        {
+            **times,
+            "arena_bytes": arena,
+            "arena_32_bytes": arena.estimate_32,
+            "inference_peak_bytes": peak,
+            **size,
+        }
+    )
     memory = {
         "inference_peak_bytes": peak.value,
         "arena_bytes": arena.value,
         "arena_estimate_bytes": arena.estimate,
+        "arena_32_bytes": arena.estimate_32.value,
     }
     return _Measured(
         _values(size),

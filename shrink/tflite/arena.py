@@ -17,7 +17,7 @@ from shrink.tflite.child import MODULE, ArenaAnswer, ArenaRequest, MicroRequest
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.offline_plan import read_plan
-from shrink.tflite.planner import planned_bytes
+from shrink.tflite.planner import arena_32_bytes, planned_bytes
 from shrink.tflite.structure import Subgraph, read_file
 
 _TIMEOUT_S = 20.0
@@ -27,6 +27,9 @@ sequence, and others are small."""
 _MOST_WORDS = 300
 # Beside activations, an arena holds kernels' own data and structures per tensor and operator.
 _HEADROOM_BYTES = 4 << 20
+
+
+_NO_ESTIMATE: Measured[int] = Measured(None, "estimated from arena_bytes, of which there is none")
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,12 @@ class ArenaFigure(Measured[int]):
         reason: why there is no value, or what happened after the allocation; else empty.
         estimate: bytes of the activations alone, planned from tensor lifetimes: without scratch
             and persistent buffers of the kernels, and so too low. None for no readable file.
+        estimate_32: bytes of an arena on 32-bit targets, from what the 64-bit wheel takes.
         runs: whether TFLite Micro ran the model.
     """
 
     estimate: int | None = None
+    estimate_32: Measured[int] = _NO_ESTIMATE
     runs: bool = False
 
 
@@ -57,15 +62,21 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
         timeout_s: seconds that TFLite Micro may take.
     """
     try:
-        graph, planned = _planned(path)
+        graphs, offsets = _graphs_and_plan(path)
     except ModelError as error:
         return ArenaFigure(None, f"not measured: {error.message}")
-    run = _run_tflite_micro(path, graph, planned, timeout_s)
+    planned = planned_bytes(graphs[0], offsets)
+    run = _run_tflite_micro(path, graphs[0], planned, timeout_s)
     found = run.answer or ArenaAnswer()
     if found.smallest_bytes is None:
-        return ArenaFigure(None, _why_nothing(run), planned, found.runs)
+        return ArenaFigure(None, _why_nothing(run), planned, runs=found.runs)
     reason = "" if found.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
-    return ArenaFigure(found.smallest_bytes, reason, planned, found.runs)
+    head, tail = found.head_bytes, found.tail_bytes
+    if head is None or tail is None:
+        known = Measured[int](None, "TFLite Micro does not say what it takes")
+    else:
+        known = Measured(arena_32_bytes(graphs, head, tail, offsets))
+    return ArenaFigure(found.smallest_bytes, reason, planned, known, found.runs)
 
 
 def _run_tflite_micro(
@@ -79,14 +90,15 @@ def _run_tflite_micro(
 
 def roomy_arena_bytes(path: Path) -> int:
     """Return the size of an arena that is large enough to try a model in, in bytes."""
-    return _with_headroom(_planned(path)[1], path)
+    graphs, offsets = _graphs_and_plan(path)
+    return _with_headroom(planned_bytes(graphs[0], offsets), path)
 
 
-def _planned(path: Path) -> tuple[Subgraph, int]:
-    """Return the entry subgraph of a file and the bytes that its activations take, as planned."""
-    graph = read_file(path)[0]
+def _graphs_and_plan(path: Path) -> tuple[tuple[Subgraph, ...], tuple[int, ...]]:
+    """Return the subgraphs of a file, and the offsets of its memory plan if it has one."""
+    graphs = read_file(path)
     plan = read_plan(path.read_bytes())
-    return graph, planned_bytes(graph, () if plan is None else plan.offsets)
+    return graphs, () if plan is None else plan.offsets
 
 
 def _with_headroom(planned: int, path: Path) -> int:

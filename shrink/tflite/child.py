@@ -22,7 +22,7 @@ from shrink.base.errors import ModelError
 
 MODULE = "shrink.tflite.child"
 STEP_BYTES = 16
-_TOTAL = re.compile(rb"Arena allocation total (\d+) bytes")
+_IN_USE = re.compile(rb"Arena allocation (head|tail) (\d+) bytes")
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
 
@@ -51,10 +51,14 @@ class ArenaAnswer:
 
     Attributes:
         smallest_bytes: of the arenas in which it does; None where it died on the way there.
+        head_bytes, tail_bytes: what of an arena it uses for activations, and for good; None where
+            it does not say.
         runs: whether it ran the model.
     """
 
     smallest_bytes: int | None = None
+    head_bytes: int | None = None
+    tail_bytes: int | None = None
     runs: bool = False
 
 
@@ -70,11 +74,12 @@ def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
     def allocate(size: int) -> None:
         runtime.Interpreter.from_bytes(content, arena_size=size)
 
-    near = total_in_use(interpreter)
+    head, tail = in_use(interpreter)
+    near = (head or 0) + (tail or 0)
     del interpreter
     with silence():
         smallest = smallest_arena(lambda size: survives(allocate, size), request.arena_bytes, near)
-    parent.answer(asdict(ArenaAnswer(smallest)))
+    parent.answer(asdict(ArenaAnswer(smallest, head, tail)))
     interpreter = runtime.Interpreter.from_bytes(content, arena_size=smallest)
     for index in range(request.inputs):
         detail = interpreter.get_input_details(index)
@@ -82,7 +87,7 @@ def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
     signal.alarm(request.run_limit_s)
     interpreter.invoke()
     signal.alarm(0)
-    return ArenaAnswer(smallest, runs=True)
+    return ArenaAnswer(smallest, head, tail, runs=True)
 
 
 def survives(attempt: Callable[[int], object], size: int) -> bool:
@@ -103,16 +108,18 @@ def survives(attempt: Callable[[int], object], size: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def total_in_use(interpreter: object) -> int:
-    """Return the bytes of its arena that an interpreter says it uses, 0 where it does not say.
+def in_use(interpreter: object) -> tuple[int | None, int | None]:
+    """Return the bytes of its arena that an interpreter uses for activations, and for good.
 
-    An allocation needs as many, and for many small tensors more: the planner's own memory.
+    An allocation needs as many, and for many small tensors more: the planner's own memory. None
+    where it does not say.
     """
     with tempfile.TemporaryFile() as said, silence(said.fileno()):
         interpreter.print_allocations()  # type: ignore[attr-defined]
         said.seek(0)
-        found = _TOTAL.search(said.read())
-    return int(found.group(1)) if found else 0
+        found = dict(_IN_USE.findall(said.read()))
+    head, tail = found.get(b"head"), found.get(b"tail")
+    return None if head is None else int(head), None if tail is None else int(tail)
 
 
 def smallest_arena(fits: Callable[[int], bool], enough: int, near: int = 0) -> int:

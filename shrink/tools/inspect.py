@@ -134,6 +134,7 @@ def describe_artifact(path: Path) -> ArtifactInspection:
         "macs_note": macs.reason,
         "arena_bytes": arena.value,
         "arena_estimate_bytes": arena.estimate,
+        "arena_32_bytes": arena.estimate_32.value,
         "arena_note": arena.reason,
         "memory_plan": _memory_plan(content, graph),
         "quantized_operators": quantized_operators(content),

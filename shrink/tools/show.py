@@ -179,6 +179,7 @@ class ArtifactInspection(TypedDict):
     macs_note: str
     arena_bytes: int | None
     arena_estimate_bytes: int | None
+    arena_32_bytes: int | None
     arena_note: str
     memory_plan: MemoryPlan | None
     quantized_operators: int
@@ -349,7 +350,8 @@ def _show_groups(result: KerasInspection, console: Console) -> None:
 def _show_operators(result: ArtifactInspection, console: Console) -> None:
     _print_whole(
         f"{result['path']}: {_bytes(result['file_bytes'])}, {result['parameters']:,} parameters, "
-        f"{_count(result['macs'])} MACs, arena {_bytes(result['arena_bytes'])}",
+        f"{_count(result['macs'])} MACs, arena {_bytes(result['arena_bytes'])} "
+        f"(on 32 bits about {_bytes(result['arena_32_bytes'])})",
         console,
     )
     for name, note in (("macs", result["macs_note"]), ("arena", result["arena_note"])):

@@ -32,6 +32,7 @@ MEMORY_KEYS = {
     "training_peak_bytes", "training_peak_predicted_bytes", "training_peak_small_bytes",
     "training_host_peak_bytes",
     "inference_peak_bytes", "arena_bytes", "arena_estimate_bytes",
+    "arena_32_bytes",
 }  # fmt: skip
 TRAINING_KEYS = {
     "replicas", "workers", "global_batch_size", "micro_batch_size", "accumulation_steps",
