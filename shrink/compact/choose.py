@@ -14,10 +14,13 @@ from shrink.compact.banded import in_bands
 from shrink.compact.cost import temporary_bytes
 from shrink.compact.graph import Graph
 from shrink.compact.plan import Plan, plan
-from shrink.compact.search import Candidate, Search
+from shrink.compact.search import Candidate, Search, turned
 from shrink.compact.stretch import Survey
 
-_QUICK_ATTEMPTS = 60
+_QUICK_ATTEMPTS = 300
+_STARTS = 3
+_SLACK = 0.01
+_TRIES_A_MOVE = 20
 
 
 class Choice(NamedTuple):
@@ -45,35 +48,49 @@ def choose(survey: Survey, search: Search, candidates: Sequence[Candidate], move
         candidates: to begin with, at least one.
         moves: how many plans may be made on the way from the best of them.
     """
-    best = None
+    begun: dict[tuple[tuple[int, int], ...], Choice] = {}
     for candidate in candidates:
-        for turned in _turned(candidate):
-            if best is None or turned.arena_bytes < best.arena_bytes:
-                found = _planned(survey, turned)
-                if best is None or found.arena_bytes < best.arena_bytes:
-                    best = found
-    assert best is not None
-    current = best
-    for _ in range(20 * moves):
+        for other in _turned(survey, candidate):
+            found = _planned(survey, other)
+            stretches = tuple(banding[:2] for banding in other.bandings)
+            if stretches not in begun or found.arena_bytes < begun[stretches].arena_bytes:
+                begun[stretches] = found
+    starts = sorted(begun.values(), key=lambda choice: choice.arena_bytes)[:_STARTS]
+    ends = [_moved(survey, search, start, moves // len(starts)) for start in starts]
+    return min(ends, key=lambda choice: choice.arena_bytes)
+
+
+def _moved(survey: Survey, search: Search, start: Choice, moves: int) -> Choice:
+    """Move a choice as long as its plan falls; a little worse is taken now and then."""
+    best = current = start
+    for number in range(_TRIES_A_MOVE * moves):
+        if moves <= 0:
+            break
+        limit = current.arena_bytes * (1 + _SLACK * (number % 8 == 0))
         moved = search.neighbour(current.candidate)
-        if moved is None or moved.arena_bytes >= current.arena_bytes:
+        if moved is None or moved.arena_bytes >= limit or moved == current.candidate:
             continue
         moves -= 1
-        if moves < 0:
-            break
         found = _planned(survey, moved)
-        if found.arena_bytes <= current.arena_bytes:
+        if found.arena_bytes <= limit:
             current = found
-    return current
+            if found.arena_bytes < best.arena_bytes:
+                best = found
+        elif current.arena_bytes > best.arena_bytes * (1 + _SLACK):
+            current = best
+    return best
 
 
-def _turned(candidate: Candidate) -> Iterator[Candidate]:
+def _turned(survey: Survey, candidate: Candidate) -> Iterator[Candidate]:
     """Yield a candidate with its stretches as they are, and by turns in both directions."""
-    bandings = candidate.bandings
     yield candidate
     for first in (0, 1):
-        by_turns = [b._replace(upward=bool((i + first) % 2)) for i, b in enumerate(bandings)]
-        if tuple(by_turns) != bandings:
+        by_turns = []
+        for place, banding in enumerate(candidate.bandings):
+            rows = survey.rows(banding.end - 1)
+            upward = bool((place + first) % 2)
+            by_turns.append(banding if banding.upward == upward else turned(banding, rows))
+        if tuple(by_turns) != candidate.bandings:
             yield candidate._replace(bandings=tuple(by_turns))
 
 

@@ -32,7 +32,7 @@ from shrink.tflite.arena import arena_bytes as measured_arena
 DEFAULT_EXTRA_MACS = 0.05
 _LADDER = (0.0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Shares of the multiply-accumulates, tried one after the other where an arena is to be met."""
-_TRIES, _STARTS, _CANDIDATES, _MOVES = 8000, 4, 40, 300
+_TRIES, _STARTS, _CANDIDATES, _MOVES = 8000, 6, 40, 600
 _PLAN_ATTEMPTS = 2000
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""

@@ -20,6 +20,10 @@ from shrink.compact.views import Block, blocks_of, peak_bytes
 from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
 _ATTEMPTS_AN_ORDER = 60
+_BRIEF = 4
+_LARGE, _LASTING = 12, 6
+"""A block of at least a twelfth of the arena, needed for at least so many steps."""
+_ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
 
 
 class Plan(NamedTuple):
@@ -80,6 +84,7 @@ class _Placement:
         orders = [sorted(range(len(self._blocks)), key=key) for key in self._keys()]
         for order in orders:
             self._attempt(1 << 61, order, [False] * len(order))
+        self._alternate(orders[0])
         while self._height > self._bound and self._attempts < attempts:
             share = self._random.choice((0.0, 0.0, 0.25, 0.5, 0.75))
             gap = int((self._height - self._bound) * share)
@@ -94,6 +99,30 @@ class _Placement:
         }
         return Plan(offsets, self._height, self._bound)
 
+    def _alternate(self, by_size: Sequence[int]) -> None:
+        """Try large blocks that last by turns at both ends of the arena, the others between them.
+
+        What one stretch in bands writes, the next one reads: as one shrinks the other grows, and
+        between the two lies what is left for tiles, in one piece.
+        """
+        firsts = [min(cell.first for cell in block.cells) for block in self._blocks]
+        lasts = [max(cell.last for cell in block.cells) for block in self._blocks]
+        large = [
+            i
+            for i in by_size
+            if self._sizes[i] * _LARGE > self._bound and lasts[i] - firsts[i] >= _LASTING
+        ]
+        large.sort(key=lambda i: firsts[i])
+        rest = [i for i in by_size if i not in set(large)]
+        for share in _ABOVE_BOUND:
+            limit = aligned(int(self._bound * (1 + share)))
+            for parity in (0, 1):
+                if limit < self._height:
+                    high = [False] * len(by_size)
+                    for place, number in enumerate(large):
+                        high[number] = place % 2 == parity
+                    self._repair(limit, [*large, *rest], high, most=_BRIEF)
+
     def _keys(self) -> list[Callable[[int], tuple[float, ...]]]:
         sizes, blocks = self._sizes, self._blocks
         areas = [sum((c.end - c.start) * (c.last - c.first + 1) for c in b.cells) for b in blocks]
@@ -107,9 +136,11 @@ class _Placement:
             lambda i: (-firsts[i], -sizes[i]),
         ]
 
-    def _repair(self, limit: int, order: list[int], high: list[bool]) -> None:
+    def _repair(
+        self, limit: int, order: list[int], high: list[bool], most: int = _ATTEMPTS_AN_ORDER
+    ) -> None:
         """Try an order below a height; move what finds no place to its front, and try again."""
-        for _ in range(_ATTEMPTS_AN_ORDER):
+        for _ in range(most):
             failed = self._attempt(limit, order, high)
             if failed is None:
                 return

@@ -270,7 +270,7 @@ class Search:
         if choice < 0.75:
             return banding._replace(slack=pick((0, 1, 2, 4)))
         if choice < 0.8:
-            return banding._replace(upward=not banding.upward)
+            return turned(banding, stretch.rows)
         return banding._replace(cuts=self._moved_cuts(banding.cuts, stretch.rows))
 
     def _moved_cuts(self, cuts: tuple[int, ...], rows: int) -> tuple[int, ...]:
@@ -281,6 +281,12 @@ class Search:
         last = len(cuts) if self._random.random() < 0.4 else place + 1
         moved = [cut + by if place <= i < last else cut for i, cut in enumerate(cuts)]
         return tuple(sorted({cut for cut in moved if 0 < cut < rows}))
+
+
+def turned(banding: Banding, rows: int) -> Banding:
+    """Return a banding that runs the other way, in bands of as many rows one after the other."""
+    cuts = tuple(rows - cut for cut in reversed(banding.cuts))
+    return banding._replace(cuts=cuts, upward=not banding.upward)
 
 
 def even_cuts(rows: int, bands: int) -> tuple[int, ...]:

@@ -34,6 +34,10 @@ class Survey:
         self._macs = [macs_of(graph, operator) for operator in graph.operators]
         self.macs = sum(self._macs)
 
+    def rows(self, operator: int) -> int:
+        """Return the height of an operator's output."""
+        return self.graph.tensors[self.graph.operators[operator].outputs[0]].shape[1]
+
     def row_macs(self, operator: int) -> int:
         """Return the multiply-accumulates for one row of an operator's output."""
         output = self.graph.operators[operator].outputs[0]

@@ -1,0 +1,95 @@
+"""Arenas before and after `shrink compact`, on models of several families.
+
+    python -m tests.benchmarks.bench_compact [--macs 0.05 0.25] [--models NAME...] [--folder DIR]
+
+Prints a line of JSON per model and share of multiply-accumulates: the smallest arena of TFLite
+Micro's wheel as converted, after, and the bound of the plan, multiply-accumulates, the ratio of
+processor time in LiteRT (XNNPACK), how outputs were compared, and seconds. Models are kept in the
+folder. Unchanged files say why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+from shrink.compact.compact import compact
+from tests.benchmarks.compact_models import MODELS, int8_file
+from tests.benchmarks.harness import by_turns, say_json
+
+_ROUNDS, _LEAST_S = 15, 0.02
+
+
+def main() -> None:
+    """Print a line for each model and share."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--macs", nargs="+", type=float, default=[0.05, 0.25])
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--folder", type=Path, default=Path("compact-models"))
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name in options.models:
+        content = _stored(options.folder, name)
+        for share in options.macs:
+            say_json({"model": name, **measured(content, share)})
+
+
+def _stored(folder: Path, name: str) -> bytes:
+    path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}.tflite"
+    if not path.exists():
+        path.write_bytes(int8_file(name))
+    return path.read_bytes()
+
+
+def measured(content: bytes, share: float) -> dict[str, object]:
+    """Return what compaction with at most this share of more work gives."""
+    begun = time.monotonic()
+    found = compact(content, max_extra_macs=share)
+    seconds = time.monotonic() - begun
+    return {
+        "max_extra_macs": share,
+        "arena_before": found.arena_before,
+        "arena_after": found.arena_after,
+        "arena_ratio": round(found.arena_after / found.arena_before, 3),
+        "bound": found.bound_bytes,
+        "extra_macs": round(found.macs_after / found.macs_before - 1, 4),
+        "file_bytes": [len(content), len(found.content)],
+        "time_ratio": round(time_ratio(content, found.content), 3) if found.changed else 1.0,
+        "equality": None if found.equality is None else found.equality._asdict(),
+        "reason": found.reason,
+        "seconds": round(seconds, 1),
+    }
+
+
+def time_ratio(before: bytes, after: bytes) -> float:
+    """Return how much longer the second file takes, the least processor time of several rounds."""
+    runs = {"before": _timed(before), "after": _timed(after)}
+    times = by_turns(runs, _ROUNDS)
+    return min(times["after"]) / min(times["before"])
+
+
+def _timed(content: bytes) -> Callable[[], float]:
+    interpreter = Interpreter(model_content=content, num_threads=1)
+    interpreter.allocate_tensors()
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+    interpreter.invoke()
+
+    def run() -> float:
+        count, begun = 0, time.process_time()
+        while (spent := time.process_time() - begun) < _LEAST_S:
+            interpreter.invoke()
+            count += 1
+        return spent / count
+
+    return run
+
+
+if __name__ == "__main__":
+    main()
