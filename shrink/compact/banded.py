@@ -20,7 +20,7 @@ from shrink.compact.bands import (
     Tile,
 )
 from shrink.compact.graph import Graph, Operator, OperatorCode, Options, Tensor
-from shrink.compact.rows import Padded
+from shrink.compact.rows import RESIZES, Padded
 from shrink.compact.stretch import Stretch, Survey
 
 _BuiltinOperator, _Options = schema.BuiltinOperator, schema.BuiltinOptions
@@ -136,7 +136,7 @@ class _Build:
             options.padding = schema.Padding.VALID
         if isinstance(rule, Padded):
             inputs[1] = self._paddings(operator, rule, step)
-        elif operator.code.builtin == _BuiltinOperator.RESIZE_NEAREST_NEIGHBOR:
+        elif operator.code.builtin in RESIZES:
             rows = step.output.end - step.output.start
             width = self._graph.tensors[operator.outputs[0]].shape[2]
             inputs[1] = self._constant(np.array([rows, width]))

@@ -21,6 +21,7 @@ _QUICK_ATTEMPTS = 300
 _STARTS = 3
 _SLACK = 0.01
 _TRIES_A_MOVE = 20
+_MOST_IDLE = 120
 
 
 class Choice(NamedTuple):
@@ -63,19 +64,20 @@ def choose(survey: Survey, search: Search, candidates: Sequence[Candidate], move
 def _moved(survey: Survey, search: Search, start: Choice, moves: int) -> Choice:
     """Move a choice as long as its plan falls; a little worse is taken now and then."""
     best = current = start
+    idle = 0
     for number in range(_TRIES_A_MOVE * moves):
-        if moves <= 0:
+        if moves <= 0 or idle >= _MOST_IDLE:
             break
         limit = current.arena_bytes * (1 + _SLACK * (number % 8 == 0))
         moved = search.neighbour(current.candidate)
         if moved is None or moved.arena_bytes >= limit or moved == current.candidate:
             continue
-        moves -= 1
+        moves, idle = moves - 1, idle + 1
         found = _planned(survey, moved)
         if found.arena_bytes <= limit:
             current = found
             if found.arena_bytes < best.arena_bytes:
-                best = found
+                best, idle = found, 0
         elif current.arena_bytes > best.arena_bytes * (1 + _SLACK):
             current = best
     return best

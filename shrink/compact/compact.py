@@ -14,11 +14,13 @@ from shrink.base.types import JsonObject
 from shrink.compact.bands import Banding
 from shrink.compact.choose import choose
 from shrink.compact.cost import graph_macs
+from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.order import in_best_order
 from shrink.compact.plan import Plan, plan
 from shrink.compact.search import Search
 from shrink.compact.stretch import Survey
+from shrink.compact.sweep import swept
 from shrink.compact.verify import (
     Equality,
     compare,
@@ -30,10 +32,11 @@ from shrink.compact.verify import (
 from shrink.tflite.arena import arena_bytes as measured_arena
 
 DEFAULT_EXTRA_MACS = 0.05
-_LADDER = (0.0, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+_LADDER = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
 """Shares of the multiply-accumulates, tried one after the other where an arena is to be met."""
-_TRIES, _STARTS, _CANDIDATES, _MOVES = 8000, 6, 40, 600
-_PLAN_ATTEMPTS = 2000
+_TRIES, _STARTS, _CANDIDATES = 8000, 6, 40
+_MOVES = 900
+_PLAN_ATTEMPTS = 20_000
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
 
@@ -137,7 +140,7 @@ def compact(
     for version in _versions(graph, shares):
         if best is None or version.arena < best.arena:
             best = version
-        if arena_bytes is not None and best.arena <= arena_bytes:
+        if arena_bytes is not None and not _least(version) <= arena_bytes < best.arena:
             break
     assert best is not None
     if arena_bytes is not None and best.arena > arena_bytes:
@@ -152,6 +155,13 @@ def compact(
     return _checked(model, graph, before, best)
 
 
+def _least(version: _Version) -> int:
+    """Return what no arena is below: what lasts, and the largest input or output."""
+    graph = version.graph
+    sizes = [graph.tensors[index].size_bytes for index in (*graph.inputs, *graph.outputs)]
+    return version.arena - version.plan.size_bytes + max(sizes, default=0)
+
+
 def _no_gain(best: _Version, before: int) -> str:
     if best.arena >= before:
         return f"no order, plan or bands were found that take less than its {before:,} bytes"
@@ -160,12 +170,16 @@ def _no_gain(best: _Version, before: int) -> str:
 
 def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[_Version]:
     """Yield rewritten graphs, first without bands, then with those of rising extra work."""
-    ordered = in_best_order(graph)
-    plain = ordered.graph if ordered.exact else graph
-    yield _written(plain, ())
-    survey = Survey(plain)
-    for share in shares:
-        search = Search(survey, int(share * survey.macs), _TRIES)
+    macs, graph = graph_macs(graph), swept(graph)
+    for number, share in enumerate(shares):
+        folded = with_folded_pads(graph, int(share * macs))
+        ordered = in_best_order(folded)
+        plain = ordered.graph if ordered.exact else folded
+        if number == 0:
+            yield _written(plain, ())
+        survey = Survey(plain)
+        left = int(share * macs) + macs - survey.macs
+        search = Search(survey, left, _TRIES)
         candidates = search.candidates(_STARTS, _CANDIDATES)
         choice = choose(survey, search, candidates, _MOVES)
         if choice.candidate.bandings:
@@ -224,8 +238,11 @@ def _checked(model: bytes, graph: Graph, before: int, version: _Version) -> Comp
 
 
 def _done(graph: Graph, version: _Version) -> Iterator[str]:
+    pads = [sum(o.name == "PAD" for o in one.operators) for one in (graph, version.graph)]
+    if pads[1] < pads[0]:
+        yield f"{pads[0] - pads[1]} PADs folded into the convolutions that read them"
     if not version.bandings and version.graph.operators != graph.operators:
-        yield "operators in another order"
+        yield "operators in another order, those left out that no output depends on"
     for banding in version.bandings:
         count = len(banding.cuts) + 1
         yield f"operators {banding.start} to {banding.end - 1} in {count} bands of rows"

@@ -63,7 +63,7 @@ class Tensor:
         type: of `schema.TensorType`.
         stored: the file's own description, whose type, quantization and name it keeps; None for a
             constant that a pass added.
-        data: int32 values of a constant that a pass added.
+        data: values of a constant that a pass added, as they are stored.
         constant: whether the file holds its values.
         loose: whether it lies apart from what it is cut from, and from what it is put into.
     """
@@ -324,7 +324,7 @@ class _Writer:
         return stored
 
     def _buffer_of(self, data: Array) -> int:
-        content = np.ascontiguousarray(data, "<i4").tobytes()
+        content = np.ascontiguousarray(data).tobytes()
         if content not in self._added:
             self._added[content] = self._new_buffer(content)
         return self._added[content]

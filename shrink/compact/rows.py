@@ -40,6 +40,7 @@ POINTWISE = {
 }
 POOLS = {BuiltinOperator.MAX_POOL_2D, BuiltinOperator.AVERAGE_POOL_2D}
 CONVOLUTIONS = {BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D}
+RESIZES = {BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, BuiltinOperator.RESIZE_BILINEAR}
 _BY_SIXTEENS = {BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE}
 """LiteRT's built-in kernels round the last values, where 16 do not come together, another way."""
 _MOST_ROWS_MORE = 4
@@ -207,6 +208,38 @@ class Repeated:
         return start * self._factor, end * self._factor
 
 
+class Interpolated:
+    """Bilinear: each output row lies between two input rows, or on one.
+
+    Args:
+        factor: output rows to an input row, a power of two: kernels count in fixed point.
+        height: of the input.
+        centred: whether rows are at the middle of what they stand for (half-pixel centres).
+    """
+
+    inputs = (0,)
+
+    def __init__(self, factor: int, height: int, centred: bool) -> None:
+        self._factor, self._height, self._centred = factor, height, centred
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the rows on both sides of these."""
+        start, end = self._between(first)[0], self._between(last - 1)[1]
+        return Window(start, end, start * self._factor, end * self._factor)
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return all rows, unless an edge of the window takes the place of a neighbour."""
+        if self._between(first)[0] < start or self._between(last - 1)[1] > end:
+            return None
+        return start * self._factor, end * self._factor
+
+    def _between(self, row: int) -> tuple[int, int]:
+        """Return the input rows [start, end) that an output row is made from."""
+        twice = 2 * self._factor
+        start = (2 * row + 1 - self._factor) // twice if self._centred else row // self._factor
+        return max(0, start), min(self._height, start + 2)
+
+
 def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return the rows of zeros above that SAME adds, and the height of the output."""
     outputs = -(-height // stride)
@@ -281,16 +314,21 @@ def _concatenated(graph: Graph, operator: Operator) -> RowRule | None:
     return Pointwise(range(len(operator.inputs))) if by_channels and activations else None
 
 
-def _repeated(graph: Graph, operator: Operator) -> RowRule | None:
+def _resized(graph: Graph, operator: Operator) -> RowRule | None:
     _, rows, columns, _ = graph.tensors[operator.inputs[0]].shape
     _, height, width, _ = graph.tensors[operator.outputs[0]].shape
-    exact = not height % rows and not width % columns and not operator.options.alignCorners
-    return Repeated(height // rows) if exact else None
+    factor = height // rows
+    by_power = factor > 0 and not factor & (factor - 1) and height == factor * rows
+    if not by_power or width % columns or operator.options.alignCorners:
+        return None
+    if operator.code.builtin == BuiltinOperator.RESIZE_NEAREST_NEIGHBOR:
+        return Repeated(factor)
+    return Interpolated(factor, rows, operator.options.halfPixelCenters)
 
 
 _RULES: dict[int, Callable[[Graph, Operator], RowRule | None]] = {
     **dict.fromkeys((*CONVOLUTIONS, *POOLS), _sliding),
     BuiltinOperator.CONCATENATION: _concatenated,
     BuiltinOperator.PAD: _padded,
-    BuiltinOperator.RESIZE_NEAREST_NEIGHBOR: _repeated,
+    **dict.fromkeys(RESIZES, _resized),
 }

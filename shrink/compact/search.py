@@ -168,6 +168,7 @@ class Search:
 
     def _candidate(self, bandings: Sequence[Banding]) -> Candidate | None:
         """Return what a choice costs; None where it cannot be, or computes too much."""
+        bandings = [banding for banding in bandings if banding.cuts]
         peaks = list(self._survey.peaks)
         highest = tail = macs = 0
         before = 0

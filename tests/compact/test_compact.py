@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import ShrinkError, StageError
-from shrink.compact.compact import compact
+from shrink.compact.compact import Compacted, compact
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import compare, random_examples
@@ -22,9 +22,13 @@ def wide() -> bytes:
     return net.file(net.conv(middle, 4, (1, 1)))
 
 
-def test_a_wide_middle_is_never_whole_in_memory() -> None:
-    content = wide()
-    found = compact(content)
+@pytest.fixture(scope="module")
+def smallest() -> Compacted:
+    return compact(wide())
+
+
+def test_a_wide_middle_is_never_whole_in_memory(smallest: Compacted) -> None:
+    content, found = wide(), smallest
     assert found.changed
     assert found.arena_before > 2 * 48 * 24 * 48
     assert found.arena_after < 0.5 * found.arena_before
@@ -54,9 +58,8 @@ def test_an_arena_that_it_fits_already_changes_nothing() -> None:
     assert "already" in found.reason
 
 
-def test_an_arena_is_met_with_little_extra_work() -> None:
+def test_an_arena_is_met_with_little_extra_work(smallest: Compacted) -> None:
     content = wide()
-    smallest = compact(content)
     goal = (smallest.arena_before + smallest.arena_after) // 2
     found = compact(content, arena_bytes=goal)
     assert found.arena_after <= goal
@@ -79,9 +82,9 @@ def test_a_comparison_finds_a_file_that_differs() -> None:
     assert len(compare(chain(), [planned, other], examples).different) == 4
 
 
-def test_a_file_in_bands_runs_example_by_example() -> None:
+def test_a_file_in_bands_runs_example_by_example(smallest: Compacted) -> None:
     """Resized to a larger batch, its slices would leave out all examples but the first."""
-    content, found = wide(), compact(wide())
+    content, found = wide(), smallest
     assert found.changed
     given = np.random.default_rng(0).normal(0, 20, (6, 48, 24, 4)).astype(np.float32)
     wanted, got = (load(one).predict(given)[0] for one in (content, found.content))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shrink.base.types import Array
-from shrink.compact.rows import Padded, Repeated, Sliding, Window, same_padding
+from shrink.compact.rows import Interpolated, Padded, Repeated, Sliding, Window, same_padding
 
 
 def convolved(rows: Array, kernel: Array, stride: int, same: bool) -> Array:
@@ -77,6 +77,28 @@ def test_rows_of_zeros_are_added_where_a_window_touches_an_edge() -> None:
 
 def test_a_repeated_row_comes_from_the_row_that_it_copies() -> None:
     assert Repeated(2).window(3, 6) == Window(1, 3, 2, 6)
+
+
+def interpolated(rows: Array, factor: int, centred: bool) -> Array:
+    """Rows between rows, the first and the last one repeated beyond the edges."""
+    at = np.arange(len(rows) * factor) / factor
+    at = at + 0.5 / factor - 0.5 if centred else at
+    return np.interp(at, np.arange(len(rows)), rows)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("factor", [2, 4])
+def test_interpolated_rows_come_from_the_rows_on_both_sides(factor: int, centred: bool) -> None:
+    rows = np.random.default_rng(0).integers(0, 1000, 7).astype(float)
+    whole = interpolated(rows, factor, centred)
+    rule = Interpolated(factor, len(rows), centred)
+    for first, last in itertools.combinations(range(len(whole) + 1), 2):
+        window = rule.window(first, last)
+        assert window is not None
+        found = interpolated(rows[window.start : window.end], factor, centred)
+        inside = found[first - window.first : last - window.first]
+        assert inside.tolist() == whole[first:last].tolist()
+        assert rule.whole(window.start, window.end, first, last) == window[2:4]
 
 
 @pytest.mark.parametrize(

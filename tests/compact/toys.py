@@ -170,14 +170,19 @@ class Net:
         output = self.tensor(self.shape(source), scale=self.scale(source))
         return self.emit(_CODE.RELU, [source], output)
 
-    def enlarge(self, source: int, factor: int = 2) -> int:
+    def enlarge(self, source: int, factor: int = 2, bilinear: bool = False) -> int:
         _, height, width, depth = self.shape(source)
         values = np.array([height * factor, width * factor], np.int32)
         size = self.tensor((2,), schema.TensorType.INT32, data=values)
         output = self.tensor((1, *map(int, values), depth), scale=self.scale(source))
-        options = schema.ResizeNearestNeighborOptionsT()
-        kind = _KIND.ResizeNearestNeighborOptions
-        return self.emit(_CODE.RESIZE_NEAREST_NEIGHBOR, [source, size], output, options, kind)
+        if not bilinear:
+            options = schema.ResizeNearestNeighborOptionsT()
+            kind, code = _KIND.ResizeNearestNeighborOptions, _CODE.RESIZE_NEAREST_NEIGHBOR
+        else:
+            options = schema.ResizeBilinearOptionsT()
+            options.halfPixelCenters = bool(self.rng.integers(0, 2))
+            kind, code = _KIND.ResizeBilinearOptions, _CODE.RESIZE_BILINEAR
+        return self.emit(code, [source, size], output, options, kind)
 
     def file(self, *outputs: int) -> bytes:
         self.graph.outputs = list(outputs)
@@ -219,7 +224,7 @@ def random_net(seed: int) -> bytes:
         elif kind == 6 and not small:
             x = net.conv(net.pad(x, (0, 1), (1, 1)), 8, (3, 3), 2, _VALID)
         elif kind == 7 and height < 24:
-            x = net.enlarge(net.relu(x))
+            x = net.enlarge(net.relu(x), bilinear=bool(pick(0, 2)))
         else:
             x = net.conv(x, 8, (3, 3), dilation=1 if small else 2)
     return net.file(net.conv(x, 6, (1, 1)))
