@@ -135,6 +135,7 @@ def _firmware(facts: JsonObject, labels: tuple[str, ...]) -> Firmware:
         operators=tuple(facts["operators"]),
         arena_bytes=facts["arena_bytes"],
         arena_note=facts["arena_note"],
+        arena_32_bytes=facts["arena_32_bytes"],
         inputs=tuple(map(_tensor, facts["inputs"])),
         outputs=tuple(map(_tensor, facts["outputs"])),
         labels=labels,

@@ -32,6 +32,7 @@ class Firmware:
         inputs: in the artifact's order.
         outputs: likewise.
         labels: names of the classes by index; empty where there are none.
+        arena_32_bytes: estimate of the arena on 32-bit targets; None where there is none.
     """
 
     operators: tuple[str, ...]
@@ -40,6 +41,7 @@ class Firmware:
     inputs: tuple[FirmwareTensor, ...]
     outputs: tuple[FirmwareTensor, ...]
     labels: tuple[str, ...] = ()
+    arena_32_bytes: int | None = None
 
 
 def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) -> tuple[str, str]:
@@ -93,6 +95,8 @@ def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
     else:
         yield "// Tensor arena in bytes, of TFLite Micro on a 64-bit host: 32-bit targets need"
         yield "// a little less, optimised kernels may need scratch memory beside it."
+        if firmware.arena_32_bytes is not None:
+            yield f"// On a Cortex-M4 with CMSIS-NN about {firmware.arena_32_bytes}: an estimate."
         yield f"#define {prefix}_ARENA_BYTES {firmware.arena_bytes}"
     for kind, tensors in (("INPUT", firmware.inputs), ("OUTPUT", firmware.outputs)):
         for index, tensor in enumerate(tensors):

@@ -32,7 +32,10 @@ _WORDS = {
     "BATCH_MATMUL": "BatchMatMul",
     "CUMSUM": "CumSum",
     "PADV2": "PadV2",
+    "TFLM_DECODE": "Decode",
+    "TFLite_Detection_PostProcess": "DetectionPostprocess",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
+    "ethos-u": "EthosU",
 }
 """Operators whose method of TFLite Micro's `MicroMutableOpResolver` is spelled in its own way."""
 
@@ -42,7 +45,8 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, object]:
 
     Returns:
         `operators` (methods of the resolver, each once, sorted), `arena_bytes` (None where TFLite
-        Micro does not allocate, with the reason in `arena_note`), `inputs` and `outputs`.
+        Micro does not allocate, with the reason in `arena_note`), its estimate for 32-bit targets,
+        `inputs` and `outputs`.
     """
     path = job.model.path
     send(Phase("asking TFLite Micro"))
@@ -51,6 +55,7 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, object]:
     return {
         "operators": sorted(map(resolver_method, names)),
         "arena_bytes": arena.value,
+        "arena_32_bytes": arena.estimate_32.value,
         "arena_note": arena.reason,
         **describe_tensors(path.read_bytes()),
     }

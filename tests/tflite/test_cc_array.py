@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,10 @@ FIRMWARE = Firmware(
     ("operator", "method"),
     [  # as tensorflow/lite/micro/micro_mutable_op_resolver.h spells them
         ("CONV_2D", "AddConv2D"),
+        ("SLICE", "AddSlice"),
+        ("TFLM_DECODE", "AddDecode"),
+        ("TFLite_Detection_PostProcess", "AddDetectionPostprocess"),
+        ("ethos-u", "AddEthosU"),
         ("DEPTHWISE_CONV_2D", "AddDepthwiseConv2D"),
         ("FULLY_CONNECTED", "AddFullyConnected"),
         ("L2_POOL_2D", "AddL2Pool2D"),
@@ -41,6 +46,12 @@ FIRMWARE = Firmware(
 )
 def test_resolver_method_is_spelled_as_tflite_micro_has_it(operator: str, method: str) -> None:
     assert resolver_method(operator) == method
+
+
+def test_cc_array_says_what_a_32_bit_target_takes() -> None:
+    known = replace(FIRMWARE, arena_32_bytes=1200)
+    header, _ = cc_array(b"", "one", known, "one.h")
+    assert "// On a Cortex-M4 with CMSIS-NN about 1200: an estimate.\n" in header
 
 
 def test_cc_array_says_why_there_is_no_arena() -> None:

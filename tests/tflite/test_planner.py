@@ -93,8 +93,9 @@ def conv(*kernel: int, dtype: str = "INT8") -> Subgraph:
 
 
 def test_arena_32_bytes_adds_scratch_and_takes_off_what_pointers_take() -> None:
-    tail = 5_000 - 3 * 12 - 45 - 450
+    tail = 5_000 - 3 * 12 - 49 - 490
     # Two columns of 3 x 3 x 4 values as int16 are 144 bytes; 1 x 1 needs none, nor do floats.
+    # The input and the output are 256 bytes each.
     assert arena_32_bytes([conv(3, 3, 4)], 512, 5_000) == -(-(512 + 144 + tail) // 16) * 16
     assert arena_32_bytes([conv(1, 1, 4)], 512, 5_000) == -(-(512 + tail) // 16) * 16
     floats = conv(3, 3, 4, dtype="FLOAT32")
@@ -103,8 +104,8 @@ def test_arena_32_bytes_adds_scratch_and_takes_off_what_pointers_take() -> None:
 
 def test_arena_32_bytes_is_what_planning_takes_for_many_small_tensors() -> None:
     graph = chain(*(1 for _ in range(500)))
-    tail = 100_000 - 501 * 12 - 499 * 45 - 450
-    assert arena_32_bytes([graph], 32, 100_000) == -(-(501 * 24 + 500 * 40 + tail) // 16) * 16
+    tail = 100_000 - 501 * 12 - 499 * 29 - 490
+    assert arena_32_bytes([graph], 32, 100_000) == -(-(268 + 501 * 24 + 500 * 40 + tail) // 16) * 16
 
 
 @pytest.mark.slow
