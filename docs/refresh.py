@@ -112,7 +112,7 @@ def run_recipe(folder: Path) -> Run:
     return Run(folder / output, done.stdout, time.perf_counter() - started)
 
 
-def write_picture(run: Run) -> None:
+def write_image(run: Run) -> None:
     """Write docs/report.png, the head of a run's page; say so where there is no Chromium."""
     from tests.report.test_browser import BROWSER, browse
 
@@ -144,7 +144,7 @@ def main() -> None:
                 readme = ROOT / "README.md"
                 readme.write_text(with_output(readme.read_text("utf-8"), run), "utf-8")
             if "page" in wanted:
-                write_picture(run)
+                write_image(run)
 
 
 if __name__ == "__main__":

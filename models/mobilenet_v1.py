@@ -45,7 +45,7 @@ def build(
     Args:
         width: multiplies the 32 to 1024 channels of the layers, rounded, at least 4. MLPerf Tiny's
             is 0.25, the paper's 1.0.
-        input_shape: height, width and channels of a picture; the layers divide the sides by 32.
+        input_shape: height, width and channels of an image; the layers divide the sides by 32.
         classes: number of logits.
     """
     inputs = layers.Input(tuple(input_shape), name="picture")

@@ -1,4 +1,4 @@
-"""ResNet for small pictures, of 6n+2 layers: the MLPerf Tiny ResNet8 by default.
+"""ResNet for small images, of 6n+2 layers: the MLPerf Tiny ResNet8 by default.
 
 He et al., "Deep Residual Learning for Image Recognition", 2015, section 4.2 (6n+2 layers), with
 the 1x1 projections, biases and initialisation of Banbury et al., "MLPerf Tiny Benchmark", 2021.
@@ -28,14 +28,14 @@ def build(
     Parameters at width 1, batch norm included: depth 8 has 78,666 (as MLPerf Tiny's), 14 has
     176,554, 20 has 274,442; every further 6 layers add 97,888.
 
-    Differs from MLPerf Tiny's ResNet8 in three ways without parameters: the mean over the picture
+    Differs from MLPerf Tiny's ResNet8 in three ways without parameters: the mean over the image
     is a GlobalAveragePooling2D (int8 AVERAGE_POOL loses accuracy), the outputs are logits instead
     of a softmax, and weight decay is left to the optimizer.
 
     Args:
         width: multiplies the 16, 32 and 64 channels of the stages, rounded, at least 4.
         depth: 6n+2 with n >= 1 blocks per stage: 8, 14, 20, 26, 32, 38, 44, 50, 56, ...
-        input_shape: height, width and channels of a picture.
+        input_shape: height, width and channels of an image.
         classes: number of logits.
 
     Raises:

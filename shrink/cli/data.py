@@ -27,7 +27,7 @@ def check(
         str,
         typer.Argument(
             metavar="RECIPE|PATH",
-            help="A recipe, a source (digits), a folder of pictures, or a file.",
+            help="A recipe, a source (digits), a folder of images, or a file.",
         ),
     ],
     seed: Annotated[int, typer.Option("--seed", help="The seed that decides the splits.")] = 0,
@@ -83,7 +83,7 @@ def pack(
     encoding: Annotated[
         str,
         typer.Option(
-            "--encoding", metavar="raw|png", help="How inputs are stored; png is for pictures."
+            "--encoding", metavar="raw|png", help="How inputs are stored; png is for images."
         ),
     ] = "raw",
     seed: SeedOption = 0,
@@ -119,7 +119,7 @@ def unpack(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Write labelled pictures of any data as PNG files, split/class/number.png."""
+    """Write labelled images of any data as PNG files, split/class/number.png."""
     from shrink.contract.job import UnpackJob
 
     place = output.expanduser().absolute()

@@ -147,7 +147,7 @@ def init(
         typer.Option(
             "--data",
             metavar="D",
-            help="A source (digits), a folder of pictures, an .npz, .h5 or .csv file, or a YAML "
+            help="A source (digits), a folder of images, an .npz, .h5 or .csv file, or a YAML "
             "file.",
         ),
     ],

@@ -49,7 +49,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="D",
-        help="A source (digits), a folder of pictures, an .npz, .h5 or .csv file, or a YAML file "
+        help="A source (digits), a folder of images, an .npz, .h5 or .csv file, or a YAML file "
         "with a data: section. A run folder brings its own; some schemes of quantize need none.",
         show_default=False,
     ),

@@ -61,27 +61,27 @@ def angles(u: tf.Tensor, most_degrees: float) -> tf.Tensor:
 
 
 def resample(
-    pictures: tf.Tensor,
+    images: tf.Tensor,
     flip_x: tf.Tensor,
     flip_y: tf.Tensor,
     shift_x: tf.Tensor,
     shift_y: tf.Tensor,
     angle: tf.Tensor | None,
 ) -> tf.Tensor:
-    """Return pictures (n, height, width, c) turned about their centres, mirrored and shifted.
+    """Return images (n, height, width, c) turned about their centres, mirrored and shifted.
 
     The pixel (x, y) of the result comes from `R(angle) F ((x, y) - centre) + centre + shift`;
     what lies outside is 0. Without an angle pixels are moved, never mixed.
 
     Args:
-        pictures: of any dtype.
+        images: of any dtype.
         flip_x: (n,), -1 to mirror left and right, else 1.
         flip_y: (n,), the same for top and bottom.
         shift_x: (n,), whole pixels.
         shift_y: (n,), whole pixels.
         angle: (n,), radians, or None.
     """
-    height, width = pictures.shape[1:3]
+    height, width = images.shape[1:3]
     cos = tf.ones_like(flip_x) if angle is None else tf.cos(angle)
     sin = tf.zeros_like(flip_x) if angle is None else tf.sin(angle)
     center_x, center_y = (width - 1) / 2, (height - 1) / 2
@@ -95,8 +95,8 @@ def resample(
         ],
         axis=1,
     )
-    exact = angle is None and pictures.dtype in _SAMPLED
-    source = pictures if exact else tf.cast(pictures, tf.float32)
+    exact = angle is None and images.dtype in _SAMPLED
+    source = images if exact else tf.cast(images, tf.float32)
     moved = tf.raw_ops.ImageProjectiveTransformV3(
         images=source,
         transforms=transforms,
@@ -105,8 +105,8 @@ def resample(
         interpolation="NEAREST" if angle is None else "BILINEAR",
         fill_mode="CONSTANT",
     )
-    moved = tf.ensure_shape(moved, pictures.shape)
-    return moved if exact else as_stored(moved, pictures.dtype)
+    moved = tf.ensure_shape(moved, images.shape)
+    return moved if exact else as_stored(moved, images.dtype)
 
 
 def as_stored(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
@@ -124,31 +124,31 @@ _TO_YIQ = np.array(
 _FROM_YIQ = np.linalg.inv(_TO_YIQ).astype(np.float32)
 
 
-def brightness(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
-    """Add up to `most` either way to all values of a picture; u is (n,) in [0, 1)."""
-    return pictures + _broad((2.0 * u - 1.0) * most)
+def brightness(images: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+    """Add up to `most` either way to all values of an image; u is (n,) in [0, 1)."""
+    return images + _broad((2.0 * u - 1.0) * most)
 
 
-def contrast(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+def contrast(images: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
     """Scale distances from each channel's mean by 1 plus or minus up to `most`."""
-    mean = tf.reduce_mean(pictures, axis=(1, 2), keepdims=True)
-    return mean + (pictures - mean) * _factor(u, most)
+    mean = tf.reduce_mean(images, axis=(1, 2), keepdims=True)
+    return mean + (images - mean) * _factor(u, most)
 
 
-def saturation(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+def saturation(images: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
     """Scale distances from gray by 1 plus or minus up to `most`."""
-    gray = tf.reduce_sum(pictures * _TO_YIQ[0], axis=3, keepdims=True)
-    return gray + (pictures - gray) * _factor(u, most)
+    gray = tf.reduce_sum(images * _TO_YIQ[0], axis=3, keepdims=True)
+    return gray + (images - gray) * _factor(u, most)
 
 
-def hue(pictures: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
+def hue(images: tf.Tensor, u: tf.Tensor, most: float) -> tf.Tensor:
     """Turn colours about the gray axis of YIQ by up to `most` of a full turn either way."""
     angle = (2.0 * u - 1.0) * (2.0 * math.pi * most)
     cos, sin = tf.cos(angle), tf.sin(angle)
     one, zero = tf.ones_like(angle), tf.zeros_like(angle)
     turn = tf.stack([one, zero, zero, zero, cos, -sin, zero, sin, cos], axis=1)
     matrix = _FROM_YIQ @ tf.reshape(turn, (-1, 3, 3)) @ _TO_YIQ
-    return tf.einsum("nhwc,ndc->nhwd", pictures, matrix)
+    return tf.einsum("nhwc,ndc->nhwd", images, matrix)
 
 
 def _factor(u: tf.Tensor, most: float) -> tf.Tensor:
@@ -159,19 +159,19 @@ def _broad(values: tf.Tensor) -> tf.Tensor:
     return tf.reshape(values, (-1, 1, 1, 1))
 
 
-def cutout(pictures: tf.Tensor, u: tf.Tensor, v: tf.Tensor, side: int) -> tf.Tensor:
+def cutout(images: tf.Tensor, u: tf.Tensor, v: tf.Tensor, side: int) -> tf.Tensor:
     """Set a square to zero, centred on a random pixel (DeVries & Taylor 2017).
 
     Args:
-        pictures: (n, height, width, c).
+        images: (n, height, width, c).
         u: (n,) in [0, 1), decides the row of the centre.
         v: (n,), its column.
-        side: of the square, pixels; what lies outside the picture is cut off.
+        side: of the square, pixels; what lies outside the image is cut off.
     """
-    height, width = pictures.shape[1:3]
+    height, width = images.shape[1:3]
     rows, columns = _covered(u, height, side), _covered(v, width, side)
     hidden = rows[:, :, None, None] & columns[:, None, :, None]
-    return tf.where(hidden, tf.zeros((), pictures.dtype), pictures)
+    return tf.where(hidden, tf.zeros((), images.dtype), images)
 
 
 def beta_quantiles(u: np.ndarray, alpha: float) -> np.ndarray:
@@ -232,11 +232,11 @@ class Augmentation:
     Args:
         config: which changes.
         input_spec: `tf.TensorSpec` of one input, or a structure of them; those of rank 3 are
-            pictures, which are changed alike.
+            images, which are changed alike.
         num_classes: number of labels, None for real targets.
 
     Raises:
-        DataError: no input is a picture, or gray pictures shall change their colour.
+        DataError: no input is an image, or gray images shall change their colour.
     """
 
     def __init__(self, config: AugmentConfig, input_spec: Specs, num_classes: int | None) -> None:
@@ -262,12 +262,12 @@ class Augmentation:
         with tf.name_scope("augment"):
             columns = tf.unstack(tf.ensure_shape(numbers, (None, len(_KINDS))), axis=1)
             u = dict(zip(_KINDS, columns, strict=True))
-            x = tf.nest.map_structure(lambda part: self._picture(part, u), x)
+            x = tf.nest.map_structure(lambda part: self._image(part, u), x)
             if self._config.mixup is not None:
                 x, y = mixup(x, y, u["mixup"], self._num_classes)
             return x, y
 
-    def _picture(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _image(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
         if x.shape.rank != 4:
             return x
         x = self._coloured(self._moved(x, u), u)
@@ -309,17 +309,17 @@ def _colour_changes(config: AugmentConfig) -> Iterator[tuple[str, float]]:
             yield name, most
 
 
-def _check(config: AugmentConfig, pictures: list[tf.TensorSpec]) -> None:
+def _check(config: AugmentConfig, images: list[tf.TensorSpec]) -> None:
     wanted = set(config.model_dump(exclude_none=True)) - {"mixup"}
-    if wanted and not pictures:
+    if wanted and not images:
         raise DataError(
-            f"{', '.join(sorted(wanted))} need pictures (height, width, channels), and no input is",
+            f"{', '.join(sorted(wanted))} need images (height, width, channels), and no input is",
             subject="data.augment",
             hint="leave data.augment out; mixup alone works on any input",
         )
-    if any(spec.shape[-1] != 3 for spec in pictures) and wanted & set(_COLOURS):
+    if any(spec.shape[-1] != 3 for spec in images) and wanted & set(_COLOURS):
         raise DataError(
-            f"{' and '.join(sorted(wanted & set(_COLOURS)))} need pictures of three channels",
+            f"{' and '.join(sorted(wanted & set(_COLOURS)))} need images of three channels",
             subject="data.augment",
             hint="leave them out, or set data.channels: 3",
         )

@@ -1,4 +1,4 @@
-"""Pictures that cannot be decoded: found in parallel, remembered, and left out where asked."""
+"""Images that cannot be decoded: found in parallel, remembered, and left out where asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
 from shrink.base.packages import versions
 from shrink.data.config import DataConfig
-from shrink.data.decoding import PictureDecoder
+from shrink.data.decoding import ImageDecoder
 from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import Names, shown
 
@@ -32,9 +32,9 @@ class SkippedNote(str):
 
 
 def _bad_files(
-    paths: Sequence[str], decoder: PictureDecoder, on_progress: Callable[[int], None] | None
+    paths: Sequence[str], decoder: ImageDecoder, on_progress: Callable[[int], None] | None
 ) -> dict[str, str]:
-    """Return why each picture that cannot be used cannot, in the order of `paths`."""
+    """Return why each image that cannot be used cannot, in the order of `paths`."""
     size = _CHUNK if decoder.reads_batches else _CHUNK_OF_LARGE
     chunks = [paths[start : start + size] for start in range(0, len(paths), size)]
     all_decode = _compiled(decoder)
@@ -49,17 +49,17 @@ def _bad_files(
         return {path: error for found in pool.map(check, chunks) for path, error in found.items()}
 
 
-def _compiled(decoder: PictureDecoder) -> Callable[[Sequence[str]], bool]:
+def _compiled(decoder: ImageDecoder) -> Callable[[Sequence[str]], bool]:
     """Return what tells whether all of some files decode, at a tenth of the cost of asking why."""
 
     def decode(contents: tf.Tensor) -> tf.Tensor:
-        pictures = tf.map_fn(
+        images = tf.map_fn(
             decoder.decode,
             contents,
             fn_output_signature=decoder.spec,
             parallel_iterations=decoder.parallel_decodes,
         )
-        return tf.shape(pictures)
+        return tf.shape(images)
 
     compiled = tf.function(decode, input_signature=[tf.TensorSpec([None], tf.string)])
 
@@ -75,11 +75,11 @@ def _compiled(decoder: PictureDecoder) -> Callable[[Sequence[str]], bool]:
 
 
 def without_bad_files(
-    splits: Splits, decoder: PictureDecoder, config: DataConfig
+    splits: Splits, decoder: ImageDecoder, config: DataConfig
 ) -> tuple[dict[str, tuple[Names, np.ndarray]], tuple[str, ...]]:
-    """Return the splits without pictures that cannot be decoded, and what the report says of it.
+    """Return the splits without images that cannot be decoded, and what the report says of it.
 
-    The first stage looks at every picture; later ones, and later runs on the same files, take
+    The first stage looks at every image; later ones, and later runs on the same files, take
     its word from the cache folder.
 
     Raises:
@@ -93,7 +93,7 @@ def without_bad_files(
     more = f" and {len(bad) - _MOST_NAMED} more" if len(bad) > _MOST_NAMED else ""
     if len(bad) > config.bad_examples_limit * len(every):
         raise DataError(
-            f"{len(bad)} of {len(every):,} pictures cannot be decoded, more than "
+            f"{len(bad)} of {len(every):,} images cannot be decoded, more than "
             f"{config.bad_examples_limit:.2%}: {named}{more}",
             subject=shown(config.path or ""),
             hint=f"shrink data check {shown(config.path or '')} says why; mend them, or raise "
@@ -103,23 +103,23 @@ def without_bad_files(
     for split, (paths, targets) in splits.items():
         good = [index for index, path in enumerate(paths) if path not in bad]
         kept[split] = (paths.take(good), targets[good])
-    note = f"skipped {len(bad)} of {len(every):,} pictures that cannot be decoded: {named}{more}"
+    note = f"skipped {len(bad)} of {len(every):,} images that cannot be decoded: {named}{more}"
     return kept, (SkippedNote(note),)
 
 
 def remembered_bad_files(
     paths: Sequence[str],
-    decoder: PictureDecoder,
+    decoder: ImageDecoder,
     config: DataConfig,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, str]:
-    """Return what is wrong with each bad picture, from the cache folder where it was found out.
+    """Return what is wrong with each bad image, from the cache folder where it was found out.
 
     Args:
-        paths: of all pictures.
+        paths: of all images.
         decoder: decides what can be used.
         config: the `data` section.
-        on_progress: called with the number of pictures done since the last call, by any thread.
+        on_progress: called with the number of images done since the last call, by any thread.
     """
     decoders = json.dumps(versions())
     settings = [fingerprint(config), decoders, *map(str, astuple(decoder)), *sorted(paths)]

@@ -118,7 +118,7 @@ class FeatureConfig(Config):
     type: Literal["int64", "float32", "raw", "picture"]
     """int64 and float32 lists; raw: the bytes of an array; picture: a JPEG, PNG, BMP or GIF."""
     shape: Annotated[tuple[NonNegative, ...], Field(strict=False)] = ()
-    """Shape of one example's array; of pictures height, width, channels."""
+    """Shape of one example's array; of images height, width, channels."""
     dtype: StoredDtype | None = None
     """Of raw bytes, little-endian."""
 
@@ -127,15 +127,15 @@ class FeatureConfig(Config):
         if (self.type == "raw") != (self.dtype is not None):
             raise ValueError("dtype belongs to features of type raw, and only to them")
         if self.type == "picture" and len(self.shape) != 3:
-            raise ValueError("a picture needs shape: [height, width, channels]")
+            raise ValueError("an image needs shape: [height, width, channels]")
         return self
 
 
 class AugmentConfig(Config):
-    """Random changes to training pictures, decided by seed, epoch and example alone."""
+    """Random changes to training images, decided by seed, epoch and example alone."""
 
     flip: Literal["horizontal", "vertical", "both"] | None = None
-    """Mirror every second picture, by chance; both: each way on its own."""
+    """Mirror every second image, by chance; both: each way on its own."""
     crop: Count | None = None
     """Shift by up to this many pixels each way, as padding with zeros and cropping does."""
     rotate: Annotated[float, Field(gt=0, le=180)] | None = None
@@ -143,11 +143,11 @@ class AugmentConfig(Config):
     brightness: Fraction | None = None
     """Add up to this fraction of the range of values (255 for integers, 1 for floats)."""
     contrast: Fraction | None = None
-    """Scale the distance from the picture's mean by 1 plus or minus up to this."""
+    """Scale the distance from the image's mean by 1 plus or minus up to this."""
     saturation: Fraction | None = None
-    """Scale the distance from gray by 1 plus or minus up to this; colour pictures only."""
+    """Scale the distance from gray by 1 plus or minus up to this; colour images only."""
     hue: Annotated[float, Field(gt=0, le=0.5)] | None = None
-    """Turn the hue by up to this fraction of a full turn; colour pictures only."""
+    """Turn the hue by up to this fraction of a full turn; colour images only."""
     cutout: Count | None = None
     """Set a square of this side to zero, centred anywhere (DeVries & Taylor 2017)."""
     mixup: Positive | None = None
@@ -190,7 +190,7 @@ class DataConfig(Config):
     """Which examples a recipe trains and measures on."""
 
     source: SourceName
-    """digits: scikit-learn's handwritten digits. images: folders of pictures, or a CSV file that
+    """digits: scikit-learn's handwritten digits. images: folders of images, or a CSV file that
     lists them. npz, hdf5: arrays. csv: a table of numbers. tfrecord: sharded records, such as
     `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
     listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
@@ -206,14 +206,14 @@ class DataConfig(Config):
     model's order; by default y, of source tfds what the data set itself names."""
     classes: Names | None = None
     """Names of the classes by label, in the order of the model's outputs; by default folders of
-    pictures and words in a CSV file are sorted by name. Of whole numbers it is what they are
+    images and words in a CSV file are sorted by name. Of whole numbers it is what they are
     called."""
     features: Annotated[dict[str, FeatureConfig], Field(min_length=1)] | None = None
     """What the features of TFRecord files hold; by default as their manifest says."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None
-    """Height and width to which pictures are resized; by default they must all be of one size."""
+    """Height and width to which images are resized; by default they must all be of one size."""
     channels: Literal[1, 3] | None = None
-    """Channels of the pictures; by default those of the first one."""
+    """Channels of the images; by default those of the first one."""
     level: NonNegative = 0
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     depends: Names | None = None
@@ -226,13 +226,13 @@ class DataConfig(Config):
     target: Literal["label", "input"] = "label"
     """input: the model is trained to reproduce its input (autoencoder)."""
     normalize: NormalizeConfig | None = None
-    """None: pictures 0-255 and arrays as stored, cast to the model's input dtype."""
+    """None: images 0-255 and arrays as stored, cast to the model's input dtype."""
     cache: Literal["none", "validation", "auto", "memory", "disk"] = "validation"
     """Where decoded examples of train and validation are kept for the next epoch; auto: in memory
     where a split takes up to 200 MB; validation: that one alone, as with auto; disk: in the cache
     folder, for the next stage too."""
     on_bad_example: Literal["fail", "skip"] = "fail"
-    """What to do about pictures that cannot be decoded; skip: leave them out, up to the limit."""
+    """What to do about images that cannot be decoded; skip: leave them out, up to the limit."""
     bad_examples_limit: Fraction = 0.001
     """The largest fraction of examples that on_bad_example: skip may leave out."""
     augment: AugmentConfig | None = None

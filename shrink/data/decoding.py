@@ -29,7 +29,7 @@ def reason(error: tf.errors.OpError) -> str:
 
 
 MOST_PIXELS = 2 * 89_478_485
-"""Larger pictures are refused unread, as by Pillow: a header of 50 bytes can ask for gigabytes."""
+"""Larger images are refused unread, as by Pillow: a header of 50 bytes can ask for gigabytes."""
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -37,7 +37,7 @@ _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _ORIENTATION = 0x0112
 _FAST: dict[str, int] = {"compress_level": 1}
 _HINT = "remove or replace the file"
-_TILES_HINT = "use source: tiles for pictures of this size, or scale it down"
+_TILES_HINT = "use source: tiles for images of this size, or scale it down"
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ def read_content(path: str | bytes) -> bytes:
 
 
 def decodable(content: bytes, channels: int) -> bytes:
-    """Return a picture's content as a JPEG, PNG or BMP that TensorFlow decodes right.
+    """Return an image's content as a JPEG, PNG or BMP that TensorFlow decodes right.
 
     Args:
         content: of the file.
         channels: 1 or 3, of a BMP; the decoder converts the others.
 
     Raises:
-        DataError: no picture of a known format, too large, in CMYK, or damaged.
+        DataError: no image of a known format, too large, in CMYK, or damaged.
     """
     header = read_header(content)
     check_header(header, content)
@@ -120,20 +120,20 @@ def check_header(header: Header, content: bytes) -> None:
         raise DataError("the file is empty", hint=_HINT)
     if header.height * header.width > MOST_PIXELS:
         raise DataError(
-            f"the picture declares {header.height:,} x {header.width:,} pixels, and "
+            f"the image declares {header.height:,} x {header.width:,} pixels, and "
             f"{MOST_PIXELS:,} are the most that is decoded whole",
             hint=_TILES_HINT,
         )
     if header.is_cmyk:
         raise DataError(
-            "not a picture that can be decoded: its colours are for printing (CMYK)",
+            "not an image that can be decoded: its colours are for printing (CMYK)",
             hint="convert it to RGB with its colour profile",
         )
 
 
-def oriented(picture: Image.Image) -> Image.Image:
-    """Return a picture turned as its EXIF orientation asks."""
-    return ImageOps.exif_transpose(picture)
+def oriented(image: Image.Image) -> Image.Image:
+    """Return an image turned as its EXIF orientation asks."""
+    return ImageOps.exif_transpose(image)
 
 
 def _bitmap(content: bytes, channels: int) -> bytes:
@@ -141,14 +141,14 @@ def _bitmap(content: bytes, channels: int) -> bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
-                converted = oriented(picture).convert("L" if channels == 1 else "RGB")
-                # TensorFlow takes gray pictures from PNG only; bitmaps need no compression.
+            with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+                converted = oriented(image).convert("L" if channels == 1 else "RGB")
+                # TensorFlow takes gray images from PNG only; bitmaps need no compression.
                 gray = channels == 1
                 converted.save(buffer, "PNG" if gray else "BMP", **_FAST if gray else {})
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
         reason = str(error).partition(" <_io")[0]
-        raise DataError(f"not a picture that can be decoded: {reason}", hint=_HINT) from error
+        raise DataError(f"not an image that can be decoded: {reason}", hint=_HINT) from error
     return buffer.getvalue()
 
 
@@ -194,8 +194,8 @@ _MOST_PARALLEL = 16
 
 
 @dataclass(frozen=True)
-class PictureDecoder:
-    """Turns the content of files into pictures of one shape, uint8 (height, width, channels).
+class ImageDecoder:
+    """Turns the content of files into images of one shape, uint8 (height, width, channels).
 
     Attributes:
         resize: whether other sizes are resized (bilinear, antialiased) or refused.
@@ -212,7 +212,7 @@ class PictureDecoder:
 
     @property
     def spec(self) -> tf.TensorSpec:
-        """One picture."""
+        """One image."""
         return tf.TensorSpec((self.height, self.width, self.channels), tf.uint8)
 
     @property
@@ -222,34 +222,34 @@ class PictureDecoder:
 
     @property
     def parallel_decodes(self) -> int:
-        """Pictures of a batch that are decoded at once: fewer where they are large."""
-        picture_bytes = self.first_size[0] * self.first_size[1] * 3
-        return int(np.clip(_DECODING_BYTES // max(picture_bytes, 1), 1, _MOST_PARALLEL))
+        """Images of a batch that are decoded at once: fewer where they are large."""
+        image_bytes = self.first_size[0] * self.first_size[1] * 3
+        return int(np.clip(_DECODING_BYTES // max(image_bytes, 1), 1, _MOST_PARALLEL))
 
     def read(self, path: bytes) -> bytes:
         """Return a file's content as TensorFlow can decode it.
 
         Raises:
-            DataError: it cannot be read, or is no picture.
+            DataError: it cannot be read, or is no image.
         """
         return decodable(read_content(path), self.channels)
 
     def decode(self, content: tf.Tensor) -> tf.Tensor:
-        """Return the picture of a content that `read` gave; can be traced.
+        """Return the image of a content that `read` gave; can be traced.
 
         Raises:
             tf.errors.OpError: corrupt, or of another size.
         """
-        picture = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
-        picture = tf.ensure_shape(picture, (None, None, self.channels))
+        image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
+        image = tf.ensure_shape(image, (None, None, self.channels))
         if self.resize:
             size = (self.height, self.width)
-            resized = tf.image.resize(picture, size, method="bilinear", antialias=True)
-            picture = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
-        return tf.ensure_shape(picture, self.spec.shape)
+            resized = tf.image.resize(image, size, method="bilinear", antialias=True)
+            image = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
+        return tf.ensure_shape(image, self.spec.shape)
 
     def explain(self, path: str, content: bytes | None = None) -> DataError | None:
-        """Return why the picture in a file cannot be used, or None where it can.
+        """Return why the image in a file cannot be used, or None where it can.
 
         Args:
             path: of the file, for messages.
@@ -261,36 +261,36 @@ class PictureDecoder:
         except DataError as error:
             return DataError(error.message, subject=shown(path), hint=error.hint)
         try:
-            picture = tf.io.decode_image(prepared, self.channels, expand_animations=False)
-            if not self.resize and tuple(picture.shape[:2]) != (self.height, self.width):
-                return self._other_size(path, picture)
+            image = tf.io.decode_image(prepared, self.channels, expand_animations=False)
+            if not self.resize and tuple(image.shape[:2]) != (self.height, self.width):
+                return self._other_size(path, image)
             self.decode(tf.constant(prepared))
         except tf.errors.OpError as error:
             return DataError(
-                f"not a picture that can be decoded: {reason(error)}",
+                f"not an image that can be decoded: {reason(error)}",
                 subject=shown(path),
                 hint=_HINT,
             )
         return None
 
-    def _other_size(self, path: str, picture: tf.Tensor) -> DataError:
-        height, width = picture.shape[:2]
+    def _other_size(self, path: str, image: tf.Tensor) -> DataError:
+        height, width = image.shape[:2]
         return DataError(
-            f"the picture is {height} x {width} pixels (height x width), and the first one, "
+            f"the image is {height} x {width} pixels (height x width), and the first one, "
             f"{shown(self.first)}, is {self.height} x {self.width}",
             subject=shown(path),
             hint=f"set data.image_size: [{self.height}, {self.width}] to resize all of them",
         )
 
 
-def read_first_picture(path: str) -> tuple[int, int, int]:
-    """Return height, width and channels (1 or 3) of a picture.
+def read_first_image(path: str) -> tuple[int, int, int]:
+    """Return height, width and channels (1 or 3) of an image.
 
     By Pillow, so that opening a data set leaves TensorFlow's runtime untouched: devices can be
     configured only before its first operation.
 
     Raises:
-        DataError: the file is no picture, or cut short.
+        DataError: the file is no image, or cut short.
     """
     try:
         content = read_content(os.fsencode(path))
@@ -300,7 +300,7 @@ def read_first_picture(path: str) -> tuple[int, int, int]:
         raise DataError(error.message, subject=shown(path), hint=error.hint) from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"not a picture that can be decoded: {str(error).partition(' <_io')[0]}",
+            f"not an image that can be decoded: {str(error).partition(' <_io')[0]}",
             subject=shown(path),
             hint=_HINT,
         ) from error
@@ -309,8 +309,8 @@ def read_first_picture(path: str) -> tuple[int, int, int]:
 def _shape(content: bytes) -> tuple[int, int, int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with Image.open(io.BytesIO(content)) as picture:
-            picture.load()
-            width, height = oriented(picture).size
-            is_gray = picture.mode in _GRAY_MODES and picture.format != "GIF"
+        with Image.open(io.BytesIO(content)) as image:
+            image.load()
+            width, height = oriented(image).size
+            is_gray = image.mode in _GRAY_MODES and image.format != "GIF"
     return height, width, 1 if is_gray else 3

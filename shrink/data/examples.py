@@ -35,7 +35,7 @@ class Examples(Protocol):
 
     @property
     def input_spec(self) -> Specs:
-        """`tf.TensorSpec` of one example's input (pictures: uint8), or a structure of them."""
+        """`tf.TensorSpec` of one example's input (images: uint8), or a structure of them."""
 
     @property
     def target_spec(self) -> Specs:

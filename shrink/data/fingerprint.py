@@ -1,6 +1,6 @@
 """The fingerprint of a data set.
 
-Content hashes of pictures are remembered in the cache folder by path, size, times of change and
+Content hashes of images are remembered in the cache folder by path, size, times of change and
 inode. A damaged or unwritable memory costs time, never correctness.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from shrink.base.cache import entry_path, keep
 from shrink.base.errors import DataError
 from shrink.data.config import NO_DATA, SOURCES, DataConfig, added_source, ask_source, source_code
-from shrink.data.folders import Names, find_pictures, shown
+from shrink.data.folders import Names, find_images, shown
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
 from shrink.data.shards import MANIFEST, find_shards, prepared_folder
 from shrink.data.table import read_listing
@@ -133,7 +133,7 @@ _SETTLED_NS = 2_000_000_000
 def fingerprint(config: DataConfig) -> str:
     """Return the SHA-256, in hex, of what the source of a `data` section holds.
 
-    Names of classes and pictures count as well as their contents, and of shards their splits and
+    Names of classes and images count as well as their contents, and of shards their splits and
     their order; the place does not, so data may be moved as a whole. How the data is split and
     transformed is not part of it. Of source python the place counts, and with it the user's own
     modules, the files that the function has opened so far, and those of `data.depends`. Of a
@@ -168,7 +168,7 @@ def fingerprint(config: DataConfig) -> str:
     if config.source not in ("images", "tiles"):
         digest = hash_files(path.parent, [path.name], path)
         return _hash([config.source, *_hexadecimal(digest)])
-    _, names, digests = picture_hashes(config)
+    _, names, digests = image_hashes(config)
     pairs = zip(names, _hexadecimal(digests), strict=True)
     named = (f"{name}\0{digest}" for name, digest in pairs)
     return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
@@ -220,31 +220,31 @@ def _check_there(path: Path) -> None:
         )
 
 
-def picture_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
-    """Return the pictures of a source `images` or `tiles`, and the SHA-256 of each.
+def image_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
+    """Return the images of a source `images` or `tiles`, and the SHA-256 of each.
 
     Returns:
         The folder that names are relative to, where they are not absolute; each name once; and
         32 bytes for each of them.
 
     Raises:
-        DataError: a picture, its folder or its list cannot be read.
+        DataError: an image, its folder or its list cannot be read.
     """
     path = Path(config.path or "").expanduser().absolute()
     if path.is_dir():
-        names, root = find_pictures(path).names, path
+        names, root = find_images(path).names, path
     else:
         names, root = read_listing(path, ()).files.unique(), path.parent
     return root, names, hash_files(root, names, path)
 
 
 def content_hashes(config: DataConfig) -> dict[str, str]:
-    """Return the SHA-256 of each picture of a source `images` or `tiles`, by its absolute path.
+    """Return the SHA-256 of each image of a source `images` or `tiles`, by its absolute path.
 
     Raises:
-        DataError: a picture, its folder or its list cannot be read.
+        DataError: an image, its folder or its list cannot be read.
     """
-    root, names, digests = picture_hashes(config)
+    root, names, digests = image_hashes(config)
     paths = (_place(root, name) for name in names)
     return dict(zip(paths, _hexadecimal(digests), strict=True))
 

@@ -112,18 +112,18 @@ class Names(Sequence[str]):
         return f"Names({list(self)})"
 
 
-PICTURE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 SPLIT_OF_NAME = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 """What a folder, a file or a cell calls a split, and the split's own name."""
 
 
 @dataclass(frozen=True)
-class PictureFolders:
-    """The pictures under one folder.
+class ImageFolders:
+    """The images under one folder.
 
     Attributes:
         root: the folder.
-        splits: by split (`train`, `validation`, `test`, or `all` where pictures are not divided),
+        splits: by split (`train`, `validation`, `test`, or `all` where images are not divided),
             then by class, each in sorted order: file names relative to the root.
         ignored: what was left alone, by kind, with its number.
         names: all of them, sorted by folder, class and name, whose memory `splits` share.
@@ -139,23 +139,23 @@ class PictureFolders:
         if not self.ignored:
             return ()
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.ignored.items()))
-        return (f"ignored in the picture folders: {kinds}",)
+        return (f"ignored in the image folders: {kinds}",)
 
 
 @dataclass
 class _Listing:
     folders: list[str] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
 
 
-def find_pictures(root: Path) -> PictureFolders:
-    """Find the pictures of `root/<class>/*` or `root/{train,validation,test}/<class>/*`.
+def find_images(root: Path) -> ImageFolders:
+    """Find the images of `root/<class>/*` or `root/{train,validation,test}/<class>/*`.
 
-    `val` may stand for `validation`. Hidden files, files that are no pictures by their ending,
+    `val` may stand for `validation`. Hidden files, files that are no images by their ending,
     and folders inside a class are ignored and counted; nothing is opened.
 
     Raises:
-        DataError: no such folder, not a folder, unreadable, or without pictures.
+        DataError: no such folder, not a folder, unreadable, or without images.
     """
     if not root.exists():
         raise DataError(
@@ -167,18 +167,18 @@ def find_pictures(root: Path) -> PictureFolders:
     names = Names()
     top = _list(str(root), ignored)
     divided = {name: _list(str(root / name), Counter()) for name in top.folders if _is_split(name)}
-    if any(listing.folders and not listing.pictures for listing in divided.values()):
+    if any(listing.folders and not listing.images for listing in divided.values()):
         splits = _splits(root, top, ignored, names)
     else:
         splits = {"all": _classes(root, "", top, ignored, names)}
     if not names:
-        endings = ", ".join(PICTURE_ENDINGS)
+        endings = ", ".join(IMAGE_ENDINGS)
         raise DataError(
-            f"no pictures ({endings}) in folders by class",
+            f"no images ({endings}) in folders by class",
             subject=shown(root),
-            hint="put the pictures of each class into a folder of its name",
+            hint="put the images of each class into a folder of its name",
         )
-    return PictureFolders(root, splits, dict(ignored), names)
+    return ImageFolders(root, splits, dict(ignored), names)
 
 
 def _is_split(name: str) -> bool:
@@ -214,15 +214,15 @@ def _classes(
         if inside.folders:
             ignored["folders inside class folders"] += len(inside.folders)
         first = len(names)
-        for picture in sorted(inside.pictures):
-            names.append(f"{relative}/{picture}")
+        for image in sorted(inside.images):
+            names.append(f"{relative}/{image}")
         classes[name] = names.take(range(first, len(names)))
     return classes
 
 
 def _count_outside(listing: _Listing, ignored: Counter[str]) -> None:
-    if listing.pictures:
-        ignored["pictures outside class folders"] += len(listing.pictures)
+    if listing.images:
+        ignored["images outside class folders"] += len(listing.images)
 
 
 def _list(folder: str, ignored: Counter[str]) -> _Listing:
@@ -234,7 +234,7 @@ def _list(folder: str, ignored: Counter[str]) -> _Listing:
                 if kind == "folder":
                     listing.folders.append(entry.name)
                 elif kind == "picture":
-                    listing.pictures.append(entry.name)
+                    listing.images.append(entry.name)
                 else:
                     ignored[kind] += 1
     except OSError as error:
@@ -249,8 +249,8 @@ def _kind(entry: os.DirEntry[str], folder: str) -> str:
         return "hidden files"
     try:
         if entry.is_file():
-            is_picture = entry.name.lower().endswith(PICTURE_ENDINGS)
-            return "picture" if is_picture else "files that are no pictures"
+            is_image = entry.name.lower().endswith(IMAGE_ENDINGS)
+            return "picture" if is_image else "files that are no images"
         if entry.is_dir():
             return "links to a folder around them" if _is_loop(entry, folder) else "folder"
     except OSError:  # a link to itself

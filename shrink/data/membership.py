@@ -1,7 +1,7 @@
 """Which examples are in which split, by their content: so that later runs test on none of them.
 
 A file holds a line of JSON (`read_header`), then 8 bytes for every example: of train, validation
-and test, in this order. Examples are told by the content of their file (pictures), by the bytes of
+and test, in this order. Examples are told by the content of their file (images), by the bytes of
 their record, or by the values of their inputs as stored; labels do not count where inputs do.
 """
 
@@ -169,7 +169,7 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
 def leak_notes(
     splits: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
-    """Return a sentence for each two splits that have pictures in common.
+    """Return a sentence for each two splits that have images in common.
 
     Args:
         splits: files of train, validation and test.
@@ -182,7 +182,7 @@ def leak_notes(
             row = int(np.argmax(np.isin(contents[one], contents[other])))
             twin = int(np.argmax(contents[other] == contents[one][row]))
             notes.append(
-                f"{int(shared.sum())} pictures of the {other} split are in the {one} split too, "
+                f"{int(shared.sum())} images of the {other} split are in the {one} split too, "
                 f"such as {shown(splits[other][twin])} = {shown(splits[one][row])}: its figures "
                 "flatter"
             )

@@ -106,13 +106,13 @@ def open_dataset_for(
     image_input: Callable[[], tuple[int, int, int] | None],
     earlier: Sequence[Path] = (),
 ) -> Dataset:
-    """Open a data set with pictures brought to the shape that a model takes.
+    """Open a data set with images brought to the shape that a model takes.
 
     Args:
         config: the `data` section.
         seed: decides splits that the source does not give.
         image_input: returns height, width and channels of the model's one image input, or None;
-            called only where the section leaves the shape of pictures open.
+            called only where the section leaves the shape of images open.
         earlier: see `open_dataset`.
 
     Raises:

@@ -23,7 +23,7 @@ class Listing:
 
     Attributes:
         path: of the CSV file.
-        files: of the pictures, relative to the CSV file's folder, or absolute.
+        files: of the images, relative to the CSV file's folder, or absolute.
         columns: every other column by name.
         splits: the split of each row, or None where there is no column `split`.
     """
@@ -34,8 +34,8 @@ class Listing:
     splits: tuple[str, ...] | None
 
 
-def lists_pictures(path: Path) -> bool:
-    """Whether a CSV file lists pictures, by its column `path`; any other is a table."""
+def lists_images(path: Path) -> bool:
+    """Whether a CSV file lists images, by its column `path`; any other is a table."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             return "path" in next(csv.reader(stream), [])
@@ -58,7 +58,7 @@ def read_listing(path: Path, targets: Sequence[str]) -> Listing:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=_LIST_HINT) from error
     if not files:
-        raise DataError("no pictures are listed", subject=path, hint=_LIST_HINT)
+        raise DataError("no images are listed", subject=path, hint=_LIST_HINT)
     return Listing(path, files, columns, _split(path, columns))
 
 

@@ -119,7 +119,7 @@ def _cell(
 
 
 def _positions(site: Site, layer: keras.layers.Layer) -> int:
-    """Return how often the kernels are multiplied: the steps, and the places of a picture."""
+    """Return how often the kernels are multiplied: the steps, and the places of an image."""
     time = 0 if getattr(layer, "time_major", False) else 1
     steps = site.inputs[0].shape[time] or 1
     places = site.output.shape[:-1][-layer.cell.rank :] if type(layer) in CONVOLUTIONAL else ()

@@ -1,7 +1,7 @@
 """Layers, functions and operators that a model file may name; whatever is not here is refused.
 
 Layers and functions are written from the public names of tf-keras 2.21, Keras 3.15 and TensorFlow
-2.21, without those that run code, take a function to call, read files, decode pictures or load
+2.21, without those that run code, take a function to call, read files, decode images or load
 other models (Lambda, TFSMLayer, TorchModuleWrapper, map_fn, ...).
 
 Operators, which the graph of a SavedModel may hold, are TensorFlow 2.21's registered ones without

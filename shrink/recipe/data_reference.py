@@ -14,7 +14,7 @@ from shrink.base.figures import TARGETS
 from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared
-from shrink.data.table import lists_pictures
+from shrink.data.table import lists_images
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.stages import STAGES
@@ -101,7 +101,7 @@ _SOURCE_OF_ENDING = {
     ".lmdb": "lmdb",
 }
 _KINDS = (
-    "a source without files (digits), a folder of pictures, an .npz, .h5 or .csv file, "
+    "a source without files (digits), a folder of images, an .npz, .h5 or .csv file, "
     "file.py:function, or a YAML file"
 )
 _MOST_EXTENDS = 8
@@ -129,7 +129,7 @@ def parse_data_reference(text: str, cwd: Path) -> JsonObject:
         raise DataError(
             f"the source {text} needs a path",
             subject="--data",
-            hint="give the folder or file itself, such as --data ./pictures or --data arrays.npz",
+            hint="give the folder or file itself, such as --data ./images or --data arrays.npz",
         )
     if not exists(path):
         raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
@@ -149,12 +149,12 @@ def _source_of(path: Path) -> str | None:
     if path.is_dir():
         return "images"
     if path.suffix.lower() == ".csv":
-        return "images" if lists_pictures(path) else "csv"
+        return "images" if lists_images(path) else "csv"
     return _SOURCE_OF_ENDING.get(path.suffix.lower())
 
 
 def _holds_records(path: Path) -> bool:
-    """Whether a folder holds TFRecord files, which nobody keeps beside pictures."""
+    """Whether a folder holds TFRecord files, which nobody keeps beside images."""
     return path.is_dir() and any(".tfrecord" in entry.name for entry in path.iterdir())
 
 

@@ -59,7 +59,7 @@ def _loss_plot(
     return svg.Plot(
         title=stage.name,
         caption=f"{caption}.",
-        markup=svg.picture(f"loss-{index}", _CURVE_HEIGHT, title, caption, "".join(parts)),
+        markup=svg.image(f"loss-{index}", _CURVE_HEIGHT, title, caption, "".join(parts)),
     )
 
 
@@ -106,7 +106,7 @@ def _layer_plot(
     last, worst = points[-1]
     caption = f"{points[0][1]:.4g} with all channels, {worst:.4g} without {last:.0%} of them."
     return svg.Plot(
-        title, caption, svg.picture(identifier, _SENSITIVITY_HEIGHT, title, caption, "".join(parts))
+        title, caption, svg.image(identifier, _SENSITIVITY_HEIGHT, title, caption, "".join(parts))
     )
 
 
@@ -143,7 +143,7 @@ def _memory_plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point
     caption += f" The red line is the limit, {format_value(limit, 'bytes')}." if limit else ""
     identifier = f"timeline-{index}-{_MEMORY_COLUMNS[name]}"
     told = f"{title}: memory by update"
-    markup = svg.picture(identifier, _MEMORY_HEIGHT, told, caption, "".join(parts))
+    markup = svg.image(identifier, _MEMORY_HEIGHT, told, caption, "".join(parts))
     return svg.Plot(title=title, caption=caption, markup=markup)
 
 

@@ -22,7 +22,7 @@ _LEAST_DB = 10.0
 _MOST_NAMES = 10
 _TRAIN = ("train", "distill")
 _BYTES = (200, 255)
-"""Between these lies the largest value of pictures that nobody scaled."""
+"""Between these lies the largest value of images that nobody scaled."""
 _MORE_EXAMPLES = "test on more examples: more data, or a larger data.test_split"
 
 
@@ -205,7 +205,7 @@ def _normalisation(guess: Guess) -> Iterator[str]:
 
 
 def _is_scaled_otherwise(guess: Guess) -> bool:
-    """Tell whether the inputs are pictures' bytes for no scaling layer, or 0 to 1 for one."""
+    """Tell whether the inputs are images' bytes for no scaling layer, or 0 to 1 for one."""
     low, high, rescales = guess.low, guess.high, guess.rescales
     if low is None or high is None or low < 0:
         return False

@@ -1,7 +1,7 @@
 """Inline SVG that keeps its text size at any width: percentages across, pixels down.
 
 A plot has no viewBox, so nothing scales but the positions: marks and texts sit at percentages of
-the width, and a nested stretched picture holds the lines, whose stroke does not stretch. Colours
+the width, and a nested stretched image holds the lines, whose stroke does not stretch. Colours
 come from the page's style sheet by class, which is how one plot serves light, dark and paper.
 """
 
@@ -20,7 +20,7 @@ _LARGEST = 1e100
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture with its heading and the sentence below; `markup` is finished, escaped HTML."""
+    """An image with its heading and the sentence below; `markup` is finished, escaped HTML."""
 
     title: str
     caption: str
@@ -129,7 +129,7 @@ def line(points: Sequence[Point], kind: str) -> str:
 
 
 def stretched(lines: Sequence[str]) -> str:
-    """Return lines as a picture that stretches over the whole plot."""
+    """Return lines as an image that stretches over the whole plot."""
     box = 'viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="100%"'
     return f'<svg {box} overflow="visible" aria-hidden="true">{"".join(lines)}</svg>'
 
@@ -200,7 +200,7 @@ def axes(
     return "".join([*parts, rule((0, 0), (100, 0), "axis")])
 
 
-def picture(identifier: str, height: int, title: str, description: str, parts: str) -> str:
+def image(identifier: str, height: int, title: str, description: str, parts: str) -> str:
     """Return the whole plot, which a screen reader reads as its title and description."""
     names = f'aria-labelledby="{identifier}-title {identifier}-text"'
     return (

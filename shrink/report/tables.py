@@ -144,7 +144,7 @@ def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, Row]]) -> 
     )
     title = f"{stage.name}: quantization error by operator"
     height, parts = _error_rows(points) if len(points) <= _MOST_NAMED else _error_curve(points)
-    markup = svg.picture(f"error-{index}", height, title, caption, parts)
+    markup = svg.image(f"error-{index}", height, title, caption, parts)
     return svg.Plot(title=stage.name, caption=caption, markup=markup)
 
 

@@ -243,7 +243,7 @@ def _plot(report: Report, metric: str | None, cost: str) -> svg.Plot | None:
     return svg.Plot(
         title=title,
         caption=_caption(front, cost, any(moves)),
-        markup=svg.picture(f"tradeoff-{cost}", _HEIGHT, title, told, "".join(parts)),
+        markup=svg.image(f"tradeoff-{cost}", _HEIGHT, title, told, "".join(parts)),
     )
 
 

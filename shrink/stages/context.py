@@ -283,7 +283,7 @@ class StageContext:
         specs = tf.nest.flatten(self.dataset.train.input_spec)
         return {
             "data": self.data_config.model_dump(mode="json", exclude={"path", "cache"}),
-            # Pictures are brought to the shape that the stage's model takes.
+            # Images are brought to the shape that the stage's model takes.
             "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),
             "split_seed": self.split_seed,

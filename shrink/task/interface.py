@@ -200,7 +200,7 @@ def _meeting(dataset: Dataset, model: Interface, index: int) -> str:
 
 def _shape_hint(model: Interface) -> str:
     if len(model.inputs) == 1:
-        return "set data.image_size and data.channels for pictures, or name the model that fits"
+        return "set data.image_size and data.channels for images, or name the model that fits"
     every = zip(model.input_names, model.inputs, strict=True)
     shown = ", ".join(f"{name} {shape}" for name, shape in every)
     return (

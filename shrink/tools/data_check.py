@@ -26,7 +26,7 @@ from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
 from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
-from shrink.data.sources.images import open_pictures
+from shrink.data.sources.images import open_images
 from shrink.task.task import targets_of
 from shrink.tools.show import DataCheck, InputRange, SplitRow
 
@@ -99,7 +99,7 @@ class _Counter:
 
 
 class _Files(NamedTuple):
-    """What picture files say: the unreadable ones, those with equal contents, and odd ones."""
+    """What image files say: the unreadable ones, those with equal contents, and odd ones."""
 
     bad: list[str]
     duplicates: list[list[str]]
@@ -107,14 +107,14 @@ class _Files(NamedTuple):
 
 
 def _check_files(config: DataConfig, send: Send) -> _Files:
-    """Decode every picture, and compare contents and names of all of them."""
-    pictures, decoder = open_pictures(config, skip=True)
-    paths = [path for files, _ in pictures.splits.values() for path in files]
+    """Decode every image, and compare contents and names of all of them."""
+    images, decoder = open_images(config, skip=True)
+    paths = [path for files, _ in images.splits.values() for path in files]
     counter = _Counter(send, "decoding", len(paths))
     bad = remembered_bad_files(paths, decoder, config, counter.add)
     labels = {
         path: target.tolist()
-        for files, targets in pictures.splits.values()
+        for files, targets in images.splits.values()
         for path, target in zip(files, targets, strict=True)
     }
     groups = duplicates(content_hashes(config))
@@ -122,7 +122,7 @@ def _check_files(config: DataConfig, send: Send) -> _Files:
     for group in groups:
         if len({str(labels.get(path)) for path in group}) > 1:
             same = " = ".join(map(shown, group))
-            suspicious.append(f"the same picture under different labels: {same}")
+            suspicious.append(f"the same image under different labels: {same}")
     copies = [[shown(path) for path in group] for group in groups]
     return _Files(list(bad.values()), copies, suspicious)
 

@@ -1,4 +1,4 @@
-"""A data set written as sharded TFRecord files with a manifest, and pictures written back."""
+"""A data set written as sharded TFRecord files with a manifest, and images written back."""
 
 from __future__ import annotations
 
@@ -74,18 +74,18 @@ def data_pack(job: PackJob, send: Send) -> dict[str, object]:
 
 
 def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
-    """Write the pictures of the job's data as PNG files, `split/class/number.png`.
+    """Write the images of the job's data as PNG files, `split/class/number.png`.
 
     Raises:
-        DataError: inputs are no pictures of 8 bits, or there are no labels.
+        DataError: inputs are no images of 8 bits, or there are no labels.
     """
     config = DataConfig.model_validate(job.data)
     dataset, folder = open_dataset(config, job.seed), job.output
     spec = dataset.train.input_spec
-    pictures = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.uint8 and spec.shape.rank == 3
-    if not pictures or dataset.train.labels is None or spec.shape[-1] not in (1, 3):
+    images = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.uint8 and spec.shape.rank == 3
+    if not images or dataset.train.labels is None or spec.shape[-1] not in (1, 3):
         raise DataError(
-            "only pictures of 8 bits with labels can become folders of pictures",
+            "only images of 8 bits with labels can become folders of images",
             subject=config.path,
             hint="read other data where it is: every command takes TFRecord files",
         )
@@ -95,11 +95,11 @@ def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
         counts[split] = len(examples)
         with files.replacing(folder / split) as temporary:
             for start, x, y in _batches(examples, np.arange(len(examples))):
-                for place, (picture, label) in enumerate(zip(x, y, strict=True)):
+                for place, (image, label) in enumerate(zip(x, y, strict=True)):
                     name = dataset.class_names[int(label)] if dataset.class_names else str(label)
                     target = temporary / _safe(name) / f"{start + place:07d}.png"
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    Image.fromarray(picture.squeeze(-1) if spec.shape[-1] == 1 else picture).save(
+                    Image.fromarray(image.squeeze(-1) if spec.shape[-1] == 1 else image).save(
                         target
                     )
                 send(Share(f"writing {split}", start + len(x), len(examples)))
@@ -112,7 +112,7 @@ class _Packer:
     Args:
         config: names of inputs and targets.
         dataset: what is packed.
-        encoding: raw, or png for pictures.
+        encoding: raw, or png for images.
     """
 
     def __init__(self, config: DataConfig, dataset: Dataset, encoding: str) -> None:
@@ -123,7 +123,7 @@ class _Packer:
         self._targets = _names(targets, dataset.train.target_spec, "y") if has_targets else {}
         self._encoding = encoding
         if encoding == "png":
-            _check_pictures(self._inputs)
+            _check_images(self._inputs)
 
     @property
     def example_bytes(self) -> int:
@@ -222,11 +222,11 @@ def _names(names: tuple[str, ...] | None, specs: Specs, default: str) -> dict[st
     return dict(zip(names, flat, strict=True))
 
 
-def _check_pictures(specs: Mapping[str, tf.TensorSpec]) -> None:
+def _check_images(specs: Mapping[str, tf.TensorSpec]) -> None:
     for name, spec in specs.items():
         if spec.dtype != tf.uint8 or spec.shape.rank != 3 or spec.shape[-1] not in (1, 3):
             raise RecipeError(
-                f"{name} is no picture of 8 bits", subject="--encoding png", hint="--encoding raw"
+                f"{name} is no image of 8 bits", subject="--encoding png", hint="--encoding raw"
             )
 
 

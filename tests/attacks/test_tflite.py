@@ -20,10 +20,10 @@ from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.structure import read
 from tests.attacks.test_mutants import mutate
 from tests.tflite.test_offline_plan import greedy_offsets
-from tests.tflite.test_sparse import mostly_zeros, pictures
+from tests.tflite.test_sparse import images, mostly_zeros
 from tests.tflite.toys import samples, small_cnn
 
-SAMPLES = [{"x": picture[None]} for picture in pictures(8)]
+SAMPLES = [{"x": image[None]} for image in images(8)]
 
 
 @pytest.fixture(scope="module")

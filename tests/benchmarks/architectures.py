@@ -10,12 +10,12 @@ import tf_keras as keras
 
 layers = keras.layers
 CLASSES = 10
-PICTURE = (32, 32, 3)
+IMAGE = (32, 32, 3)
 
 
 def conv() -> Any:
     """Convolutions and pooling."""
-    inputs = x = layers.Input(PICTURE)
+    inputs = x = layers.Input(IMAGE)
     for channels in (32, 64, 64):
         x = layers.Conv2D(channels, 3, padding="same", activation="relu")(x)
         x = layers.MaxPooling2D()(x) if channels == 64 else x
@@ -24,7 +24,7 @@ def conv() -> Any:
 
 def depthwise() -> Any:
     """Depthwise-separable convolutions with batch normalisation."""
-    inputs = layers.Input(PICTURE)
+    inputs = layers.Input(IMAGE)
     x = _conv_bn(inputs, 16)
     for channels, stride in ((32, 1), (64, 2), (64, 1)):
         x = layers.DepthwiseConv2D(3, strides=stride, padding="same", use_bias=False)(x)
@@ -34,7 +34,7 @@ def depthwise() -> Any:
 
 def residual() -> Any:
     """Residual blocks with projections."""
-    inputs = layers.Input(PICTURE)
+    inputs = layers.Input(IMAGE)
     x = _conv_bn(inputs, 16)
     for channels, stride in ((16, 1), (32, 2), (64, 2)):
         branch = _conv_bn(x, channels, stride=stride)
@@ -45,7 +45,7 @@ def residual() -> Any:
 
 def dense_connected() -> Any:
     """Every layer sees all layers before it."""
-    inputs = layers.Input(PICTURE)
+    inputs = layers.Input(IMAGE)
     x = layers.Conv2D(16, 3, padding="same")(inputs)
     for block in range(2):
         for _ in range(3):
@@ -82,17 +82,17 @@ def autoencoder() -> Any:
 
 
 def two_tower() -> Any:
-    """A picture and a vector, joined at the end."""
-    picture, vector = layers.Input(PICTURE), layers.Input((256,))
-    x = layers.Conv2D(32, 3, padding="same", activation="relu")(picture)
+    """An image and a vector, joined at the end."""
+    image, vector = layers.Input(IMAGE), layers.Input((256,))
+    x = layers.Conv2D(32, 3, padding="same", activation="relu")(image)
     x = layers.Conv2D(64, 3, strides=2, padding="same", activation="relu")(x)
     y = layers.Dense(64, activation="relu")(layers.Dense(512, activation="relu")(vector))
     x = layers.Concatenate()([layers.GlobalAveragePooling2D()(x), y])
-    return keras.Model([picture, vector], layers.Dense(CLASSES)(x))
+    return keras.Model([image, vector], layers.Dense(CLASSES)(x))
 
 
 def mobilenet() -> Any:
-    """MobileNet (Howard et al. 2017) for pictures of 96 x 96."""
+    """MobileNet (Howard et al. 2017) for images of 96 x 96."""
     shape = (96, 96, 3)
     inputs = layers.Input(shape)
     net = keras.applications.MobileNet(input_shape=shape, weights=None, include_top=False)
@@ -127,7 +127,7 @@ def specs(name: str, model: Any) -> tuple[Any, Any]:
 
 
 def _stored(tensor: Any) -> Any:
-    """Return the dtype that data sets have for an input: pictures are bytes."""
+    """Return the dtype that data sets have for an input: images are bytes."""
     return tf.uint8 if tensor.shape[3:] == (3,) else tensor.dtype
 
 

@@ -14,9 +14,9 @@ difference to Keras 3's logits, of their standard deviation. About 2 minutes eac
 
 stages: what the stages do and no more, without memory, latency, each operator's error, and the
 import in float64; one process of about a minute for each model. It is built by Keras 3, saved,
-loaded by shrink, quantized to int8 with 48 pictures, and 30 % of each group's channels are removed
+loaded by shrink, quantized to int8 with 48 images, and 30 % of each group's channels are removed
 by L2 norm, where the rebuilt model must equal the masked one. `int8 error` is as above, on 16 other
-pictures; `change` is the same for a model whose first kernel is 1 % larger, in float32.
+images; `change` is the same for a model whose first kernel is 1 % larger, in float32.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def row_of_stages(name: str, ratio: float) -> str:
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        pictures = _write(Path(folder) / "model.keras", name)
+        images = _write(Path(folder) / "model.keras", name)
         model = load_model(Path(folder) / "model.keras")
-    size, error, change = quantized(model, pictures)
-    left, groups, difference = pruned(model, ratio, pictures[_CALIBRATED:])
+    size, error, change = quantized(model, images)
+    left, groups, difference = pruned(model, ratio, images[_CALIBRATED:])
     seconds = time.perf_counter() - started
     return (
         f"| {name} | {model.count_params():,} | {size:.2f} | {error:.2f} | {change:.2f} "
@@ -152,17 +152,17 @@ def row_of_stages(name: str, ratio: float) -> str:
 
 
 def _write(path: Path, name: str) -> np.ndarray:
-    """Write the model; return pictures for it, float32 (48 + 16, side, side, 3)."""
-    from tests.benchmarks.keras3_applications import build, pictures_of, randomize
+    """Write the model; return images for it, float32 (48 + 16, side, side, 3)."""
+    from tests.benchmarks.keras3_applications import build, images_of, randomize
 
     model = build(name)
-    pictures = pictures_of(model, _CALIBRATED + _TESTED)
-    randomize(model, pictures[:_CALIBRATED])
+    images = images_of(model, _CALIBRATED + _TESTED)
+    randomize(model, images[:_CALIBRATED])
     model.save(path)
-    return pictures
+    return images
 
 
-def quantized(model: Any, pictures: np.ndarray) -> tuple[float, float, float]:
+def quantized(model: Any, images: np.ndarray) -> tuple[float, float, float]:
     """Return the int8 file's bytes over the float32 one's, its error, and a small change's."""
     from shrink.quantization.calibration import CalibrationExamples
     from shrink.quantization.source import FloatModel
@@ -171,8 +171,8 @@ def quantized(model: Any, pictures: np.ndarray) -> tuple[float, float, float]:
     from shrink.tflite.interpreter import load
     from tests.unlabelled import UnlabelledExamples
 
-    source, x = FloatModel(model), pictures[_CALIBRATED:]
-    examples: Any = UnlabelledExamples(pictures[:_CALIBRATED])
+    source, x = FloatModel(model), images[_CALIBRATED:]
+    examples: Any = UnlabelledExamples(images[:_CALIBRATED])
     calibration = CalibrationExamples(examples, _CALIBRATED, 0)
     config = QuantizeConfig.model_validate({"scheme": "static_wi8_ai8"})
     content = SCHEMES[config.scheme](source, calibration, config).content

@@ -10,17 +10,17 @@ Run: python -m tests.benchmarks.bench_artifacts convert --model model.h5 --data 
 
 convert: CPU time to calibrate and convert to int8, shrink's worker against a hand-written script.
 Each side runs in a process of its own, alternating; imports are left out on both sides. Both read
-the same 500 training pictures (JPEG), chosen beforehand, and produce a full int8 artifact with int8
+the same 500 training images (JPEG), chosen beforehand, and produce a full int8 artifact with int8
 inputs and outputs.
 
 memory: host memory of a static quantization, by the number of calibration samples, each in a
 process of its own; the figure is the most resident memory that process held (VmHWM), imports and
 model included.
 
-evaluate: seconds to evaluate an artifact, shrink's runner against one picture at a time. Both sides
-get the same test pictures, read beforehand, and have to find the same number of right answers, but
-for ties. The loop is the usual one: an interpreter, and for each picture `set_tensor`, `invoke`,
-`get_tensor`. The runner takes many pictures at a time and two threads: on a machine with one core
+evaluate: seconds to evaluate an artifact, shrink's runner against one image at a time. Both sides
+get the same test images, read beforehand, and have to find the same number of right answers, but
+for ties. The loop is the usual one: an interpreter, and for each image `set_tensor`, `invoke`,
+`get_tensor`. The runner takes many images at a time and two threads: on a machine with one core
 to spare, only the first helps.
 """
 
@@ -60,7 +60,7 @@ def convert(options: argparse.Namespace) -> None:
     model, data = str(options.model.resolve()), str(options.data.resolve())
     chosen = calibration_paths(options.data.resolve())
     ways: dict[str, Callable[[], dict[str, float]]] = {
-        "by hand": functools.partial(apart, converted_by_hand, model=model, pictures=chosen),
+        "by hand": functools.partial(apart, converted_by_hand, model=model, images=chosen),
         "shrink": functools.partial(apart, converted_by_shrink, model=model, data=data),
     }
     found = by_turns(ways, options.runs)
@@ -74,13 +74,13 @@ def convert(options: argparse.Namespace) -> None:
 
 
 def calibration_paths(folder: Path) -> list[str]:
-    """Return 500 training pictures, the same number of each class."""
+    """Return 500 training images, the same number of each class."""
     classes = sorted(p for p in (folder / "train").iterdir() if p.is_dir())
     share = 500 // len(classes)
     return [str(path) for place in classes for path in sorted(place.iterdir())[:share]]
 
 
-def converted_by_hand(model: str, pictures: list[str]) -> dict[str, float]:
+def converted_by_hand(model: str, images: list[str]) -> dict[str, float]:
     """Return CPU seconds and bytes of what TensorFlow's guide does."""
     import tensorflow as tf
     import tf_keras as keras
@@ -89,9 +89,9 @@ def converted_by_hand(model: str, pictures: list[str]) -> dict[str, float]:
     loaded = keras.models.load_model(model, compile=False)
 
     def examples() -> Iterator[list[Any]]:
-        for path in pictures:
-            picture = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-            yield [tf.cast(picture, tf.float32)[None]]
+        for path in images:
+            image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+            yield [tf.cast(image, tf.float32)[None]]
 
     converter = tf.lite.TFLiteConverter.from_keras_model(loaded)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -159,9 +159,9 @@ def evaluate(options: argparse.Namespace) -> None:
     data = {"source": "images", "path": str(options.data.resolve())}
     test = open_dataset(DataConfig.model_validate(data), 0).test
     x, labels = test.arrays(np.arange(len(test)))
-    pictures, content = np.asarray(x, np.float32), options.artifact.read_bytes()
+    images, content = np.asarray(x, np.float32), options.artifact.read_bytes()
     ways = {
-        name: functools.partial(timed, predict, content, pictures)
+        name: functools.partial(timed, predict, content, images)
         for name, predict in (("one by one", one_by_one), ("shrink", by_shrink))
     }
     found = by_turns(ways, options.runs)

@@ -1,8 +1,8 @@
 """Memory and speed of reading data, side by side with `image_dataset_from_directory`.
 
-    python -m tests.benchmarks.bench_data --data PICTURES [--repeats 3] [--huge]
+    python -m tests.benchmarks.bench_data --data IMAGES [--repeats 3] [--huge]
 
-PICTURES is a folder of pictures by class, such as the train split of CIFAR-10 as JPEG files. Every
+IMAGES is a folder of images by class, such as the train split of CIFAR-10 as JPEG files. Every
 measurement runs in a process of its own. Memory is what the kernel's high-water mark (VmHWM)
 rises by after TensorFlow is imported and has run one batch. `--huge` reads batches from sparse
 files of 40 GB, of all three kinds or of those named.
@@ -33,36 +33,36 @@ _BATCH = 128
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of pictures by class")
+    parser.add_argument("--data", type=Path, help="folder of images by class")
     parser.add_argument("--repeats", type=int, default=3, help="of speed; 0 leaves it out")
     parser.add_argument("--counts", type=int, nargs="+", default=[5_000, 50_000, 500_000])
     parser.add_argument("--huge", nargs="*", choices=("npz", "hdf5", "tfrecord"))
     parser.add_argument("--only-speed", action="store_true", help="leave memory out")
     arguments = parser.parse_args()
-    pictures = arguments.data and arguments.data.resolve()
+    images = arguments.data and arguments.data.resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHRINK_CACHE_DIR"] = f"{folder}/cache"
-        if pictures:
+        if images:
             if not arguments.only_speed:
-                _memory_table(pictures, arguments.counts, Path(folder))
-                _fingerprint_table(pictures)
+                _memory_table(images, arguments.counts, Path(folder))
+                _fingerprint_table(images)
             if arguments.repeats:
-                _speed_table(pictures, arguments.repeats, Path(folder))
+                _speed_table(images, arguments.repeats, Path(folder))
         if arguments.huge is not None:
             _huge_table(Path(folder), arguments.huge)
 
 
-def _memory_table(pictures: Path, counts: list[int], folder: Path) -> None:
-    say(f"{'files':>9} {'pictures read':>14} {'MB above TensorFlow':>20} {'pictures/s':>11}")
+def _memory_table(images: Path, counts: list[int], folder: Path) -> None:
+    say(f"{'files':>9} {'images read':>14} {'MB above TensorFlow':>20} {'images/s':>11}")
     for count in counts:
-        listed = _listed(pictures, count, folder)
+        listed = _listed(images, count, folder)
         found = apart(_stream, path=str(listed), source="images", batches=400)
         say(f"{count:>9,} {found['examples']:>14,} {found['mb']:>20.0f} {found['per_s']:>11,.0f}")
 
 
-def _listed(pictures: Path, count: int, folder: Path) -> Path:
-    """Write a CSV file of `count` rows, with every picture as often as it takes."""
-    files = sorted(p for p in pictures.rglob("*") if p.is_file())
+def _listed(images: Path, count: int, folder: Path) -> Path:
+    """Write a CSV file of `count` rows, with every image as often as it takes."""
+    files = sorted(p for p in images.rglob("*") if p.is_file())
     target = folder / f"{count}.csv"
     with target.open("w", encoding="utf-8") as stream:
         stream.write("path,label\n")
@@ -72,19 +72,19 @@ def _listed(pictures: Path, count: int, folder: Path) -> Path:
     return target
 
 
-def _speed_table(pictures: Path, repeats: int, folder: Path) -> None:
+def _speed_table(images: Path, repeats: int, folder: Path) -> None:
     packed = folder / "packed"
-    command = ("data", "pack", str(pictures), "--output", str(packed), "--quiet")
+    command = ("data", "pack", str(images), "--output", str(packed), "--quiet")
     subprocess.run([sys.executable, "-m", "shrink", *command], check=True)
     ways: dict[str, Callable[[], dict[str, Any]]] = {
-        "image_dataset_from_directory": functools.partial(apart, _keras, path=str(pictures)),
-        "shrink, pictures": functools.partial(apart, _stream, path=str(pictures), source="images"),
+        "image_dataset_from_directory": functools.partial(apart, _keras, path=str(images)),
+        "shrink, images": functools.partial(apart, _stream, path=str(images), source="images"),
         "shrink, packed": functools.partial(apart, _stream, path=str(packed), source="tfrecord"),
     }
     found = by_turns(ways, repeats)
     speeds = {name: [run["per_s"] for run in runs] for name, runs in found.items()}
     base = statistics.median(speeds["image_dataset_from_directory"])
-    say(f"\n{'one epoch, shuffled':30} {'pictures/s (median)':>20} {'ratio':>6}")
+    say(f"\n{'one epoch, shuffled':30} {'images/s (median)':>20} {'ratio':>6}")
     for name, values in speeds.items():
         median = statistics.median(values)
         say(f"{name:30} {median:>20,.0f} {median / base:>6.2f}")
@@ -108,16 +108,16 @@ def _huge_table(folder: Path, chosen: list[str]) -> None:
         path.unlink()
 
 
-def _fingerprint_table(pictures: Path) -> None:
-    """Hash all pictures with nothing remembered and nothing in the page cache, then again."""
-    files = [path for path in pictures.rglob("*") if path.is_file()]
+def _fingerprint_table(images: Path) -> None:
+    """Hash all images with nothing remembered and nothing in the page cache, then again."""
+    files = [path for path in images.rglob("*") if path.is_file()]
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
     say(f"\n{'fingerprint of':24} {'seconds':>8} {'MB above Python':>16}")
     for name in ("files not read before", "files known by stamps"):
-        found = apart(_fingerprint, path=str(pictures))
+        found = apart(_fingerprint, path=str(images))
         say(f"{len(files):,} {name:24} {found['s']:>8.2f} {found['mb']:>16.0f}")
 
 
@@ -160,13 +160,13 @@ def _stream(
 
 
 def _keras(path: str) -> dict[str, Any]:
-    """Read the same share of the same pictures with Keras' own function, as its guide shows."""
+    """Read the same share of the same images with Keras' own function, as its guide shows."""
     import tensorflow as tf
     import tf_keras as keras
     from PIL import Image
 
-    with Image.open(next(p for p in Path(path).rglob("*") if p.is_file())) as picture:
-        width, height = picture.size
+    with Image.open(next(p for p in Path(path).rglob("*") if p.is_file())) as image:
+        width, height = image.size
     dataset = keras.utils.image_dataset_from_directory(
         path, image_size=(height, width), batch_size=_BATCH, validation_split=0.3,
         subset="training", seed=0,

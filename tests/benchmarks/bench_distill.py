@@ -3,10 +3,10 @@
 Run: python -m tests.benchmarks.bench_distill cost [--rounds 3] [--examples 4096]
          [--teacher-width 1.0] [--ways alone cached live tutorial]
      python -m tests.benchmarks.bench_distill worth --model resnet8.h5 --data pictures
-         [--pictures 5000] [--epochs 10] [--seeds 0 1 2]
+         [--images 5000] [--epochs 10] [--seeds 0 1 2]
      python -m tests.benchmarks.bench_distill stored [--epochs 10] [--seeds 0 1 2] [--top-k 2]
 
-cost: student and teacher are ResNet8s for 32x32 pictures (random ones; time and memory are the
+cost: student and teacher are ResNet8s for 32x32 images (random ones; time and memory are the
 same), the student of width 0.5. Every way runs in a process of its own, in turns, `--rounds` times:
 
   alone     the student on hard labels, by shrink
@@ -21,7 +21,7 @@ building of graphs included, allocator peaks, and the largest difference between
 cached and live, as a fraction of the largest weight of their array.
 
 worth: the same student with and without its teacher, for the same updates. `--data` is a folder
-train/<class>/*.jpg and test/<class>/*.jpg. Each seed draws its own few training pictures,
+train/<class>/*.jpg and test/<class>/*.jpg. Each seed draws its own few training images,
 stratified; a tenth is for validation. Two students of at most a quarter of the teacher's parameters
 are distilled by the stage with `control: true`: one that starts from random weights and one that is
 cut from the teacher. Prints each student's accuracy on the whole test split alone and taught, and
@@ -69,7 +69,7 @@ def main() -> None:
     of["cost"].add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     of["worth"].add_argument("--model", type=Path, required=True)
     of["worth"].add_argument("--data", type=Path, required=True)
-    of["worth"].add_argument("--pictures", type=int, default=5000)
+    of["worth"].add_argument("--images", type=int, default=5000)
     of["worth"].add_argument("--width", type=float, default=0.48)
     of["worth"].add_argument("--students", nargs="+", choices=_STUDENTS, default=_STUDENTS)
     of["stored"].add_argument("--top-k", type=int, default=2)
@@ -168,7 +168,7 @@ def _break_even(runs: Runs, name: str) -> dict[str, int | None]:
 
 
 def _write(work: Path, arguments: argparse.Namespace) -> None:
-    """Write pictures, teacher and student."""
+    """Write images, teacher and student."""
     from models.resnet import build
 
     random = np.random.default_rng(0)
@@ -299,7 +299,7 @@ def _students(
     arguments: argparse.Namespace, seed: int, test: tuple[Any, Any], work: Path
 ) -> Iterator[dict[str, Any]]:
     data = work / f"{seed}.npz"
-    x, y = _read(_few(_files(arguments.data / "train"), arguments.pictures, seed))
+    x, y = _read(_few(_files(arguments.data / "train"), arguments.images, seed))
     np.savez(data, x_train=x, y_train=y, x_test=test[0], y_test=test[1])
     for name in arguments.students:
         inherit = float(name == "from-teacher")

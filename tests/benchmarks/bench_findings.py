@@ -78,8 +78,8 @@ def compare_aware(folder: Path) -> None:
     """Print shares of equal output codes on the test digits."""
     from sklearn.datasets import load_digits
 
-    pictures, labels = load_digits(return_X_y=True)
-    x = (pictures.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
+    images, labels = load_digits(return_X_y=True)
+    x = (images.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
     train, test = x[:1400], x[1400:]
     network = _convolutions((8, 8, 1), 10)
     _fit(network, train, labels[:1400], epochs=6, learning_rate=5e-3)

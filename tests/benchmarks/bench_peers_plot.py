@@ -5,7 +5,7 @@ Run: python -m tests.benchmarks.bench_peers_plot --model model.h5 --data picture
 
 The model is MLPerf Tiny's ResNet8, `--data` a folder {train,test}/<class>/*. Each point is a line
 of JSON: nothing is trained, but `--pruned` takes models that `bench_channels accuracy --save`
-fine-tuned; `--points` reads lines that were printed before. Accuracy is on all test pictures,
+fine-tuned; `--points` reads lines that were printed before. Accuracy is on all test images,
 through LiteRT, bytes are those of the artifact and of `gzip -9`. The other tools' figures are typed
 in below: same model, same data, 2 epochs of fine-tuning where they fine-tune, one run each. In the
 end every pruning and clustering row is listed with the best point that is no larger.
@@ -171,7 +171,7 @@ def drawn(points: Sequence[Point]) -> str:
     x = svg.covering([size for *_, size, _ in shown], about=6)
     y = svg.covering([accuracy for *_, accuracy in shown], about=6)
     across = [(t, f"{t / 1000:.0f} KB") for t in x.ticks()]
-    titles = ("size under gzip -9 (bytes)", "accuracy on all 10,000 test pictures (%)")
+    titles = ("size under gzip -9 (bytes)", "accuracy on all 10,000 test images (%)")
     parts = [svg.axes(x, y, across, [(t, f"{t:.4g} %") for t in y.ticks()], titles)]
     best = [one for one in ours if all(o[2] > one[2] or o[3] <= one[3] for o in ours)]
     front = sorted((x(size), y(accuracy)) for *_, size, accuracy in best)

@@ -16,9 +16,9 @@ what counts is that training was refused nothing.
 
 accumulation: 512 examples as 8 x 64 beside a plain batch of 64, on MobileNet; a turn takes about
 two minutes. Peak of the device's allocator and time per example, each in a fresh process, taken in
-turns: plain Keras `fit` on 64, this training loop on 64, and on 512. Pictures are bytes, as data
+turns: plain Keras `fit` on 64, this training loop on 64, and on 512. Images are bytes, as data
 sets store them. The accumulated peak, the worst of all turns, is compared with the plain one plus a
-global batch of pictures; times are medians of turns, and so is their ratio.
+global batch of images; times are medians of turns, and so is their ratio.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def accumulation(options: argparse.Namespace) -> None:
         ratios = [a / b for (_, a), (_, b) in zip(found["accumulated"], found[way], strict=True)]
         say(
             f"{GLOBAL} as {GLOBAL // PLAIN} x {PLAIN} beside {name}: peak"
-            f" {accumulated / allowed:.3f}x it and one global batch of pictures, time"
+            f" {accumulated / allowed:.3f}x it and one global batch of images, time"
             f" {statistics.median(ratios):.3f}x ({min(ratios):.3f} to {max(ratios):.3f})"
         )
 

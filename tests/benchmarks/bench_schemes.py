@@ -6,8 +6,8 @@ Run: python -m tests.benchmarks.bench_schemes accuracy --model model.h5 --data p
      python -m tests.benchmarks.bench_schemes sizes
 
 accuracy: bytes, accuracy and seconds of every scheme on one trained model. `--data` is a folder
-{train,test}/<class>/*. Nothing is trained; calibration, ranking and search see training pictures
-only; accuracy is on all test pictures, through LiteRT. Seconds are from the loaded model to the
+{train,test}/<class>/*. Nothing is trained; calibration, ranking and search see training images
+only; accuracy is on all test images, through LiteRT. Seconds are from the loaded model to the
 artifact, so the first scheme's include what TensorFlow sets up once.
 
 every: does every scheme's artifact of every model of models/ run, and does it stay integer? One

@@ -15,7 +15,7 @@ default schedule. Prints the medians of the processor's time for an update, and 
 ratios of neighbouring turns.
 
 recompute: what `training.recompute` saves and costs, peak memory and time per example, side by
-side, on an idle machine. Each setting trains the same steps on the same random pictures in a
+side, on an idle machine. Each setting trains the same steps on the same random images in a
 process of its own, alternating; the first step, which builds the graph, is not timed, and the best
 time counts. Weights after the same updates are compared.
 """
@@ -75,7 +75,7 @@ def loop(options: argparse.Namespace) -> None:
 
 
 def digits_cnn() -> tuple[Any, tuple[int, ...]]:
-    """A small network on 8×8 pictures, where the loop's own overhead shows most."""
+    """A small network on 8×8 images, where the loop's own overhead shows most."""
     layers = keras.layers
     inputs = layers.Input((8, 8, 1))
     hidden = layers.Conv2D(16, 3, padding="same", activation="relu")(inputs)
@@ -85,7 +85,7 @@ def digits_cnn() -> tuple[Any, tuple[int, ...]]:
 
 
 def cifar_cnn() -> tuple[Any, tuple[int, ...]]:
-    """A network on 32×32 pictures, where the kernels dominate."""
+    """A network on 32×32 images, where the kernels dominate."""
     layers = keras.layers
     inputs = hidden = layers.Input((32, 32, 3))
     for channels in (16, 32, 64):

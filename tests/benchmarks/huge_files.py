@@ -75,7 +75,7 @@ def write_hdf5(folder: Path) -> Path:
 
 
 def write_tfrecord(folder: Path) -> Path:
-    """Write a TFRecord file of pictures whose pixels are holes: 3 MB each, so that it is sparse.
+    """Write a TFRecord file of images whose pixels are holes: 3 MB each, so that it is sparse.
 
     Checksums are right, as the first pass over the labels checks every one.
     """

@@ -1,7 +1,7 @@
 """Writes one model of Keras 3's `keras.applications`, in a process in which Keras 3 is Keras.
 
 Run as `python keras3_applications.py FOLDER NAME`: exact.keras in float64, in which rounding hides
-nothing; model.keras with its weights in float32; data.npz with pictures and the logits that Keras 3
+nothing; model.keras with its weights in float32; data.npz with images and the logits that Keras 3
 makes of them in float64 (y_train, y_test); control.npz with the logits for the test split of a
 model of which one kernel is 1 % larger.
 """
@@ -32,7 +32,7 @@ SMALLEST: dict[str, int] = {
     "VGG19": 32,
     "Xception": 71,
 }
-"""The smallest model of every family, and the smallest side of its pictures."""
+"""The smallest model of every family, and the smallest side of its images."""
 
 CLASSES = 10
 _TRAIN, _TEST = 64, 32
@@ -46,11 +46,11 @@ def build(name: str) -> Any:
     )
 
 
-def randomize(model: Any, pictures: Any) -> None:
+def randomize(model: Any, images: Any) -> None:
     """Give a model weights and statistics that let the signal through.
 
     Kernels keep the variance (He et al. 2015, eq. 10); the moving statistics are those of
-    `pictures`, so that what normalisation layers give has the scale of what they were made for.
+    `images`, so that what normalisation layers give has the scale of what they were made for.
     """
     random = np.random.default_rng(0)
     for weight in model.weights:
@@ -65,13 +65,13 @@ def randomize(model: Any, pictures: Any) -> None:
     momenta = [layer.momentum for layer in norms]
     for layer in norms:
         layer.momentum = 0.0
-    model(pictures, training=True)
+    model(images, training=True)
     for layer, momentum in zip(norms, momenta, strict=True):
         layer.momentum = momentum
 
 
-def pictures_of(model: Any, count: int) -> Any:
-    """Return pictures for a model, coarse patterns under noise, float32 (count, ...), 0 to 255."""
+def images_of(model: Any, count: int) -> Any:
+    """Return images for a model, coarse patterns under noise, float32 (count, ...), 0 to 255."""
     random, shape = np.random.default_rng(1), (count, *model.input_shape[1:])
     coarse = random.uniform(0, 255, (count, 4, 4, 3))
     x = keras.ops.image.resize(coarse.astype("float32"), shape[1:3])
@@ -93,7 +93,7 @@ def write(folder: Path, name: str) -> None:
     """Write the model and what it computes."""
     keras.config.set_dtype_policy("float64")
     model = build(name)
-    x = pictures_of(model, _TRAIN + _TEST)
+    x = images_of(model, _TRAIN + _TEST)
     randomize(model, x[:_TRAIN])
     y = logits(model, x)
     model.save(folder / "exact.keras")

@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
         ("toy.py:build", "~nobody-at-all/m.h5", 3, ["~nobody-at-all", "no such model"]),
         ("toy.py:build", "toy.npz", 3, ["toy.npz", "not a kind of model"]),
         ("toy.npz", "gone.npz", 3, ["gone.npz", "no such file", "data.path is relative"]),
-        ("source: npz, path: toy.npz", "source: images, path: .", 3, ["no pictures", "class"]),
+        ("source: npz, path: toy.npz", "source: images, path: .", 3, ["no images", "class"]),
         ("source: npz", "source: npy", 2, ["toy.yaml:3:8", "npy", "did you mean npz?"]),
         ("epochs: 1", "epochs: one", 2, ["toy.yaml:6:13", "epochs", "integer", "one"]),
         ("epochs: 1", "epoch: 1", 2, ["toy.yaml:6:13", "unknown key", "did you mean epochs?"]),

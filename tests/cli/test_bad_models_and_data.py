@@ -13,7 +13,7 @@ from shrink.base.errors import ModelError
 from shrink.model.load import load_model
 from tests.cli.shell import read_report, shrink
 from tests.cli.toy import RECIPE, write_toy
-from tests.data.pictures import write_bad_pictures, write_folders
+from tests.data.images import write_bad_images, write_folders
 
 layers = keras.layers
 
@@ -116,9 +116,9 @@ def test_a_lost_loss_fails_its_stage_and_skips_the_rest(tmp_path: Path) -> None:
     assert report["stages"][0]["error"]["exit_code"] == 4
 
 
-def test_every_bad_picture_is_named_in_one_run(tmp_path: Path) -> None:
+def test_every_bad_image_is_named_in_one_run(tmp_path: Path) -> None:
     write_folders(tmp_path / "pictures", count=12, size=(16, 16))
-    bad = write_bad_pictures(tmp_path / "pictures" / "dog")
+    bad = write_bad_images(tmp_path / "pictures" / "dog")
     good = tmp_path / "pictures" / "cat"
     (good / "05.png").rename(good / "05.jpg")
     (tmp_path / "pictures" / "dog" / "copy.png").write_bytes((good / "07.png").read_bytes())
@@ -131,7 +131,7 @@ def test_every_bad_picture_is_named_in_one_run(tmp_path: Path) -> None:
     assert sum(split["examples"] for split in found["splits"].values()) == 25
     same, wrong = sorted(found["suspicious"], key=len)[::-1]
     assert "05.jpg: the content is PNG" in wrong
-    assert "the same picture under different labels" in same
+    assert "the same image under different labels" in same
     assert len(found["duplicates"]) == 1 + 10  # of each bad kind there are three alike
 
 

@@ -15,7 +15,7 @@ from shrink.data.augment import Augmentation, uniforms
 from shrink.data.config import AugmentConfig
 
 _RNG = np.random.default_rng(0)
-_PICTURES = _RNG.integers(0, 256, (40, 9, 8, 3), np.uint8)
+_IMAGES = _RNG.integers(0, 256, (40, 9, 8, 3), np.uint8)
 _EVERYTHING: dict[str, Any] = {
     "flip": "both", "crop": 2, "rotate": 20, "brightness": 0.2, "contrast": 0.2,
     "saturation": 0.2, "hue": 0.1, "cutout": 3,
@@ -30,7 +30,7 @@ def _augmentation(spec: tf.TensorSpec | None = None, **settings: Any) -> Augment
 def _applied(indices: np.ndarray, epoch: int = 0, seed: int = 0, **settings: Any) -> np.ndarray:
     augmentation = _augmentation(**settings)
     numbers = augmentation.draw(seed, epoch, indices)
-    x, _ = augmentation.apply(tf.constant(_PICTURES[indices]), tf.constant(indices % 4), numbers)
+    x, _ = augmentation.apply(tf.constant(_IMAGES[indices]), tf.constant(indices % 4), numbers)
     return x.numpy()
 
 
@@ -59,29 +59,29 @@ def test_apply_changes_an_example_alike_in_any_batch() -> None:
 def test_apply_is_the_same_in_a_graph() -> None:
     augmentation = _augmentation(**_EVERYTHING)
     numbers = augmentation.draw(0, 0, np.arange(40))
-    batch = (tf.constant(_PICTURES), tf.zeros(40, tf.int64), tf.constant(numbers))
+    batch = (tf.constant(_IMAGES), tf.zeros(40, tf.int64), tf.constant(numbers))
     np.testing.assert_array_equal(
         tf.function(augmentation.apply)(*batch)[0], augmentation.apply(*batch)[0]
     )
 
 
-def test_apply_flips_half_of_the_pictures() -> None:
+def test_apply_flips_half_of_the_images() -> None:
     changed = _applied(np.arange(40), flip="horizontal")
-    same = (changed == _PICTURES).all(axis=(1, 2, 3))
-    mirrored = (changed == _PICTURES[:, :, ::-1]).all(axis=(1, 2, 3))
+    same = (changed == _IMAGES).all(axis=(1, 2, 3))
+    mirrored = (changed == _IMAGES[:, :, ::-1]).all(axis=(1, 2, 3))
     assert (same ^ mirrored).all()
     assert 8 <= same.sum() <= 32
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int16])
-def test_apply_crops_the_padded_picture(dtype: Any) -> None:
-    pictures = _PICTURES.astype(dtype)
+def test_apply_crops_the_padded_image(dtype: Any) -> None:
+    images = _IMAGES.astype(dtype)
     spec = tf.TensorSpec((9, 8, 3), tf.as_dtype(dtype))
     augmentation = _augmentation(spec, crop=2)
     numbers = augmentation.draw(0, 0, np.arange(40))
-    changed = augmentation.apply(tf.constant(pictures), tf.zeros(40), numbers)[0].numpy()
+    changed = augmentation.apply(tf.constant(images), tf.zeros(40), numbers)[0].numpy()
     assert changed.dtype == dtype
-    padded = np.pad(pictures, [(0, 0), (2, 2), (2, 2), (0, 0)])
+    padded = np.pad(images, [(0, 0), (2, 2), (2, 2), (0, 0)])
     windows = {(dy, dx): padded[:, dy : dy + 9, dx : dx + 8] for dy in range(5) for dx in range(5)}
     hits = {k: (changed == w).all(axis=(1, 2, 3)) for k, w in windows.items()}
     assert np.any(list(hits.values()), axis=0).all()
@@ -104,16 +104,16 @@ def test_resample_turns_like_scipy() -> None:
 
 
 def test_colour_keeps_what_it_does_not_change() -> None:
-    pictures = tf.constant(_PICTURES, tf.float32)
+    images = tf.constant(_IMAGES, tf.float32)
     u = tf.constant(uniforms(0, 0, np.arange(40), 1)[:, 0])
     gray = np.array([0.299, 0.587, 0.114], np.float32)
     for change in (colour.saturation, colour.hue):
-        changed = change(pictures, u, 0.4).numpy()
-        np.testing.assert_allclose(changed @ gray, pictures.numpy() @ gray, atol=0.05)
-        assert np.abs(changed - _PICTURES).max() > 10
-    contrasted = colour.contrast(pictures, u, 0.4).numpy()
-    np.testing.assert_allclose(contrasted.mean(axis=(1, 2)), _PICTURES.mean(axis=(1, 2)), rtol=1e-4)
-    brighter = colour.brightness(pictures, u, 30.0).numpy() - _PICTURES
+        changed = change(images, u, 0.4).numpy()
+        np.testing.assert_allclose(changed @ gray, images.numpy() @ gray, atol=0.05)
+        assert np.abs(changed - _IMAGES).max() > 10
+    contrasted = colour.contrast(images, u, 0.4).numpy()
+    np.testing.assert_allclose(contrasted.mean(axis=(1, 2)), _IMAGES.mean(axis=(1, 2)), rtol=1e-4)
+    brighter = colour.brightness(images, u, 30.0).numpy() - _IMAGES
     np.testing.assert_allclose(brighter[:, 0, 0, 0], (2 * u.numpy() - 1) * 30, atol=1e-3)
 
 
@@ -147,8 +147,8 @@ def test_apply_mixes_inputs_and_labels_in_the_same_proportion() -> None:
 @pytest.mark.parametrize(
     ("shape", "settings", "message"),
     [
-        ((5,), {"flip": "horizontal"}, "flip need pictures"),
-        ((5, 5, 1), {"hue": 0.1}, "hue need pictures of three channels"),
+        ((5,), {"flip": "horizontal"}, "flip need images"),
+        ((5, 5, 1), {"hue": 0.1}, "hue need images of three channels"),
     ],
 )
 def test_augmentation_raises_data_error_when_inputs_do_not_suit(

@@ -12,8 +12,8 @@ LABEL = tf.TensorSpec((), tf.int64)
 
 
 def test_example_bytes_adds_up_any_structure() -> None:
-    picture = tf.TensorSpec((4, 3, 2), tf.uint8)
-    assert example_bytes((picture, {"a": tf.TensorSpec((5,), tf.float32)}), LABEL) == 24 + 20 + 8
+    image = tf.TensorSpec((4, 3, 2), tf.uint8)
+    assert example_bytes((image, {"a": tf.TensorSpec((5,), tf.float32)}), LABEL) == 24 + 20 + 8
 
 
 @pytest.mark.parametrize(("side", "count"), [(1, 512), (1000, 15), (9000, 1), (10**9, 1)])

@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "fingerprints"
 
 
-def _pictures(root: Path) -> DataConfig:
+def _images(root: Path) -> DataConfig:
     for name in ("cat/1.png", "cat/2.png", "dog/1.png"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
@@ -62,38 +62,38 @@ def test_fingerprint_of_npz_depends_on_content_alone(tmp_path: Path) -> None:
     assert one != other
 
 
-def test_fingerprint_of_pictures_does_not_depend_on_the_place(tmp_path: Path) -> None:
-    assert fingerprint(_pictures(tmp_path / "a")) == fingerprint(_pictures(tmp_path / "b"))
+def test_fingerprint_of_images_does_not_depend_on_the_place(tmp_path: Path) -> None:
+    assert fingerprint(_images(tmp_path / "a")) == fingerprint(_images(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("change", ["content", "name", "class", "removed", "added"])
-def test_fingerprint_of_pictures_changes_with_them(tmp_path: Path, change: str) -> None:
-    config = _pictures(tmp_path / "data")
+def test_fingerprint_of_images_changes_with_them(tmp_path: Path, change: str) -> None:
+    config = _images(tmp_path / "data")
     before = fingerprint(config)
-    picture = tmp_path / "data" / "cat" / "2.png"
+    image = tmp_path / "data" / "cat" / "2.png"
     match change:
         case "content":
-            picture.write_text("cat/3.png")
+            image.write_text("cat/3.png")
         case "name":
-            picture.rename(picture.with_name("3.png"))
+            image.rename(image.with_name("3.png"))
         case "class":
-            picture.rename(tmp_path / "data" / "dog" / "2.png")
+            image.rename(tmp_path / "data" / "dog" / "2.png")
         case "removed":
-            picture.unlink()
+            image.unlink()
         case "added":
-            picture.with_name("3.png").write_text("more")
+            image.with_name("3.png").write_text("more")
     assert fingerprint(config) != before
 
 
 def test_fingerprint_ignores_what_the_source_ignores(tmp_path: Path) -> None:
-    config = _pictures(tmp_path / "data")
+    config = _images(tmp_path / "data")
     before = fingerprint(config)
     (tmp_path / "data" / "cat" / "notes.txt").touch()
     assert fingerprint(config) == before
 
 
 def test_fingerprint_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, read = _pictures(tmp_path / "data"), _read_names(monkeypatch)
+    config, read = _images(tmp_path / "data"), _read_names(monkeypatch)
     first = fingerprint(config)
     assert sorted(read) == ["1.png", "1.png", "2.png"]
     read.clear()
@@ -102,12 +102,12 @@ def test_fingerprint_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_fingerprint_notices_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
-    config = _pictures(tmp_path / "data")
-    picture = tmp_path / "data" / "cat" / "1.png"
-    os.utime(picture, ns=(LONG_AGO_NS, LONG_AGO_NS))
+    config = _images(tmp_path / "data")
+    image = tmp_path / "data" / "cat" / "1.png"
+    os.utime(image, ns=(LONG_AGO_NS, LONG_AGO_NS))
     before = fingerprint(config)
-    picture.write_text("CAT/1.PNG")
-    os.utime(picture, ns=(LONG_AGO_NS, LONG_AGO_NS))
+    image.write_text("CAT/1.PNG")
+    os.utime(image, ns=(LONG_AGO_NS, LONG_AGO_NS))
     assert fingerprint(config) != before
 
 
@@ -115,7 +115,7 @@ def test_fingerprint_does_not_trust_files_that_changed_a_moment_ago(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SETTLED_NS", 10**15)
-    config, read = _pictures(tmp_path / "data"), _read_names(monkeypatch)
+    config, read = _images(tmp_path / "data"), _read_names(monkeypatch)
     fingerprint(config)
     fingerprint(config)
     assert len(read) == 6
@@ -123,7 +123,7 @@ def test_fingerprint_does_not_trust_files_that_changed_a_moment_ago(
 
 @pytest.mark.parametrize("damage", [b"", b"no json", b"{}", b"null\n[]", b"\xff\x00\n{}"])
 def test_fingerprint_ignores_a_damaged_cache(tmp_path: Path, cache: Path, damage: bytes) -> None:
-    config = _pictures(tmp_path / "data")
+    config = _images(tmp_path / "data")
     before = fingerprint(config)
     (memory,) = cache.iterdir()
     memory.write_bytes(damage)
@@ -131,7 +131,7 @@ def test_fingerprint_ignores_a_damaged_cache(tmp_path: Path, cache: Path, damage
 
 
 def test_fingerprint_ignores_a_cache_with_a_flipped_digit(tmp_path: Path, cache: Path) -> None:
-    config = _pictures(tmp_path / "data")
+    config = _images(tmp_path / "data")
     before = fingerprint(config)
     (memory,) = cache.iterdir()
     content = bytearray(memory.read_bytes())
@@ -143,7 +143,7 @@ def test_fingerprint_ignores_a_cache_with_a_flipped_digit(tmp_path: Path, cache:
 def test_fingerprint_works_when_the_cache_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = _pictures(tmp_path / "data")
+    config = _images(tmp_path / "data")
     before = fingerprint(config)
     (tmp_path / "file").touch()
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "file"))

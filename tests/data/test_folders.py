@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import DataError
-from shrink.data.folders import Names, find_pictures, shown
+from shrink.data.folders import Names, find_images, shown
 
 
 def _touch(root: Path, *names: str) -> Path:
@@ -18,9 +18,9 @@ def _touch(root: Path, *names: str) -> Path:
     return root
 
 
-def test_find_pictures_sorts_classes_and_files(tmp_path: Path) -> None:
+def test_find_images_sorts_classes_and_files(tmp_path: Path) -> None:
     root = _touch(tmp_path, "dog/b.png", "dog/a.JPG", "cat/c.jpeg", "ant/d.gif", "ant/e.bmp")
-    folders = find_pictures(root)
+    folders = find_images(root)
     assert list(folders.splits) == ["all"]
     assert {k: list(v) for k, v in folders.splits["all"].items()} == {
         "ant": ["ant/d.gif", "ant/e.bmp"],
@@ -31,9 +31,9 @@ def test_find_pictures_sorts_classes_and_files(tmp_path: Path) -> None:
     assert folders.notes() == ()
 
 
-def test_find_pictures_takes_parts_and_val_for_validation(tmp_path: Path) -> None:
+def test_find_images_takes_parts_and_val_for_validation(tmp_path: Path) -> None:
     root = _touch(tmp_path, "train/a/1.png", "val/a/2.png", "test/a/3.png", "old/a/4.png")
-    folders = find_pictures(root)
+    folders = find_images(root)
     assert folders.splits == {
         "train": {"a": ("train/a/1.png",)},
         "validation": {"a": ("val/a/2.png",)},
@@ -41,32 +41,32 @@ def test_find_pictures_takes_parts_and_val_for_validation(tmp_path: Path) -> Non
     }
     assert folders.names == ["test/a/3.png", "train/a/1.png", "val/a/2.png"]
     assert folders.notes() == (
-        "ignored in the picture folders: 1 folders beside train, validation and test",
+        "ignored in the image folders: 1 folders beside train, validation and test",
     )
 
 
-def test_find_pictures_takes_train_for_a_class_when_it_holds_pictures(tmp_path: Path) -> None:
+def test_find_images_takes_train_for_a_class_when_it_holds_images(tmp_path: Path) -> None:
     root = _touch(tmp_path, "car/1.png", "train/2.png")
-    assert find_pictures(root).splits == {"all": {"car": ("car/1.png",), "train": ("train/2.png",)}}
+    assert find_images(root).splits == {"all": {"car": ("car/1.png",), "train": ("train/2.png",)}}
 
 
-def test_find_pictures_counts_what_it_ignores(tmp_path: Path) -> None:
+def test_find_images_counts_what_it_ignores(tmp_path: Path) -> None:
     root = _touch(
         tmp_path, "a/1.png", "a/Thumbs.db", "a/notes.txt", "a/.DS_Store", "a/deep/2.png", "3.png"
     )
-    assert find_pictures(root).notes() == (
-        "ignored in the picture folders: 2 files that are no pictures, "
-        "1 folders inside class folders, 1 hidden files, 1 pictures outside class folders",
+    assert find_images(root).notes() == (
+        "ignored in the image folders: 2 files that are no images, "
+        "1 folders inside class folders, 1 hidden files, 1 images outside class folders",
     )
 
 
-def test_find_pictures_ends_when_links_loop(tmp_path: Path) -> None:
+def test_find_images_ends_when_links_loop(tmp_path: Path) -> None:
     root = _touch(tmp_path, "a/1.png", "b/2.png")
     (root / "up").symlink_to(root)
     (root / "a" / "up").symlink_to(root / "a")
     (root / "a" / "self.png").symlink_to(root / "a" / "self.png")
     (root / "a" / "gone.png").symlink_to(root / "nowhere.png")
-    folders = find_pictures(root)
+    folders = find_images(root)
     assert folders.names == ["a/1.png", "b/2.png"]
     assert folders.ignored == {
         "links to a folder around them": 2,
@@ -74,23 +74,23 @@ def test_find_pictures_ends_when_links_loop(tmp_path: Path) -> None:
     }
 
 
-def test_find_pictures_follows_links_to_pictures_and_classes(tmp_path: Path) -> None:
+def test_find_images_follows_links_to_images_and_classes(tmp_path: Path) -> None:
     _touch(tmp_path, "store/1.png")
     root = _touch(tmp_path / "data", "b/2.png")
     (root / "a").symlink_to(tmp_path / "store")
     (root / "b" / "3.png").symlink_to(tmp_path / "store" / "1.png")
-    assert find_pictures(root).names == ["a/1.png", "b/2.png", "b/3.png"]
+    assert find_images(root).names == ["a/1.png", "b/2.png", "b/3.png"]
 
 
-def test_find_pictures_does_not_open_special_files(tmp_path: Path) -> None:
+def test_find_images_does_not_open_special_files(tmp_path: Path) -> None:
     root = _touch(tmp_path, "a/1.png")
     os.mkfifo(root / "a" / "pipe.png")  # to open it would block for ever
-    assert find_pictures(root).names == ["a/1.png"]
+    assert find_images(root).names == ["a/1.png"]
 
 
-def test_find_pictures_takes_any_name(tmp_path: Path) -> None:
+def test_find_images_takes_any_name(tmp_path: Path) -> None:
     root = _touch(tmp_path, "größe 1/ein bild.png", "日本/🐈 .png")
-    assert find_pictures(root).names == ["größe 1/ein bild.png", "日本/🐈 .png"]
+    assert find_images(root).names == ["größe 1/ein bild.png", "日本/🐈 .png"]
 
 
 def test_shown_is_printable_when_a_name_is_not_utf8() -> None:
@@ -100,28 +100,28 @@ def test_shown_is_printable_when_a_name_is_not_utf8() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ((), "no pictures"),
-        (("a/notes.txt",), "no pictures"),
-        (("1.png",), "no pictures .* in folders by class"),
+        ((), "no images"),
+        (("a/notes.txt",), "no images"),
+        (("1.png",), "no images .* in folders by class"),
         (("train/a/1.png", "val/a/1.png", "validation/a/1.png"), "both val and validation"),
     ],
 )
-def test_find_pictures_raises_data_error_when_folders_are_wrong(
+def test_find_images_raises_data_error_when_folders_are_wrong(
     tmp_path: Path, names: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        find_pictures(_touch(tmp_path, *names))
+        find_images(_touch(tmp_path, *names))
     assert caught.value.subject == str(tmp_path)
 
 
-def test_find_pictures_raises_data_error_when_nothing_is_there(tmp_path: Path) -> None:
+def test_find_images_raises_data_error_when_nothing_is_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: no such folder"):
-        find_pictures(tmp_path / "nowhere")
+        find_images(tmp_path / "nowhere")
 
 
-def test_find_pictures_raises_data_error_when_it_is_a_file(tmp_path: Path) -> None:
+def test_find_images_raises_data_error_when_it_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.png: the folder cannot be read: Not a directory"):
-        find_pictures(_touch(tmp_path, "a.png") / "a.png")
+        find_images(_touch(tmp_path, "a.png") / "a.png")
 
 
 def test_folders_is_light() -> None:

@@ -19,7 +19,7 @@ from shrink.data.dataset import Dataset, Subset, left_out
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.membership import Membership, read_membership
 from shrink.data.opening import open_dataset
-from tests.data.pictures import write_folders
+from tests.data.images import write_folders
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(200, 5)).astype(np.float32)
@@ -105,7 +105,7 @@ def test_open_dataset_trains_on_what_was_tested_on_when_there_is_nothing_else(
     assert len(second.train) == 28
 
 
-def test_open_dataset_tells_pictures_by_their_files_in_any_folder_and_size(tmp_path: Path) -> None:
+def test_open_dataset_tells_images_by_their_files_in_any_folder_and_size(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write_folders(tmp_path / folder, count=20)
     one = DataConfig(source="images", path=str(tmp_path / "a"))

@@ -13,7 +13,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches
-from tests.data.pictures import write_folders
+from tests.data.images import write_folders
 
 
 def _digits(**settings: object) -> Dataset:

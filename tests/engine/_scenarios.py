@@ -98,7 +98,7 @@ class CountingObjective(SupervisedObjective):
 
 
 def larger(devices: Devices) -> dict[str, Any]:
-    """Train on uint8 pictures, large enough for the allocator to count."""
+    """Train on uint8 images, large enough for the allocator to count."""
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (61, 32, 32, 3), np.uint8)
     part = ArrayExamples(x, random.integers(0, 5, 61))

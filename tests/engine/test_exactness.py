@@ -110,8 +110,8 @@ def in_branch(inputs: Any) -> Any:
     )
 
 
-def as_picture(layer: Any) -> Callable[[Any], Any]:
-    """Apply a layer of pictures to (n, 4, 3)."""
+def as_image(layer: Any) -> Callable[[Any], Any]:
+    """Apply a layer of images to (n, 4, 3)."""
     return lambda inputs: layers.Reshape((4, 3))(layer(layers.Reshape((4, 3, 1))(inputs)))
 
 
@@ -150,13 +150,13 @@ LAYERS: dict[str, Callable[[], Any]] = {
     "attention": lambda: lambda x: layers.MultiHeadAttention(2, 2)(x, x),
     "dropped_attention": lambda: lambda x: layers.MultiHeadAttention(2, 2, dropout=0.5)(x, x),
     "stateful": lambda: layers.SimpleRNN(3, return_sequences=True, stateful=True),
-    "flip": lambda: as_picture(layers.RandomFlip()),
-    "rotation": lambda: as_picture(layers.RandomRotation(0.3)),
-    "zoom": lambda: as_picture(layers.RandomZoom(0.3)),
-    "translation": lambda: as_picture(layers.RandomTranslation(0.5, 0.5)),
+    "flip": lambda: as_image(layers.RandomFlip()),
+    "rotation": lambda: as_image(layers.RandomRotation(0.3)),
+    "zoom": lambda: as_image(layers.RandomZoom(0.3)),
+    "translation": lambda: as_image(layers.RandomTranslation(0.5, 0.5)),
     # TensorFlow has no gradient of it.
-    "contrast": lambda: lambda x: x + as_picture(layers.RandomContrast(0.9))(tf.stop_gradient(x)),
-    "brightness": lambda: as_picture(layers.RandomBrightness(0.9, value_range=(0, 1))),
+    "contrast": lambda: lambda x: x + as_image(layers.RandomContrast(0.9))(tf.stop_gradient(x)),
+    "brightness": lambda: as_image(layers.RandomBrightness(0.9, value_range=(0, 1))),
     "crop": lambda: (
         lambda x: layers.ZeroPadding1D((1, 1))(
             layers.Reshape((2, 3))(layers.RandomCrop(2, 3)(layers.Reshape((4, 3, 1))(x)))

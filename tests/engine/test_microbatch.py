@@ -120,7 +120,7 @@ def test_train_step_recovers_when_memory_runs_out(replicas: int) -> None:
 
 
 @ONE_OR_TWO
-def test_train_builds_its_graph_once_and_keeps_pictures_as_bytes(replicas: int) -> None:
+def test_train_builds_its_graph_once_and_keeps_images_as_bytes(replicas: int) -> None:
     result = scenarios(replicas)["larger"]
     assert result["losses_traced"] == result["replicas"]
     assert result["peak"] > 2**20

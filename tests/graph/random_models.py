@@ -13,7 +13,7 @@ Random = np.random.Generator
 
 
 def random_model(seed: int, blocks: int = 6) -> keras.Model:
-    """Build a model of 8x8 pictures from `blocks` random layers or joins.
+    """Build a model of 8x8 images from `blocks` random layers or joins.
 
     Tensors that were made on the way stay within reach, so that joins reach far back.
     """

@@ -12,7 +12,7 @@ from tests.graph.equivalence import check
 L = keras.layers
 
 
-def picture(channels: int = 3, side: int = 8) -> Any:
+def image(channels: int = 3, side: int = 8) -> Any:
     return L.Input((side, side, channels), name="picture")
 
 
@@ -25,21 +25,21 @@ def head(x: Any, units: int = 5, name: str = "head") -> Any:
 
 
 def test_chain_with_batch_norm_and_activation() -> None:
-    i = picture()
+    i = image()
     x = L.ReLU()(L.BatchNormalization()(conv(i, "a", use_bias=False)))
     x = L.LeakyReLU()(L.BatchNormalization(scale=False)(conv(x, "b", 6)))
     check(keras.Model(i, head(x)), {"a": 8, "b": 6})
 
 
 def test_residual_add() -> None:
-    i = picture()
+    i = image()
     stem = conv(i, "stem")
     x = L.ReLU()(conv(L.ReLU()(conv(stem, "a", 10)), "b"))
     check(keras.Model(i, head(L.Add()([stem, x]))), {"stem+b": 8, "a": 10})
 
 
 def test_two_residual_adds_share_one_stream() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "stem")
     for name in ("a", "b"):
         x = L.Add()([x, conv(L.ReLU()(x), name)])
@@ -47,13 +47,13 @@ def test_two_residual_adds_share_one_stream() -> None:
 
 
 def test_add_with_model_input_is_protected() -> None:
-    i = picture(8)
+    i = image(8)
     x = L.Add()([i, conv(i, "a")])
     check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
 
 
 def test_subtract_multiply_average_maximum_minimum() -> None:
-    i = picture()
+    i = image()
     a, b, c, d, e, f = (conv(i, name) for name in "abcdef")
     x = L.Subtract()([a, b])
     x = L.Multiply()([x, c])
@@ -64,32 +64,32 @@ def test_subtract_multiply_average_maximum_minimum() -> None:
 
 
 def test_concatenate() -> None:
-    i = picture()
+    i = image()
     x = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
     x = L.ReLU()(L.BatchNormalization()(x))
     check(keras.Model(i, head(conv(x, "c"))), {"a": 6, "b": 10, "c": 8})
 
 
 def test_concatenate_of_itself() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a", 6)
     x = L.Concatenate()([x, L.ReLU()(x), x])
     check(keras.Model(i, head(x)), {"a": 6})
 
 
 def test_concatenate_with_model_input() -> None:
-    i = picture()
+    i = image()
     check(keras.Model(i, head(L.Concatenate()([i, conv(i, "a")]))), {"a": 8})
 
 
 def test_concatenate_along_height_unites() -> None:
-    i = picture()
+    i = image()
     x = L.Concatenate(axis=1)([conv(i, "a"), conv(i, "b")])
     check(keras.Model(i, head(x)), {"a+b": 8})
 
 
 def test_add_of_concatenations_cut_at_different_places() -> None:
-    i = picture()
+    i = image()
     left = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
     right = L.Concatenate()([conv(i, "c", 9), conv(i, "d", 7)])
     expected = {"a+c": 6, "b+c": 3, "b+d": 7}
@@ -97,13 +97,13 @@ def test_add_of_concatenations_cut_at_different_places() -> None:
 
 
 def test_concatenation_added_to_one_convolution() -> None:
-    i = picture()
+    i = image()
     joined = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
     check(keras.Model(i, head(L.Add()([joined, conv(i, "c", 16)]))), {"a+c": 6, "b+c": 10})
 
 
 def test_dense_block() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "stem")
     for name in ("a", "b", "c"):
         y = conv(L.ReLU()(L.BatchNormalization()(x)), name, 4)
@@ -112,26 +112,26 @@ def test_dense_block() -> None:
 
 
 def test_depthwise() -> None:
-    i = picture()
+    i = image()
     x = L.DepthwiseConv2D(3, name="depthwise")(conv(i, "a"))
     x = L.ReLU()(L.BatchNormalization()(x))
     check(keras.Model(i, head(conv(x, "b", 6, 1))), {"a": 8, "b": 6})
 
 
 def test_depthwise_with_multiplier() -> None:
-    i = picture()
+    i = image()
     x = L.DepthwiseConv2D(3, depth_multiplier=3)(conv(i, "a", 6))
     check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
 
 
 def test_depthwise_on_model_input_is_protected() -> None:
-    i = picture()
+    i = image()
     x = L.DepthwiseConv2D(3, depth_multiplier=4)(i)
     check(keras.Model(i, head(conv(x, "a"))), {"a": 8})
 
 
 def test_inverted_residual() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "stem", 6)
     y = L.ReLU(6.0)(L.BatchNormalization()(conv(x, "expand", 18, 1)))
     y = L.ReLU(6.0)(L.BatchNormalization()(L.DepthwiseConv2D(3, padding="same")(y)))
@@ -140,25 +140,25 @@ def test_inverted_residual() -> None:
 
 
 def test_separable() -> None:
-    i = picture()
+    i = image()
     x = L.SeparableConv2D(6, 3, depth_multiplier=2, name="b")(conv(i, "a"))
     check(keras.Model(i, head(x)), {"a": 8, "b": 6})
 
 
 def test_grouped_convolution_prunes_the_same_place_of_each_group() -> None:
-    i = picture()
+    i = image()
     x = conv(conv(i, "a", 12), "b", 16, groups=2)
     check(keras.Model(i, head(x)), {"a": 6, "b": 8})
 
 
 def test_grouped_convolution_with_one_input_each_prunes_whole_groups() -> None:
-    i = picture()
+    i = image()
     x = conv(conv(i, "a", 6), "b", 12, groups=6)
     check(keras.Model(i, head(x)), {"a+b": 6})
 
 
 def test_channel_shuffle_between_grouped_convolutions() -> None:
-    i = picture()
+    i = image()
     x = conv(conv(i, "a", 12), "b", 12, groups=2)
     x = L.Reshape((8, 8, 2, 6))(x)
     x = L.Permute((1, 2, 4, 3))(x)
@@ -167,13 +167,13 @@ def test_channel_shuffle_between_grouped_convolutions() -> None:
 
 
 def test_transposed_convolution() -> None:
-    i = picture()
+    i = image()
     x = L.Conv2DTranspose(6, 3, strides=2, name="b")(conv(i, "a"))
     check(keras.Model(i, head(x)), {"a": 8, "b": 6})
 
 
 def test_u_net() -> None:
-    i = picture()
+    i = image()
     high = L.ReLU()(conv(i, "high"))
     low = L.ReLU()(conv(L.MaxPooling2D()(high), "low", 10))
     x = L.Concatenate()([L.Conv2DTranspose(6, 2, strides=2, name="up")(low), high])
@@ -181,51 +181,51 @@ def test_u_net() -> None:
 
 
 def test_flatten_to_dense() -> None:
-    i = picture()
+    i = image()
     x = L.Flatten()(L.MaxPooling2D()(conv(i, "a")))
     x = L.Dense(7, activation="relu", name="b")(x)
     check(keras.Model(i, L.Dense(5)(x)), {"a": 8, "b": 7})
 
 
-def test_dense_reshaped_to_a_picture() -> None:
+def test_dense_reshaped_to_a_image() -> None:
     i = L.Input((6,))
     x = L.Reshape((4, 4, 5))(L.Dense(80, name="a")(i))
     check(keras.Model(i, head(conv(x, "b"))), {"a": 5, "b": 8})
 
 
 def test_flatten_and_reshape_back() -> None:
-    i = picture()
+    i = image()
     x = L.Reshape((8, 8, 6))(L.Flatten()(conv(i, "a", 6)))
     check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
 
 
 def test_reshape_that_merges_height_and_width() -> None:
-    i = picture()
+    i = image()
     x = L.Conv1D(6, 3, name="b")(L.Reshape((-1, 8))(conv(i, "a")))
     check(keras.Model(i, L.Dense(5)(L.GlobalMaxPooling1D()(x))), {"a": 8, "b": 6})
 
 
 def test_reshape_that_splits_channels_over_positions() -> None:
-    i = picture()
+    i = image()
     x = L.Reshape((8, 16, 4))(conv(i, "a", 8))
     check(keras.Model(i, head(conv(x, "b"))), {"a": 4, "b": 8})
 
 
 def test_permute() -> None:
-    i = picture()
+    i = image()
     x = L.Permute((3, 1, 2))(conv(i, "a"))
     x = L.Flatten(data_format="channels_last")(L.Permute((2, 3, 1))(x))
     check(keras.Model(i, L.Dense(5)(x)), {"a": 8})
 
 
 def test_convolution_over_permuted_axes_is_protected() -> None:
-    i = picture()
+    i = image()
     x = L.Permute((3, 1, 2))(conv(i, "a"))
     check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
 
 
 def test_squeeze_and_excite_with_reshape() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a")
     s = L.Reshape((1, 1, 8))(L.GlobalAveragePooling2D()(x))
     s = conv(L.ReLU()(conv(s, "squeeze", 4, 1)), "excite", 8, 1, activation="sigmoid")
@@ -233,7 +233,7 @@ def test_squeeze_and_excite_with_reshape() -> None:
 
 
 def test_squeeze_and_excite_with_dense_of_lower_rank() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a")
     s = L.Dense(4, activation="relu", name="squeeze")(L.GlobalAveragePooling2D()(x))
     s = L.Dense(8, activation="sigmoid", name="excite")(s)
@@ -241,27 +241,27 @@ def test_squeeze_and_excite_with_dense_of_lower_rank() -> None:
 
 
 def test_spatial_attention_with_one_channel() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a")
     gate = conv(x, "gate", 1, activation="sigmoid")
     check(keras.Model(i, head(L.Multiply()([x, gate]))), {"a": 8})
 
 
 def test_single_channel_is_never_removed() -> None:
-    i = picture()
+    i = image()
     x = conv(L.ReLU()(conv(i, "narrow", 1)), "b", 6)
     check(keras.Model(i, head(x)), {"narrow": 1, "b": 6})
 
 
 def test_prelu() -> None:
-    i = picture()
+    i = image()
     x = L.PReLU(shared_axes=[1, 2])(conv(i, "a"))
     x = L.PReLU()(conv(x, "b", 6))
     check(keras.Model(i, head(L.PReLU(shared_axes=[1, 2, 3])(x))), {"a": 8, "b": 6})
 
 
 def test_layer_norm_is_protected() -> None:
-    i = picture()
+    i = image()
     x = L.LayerNormalization()(conv(i, "a"))
     graph = check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
     reasons = {entry["layer"]: entry["reason"] for entry in graph.protected}
@@ -270,13 +270,13 @@ def test_layer_norm_is_protected() -> None:
 
 
 def test_group_norm_is_protected() -> None:
-    i = picture()
+    i = image()
     x = L.GroupNormalization(groups=2)(conv(i, "a"))
     check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
 
 
 def test_softmax_in_the_middle_is_protected() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a", activation="softmax")
     x = conv(x, "b", 6)
     x = conv(L.Softmax()(conv(x, "c", 6)), "d", 6)
@@ -288,7 +288,7 @@ def test_unknown_layer_is_protected() -> None:
         def call(self, x: Any) -> Any:
             return tf.cumsum(x, axis=-1)
 
-    i = picture()
+    i = image()
     x = Mixing(name="mixing")(conv(i, "a"))
     graph = check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
     assert graph.protected[0]["layer"] == "a"
@@ -300,6 +300,6 @@ def test_subclass_of_a_known_layer_is_protected() -> None:
         def call(self, x: Any) -> Any:
             return super().call(x)[..., ::-1]
 
-    i = picture()
+    i = image()
     x = Flipped(6, 3, name="flipped")(conv(i, "a"))
     check(keras.Model(i, head(conv(x, "b"))), {"b": 8})

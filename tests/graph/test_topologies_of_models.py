@@ -12,7 +12,7 @@ from tests.graph.equivalence import check
 L = keras.layers
 
 
-def picture(channels: int = 3, side: int = 8) -> Any:
+def image(channels: int = 3, side: int = 8) -> Any:
     return L.Input((side, side, channels), name="picture")
 
 
@@ -25,7 +25,7 @@ def head(x: Any, units: int = 5, name: str = "head") -> Any:
 
 
 def test_shared_convolution() -> None:
-    i = picture()
+    i = image()
     shared = L.Conv2D(8, 3, padding="same", name="shared")
     x = shared(L.ReLU()(shared(conv(i, "a"))))
     check(keras.Model(i, head(x)), {"a+shared": 8})
@@ -39,7 +39,7 @@ def test_shared_layers_of_two_inputs() -> None:
 
 
 def test_shared_layer_of_differently_joined_inputs() -> None:
-    i = picture()
+    i = image()
     a, b = conv(i, "a", 6), conv(i, "b", 6)
     shared = L.Conv2D(5, 1, name="shared")
     x = L.Add()([shared(L.Concatenate()([a, b])), shared(L.Concatenate()([b, a]))])
@@ -47,16 +47,16 @@ def test_shared_layer_of_differently_joined_inputs() -> None:
 
 
 def test_several_inputs_and_outputs() -> None:
-    image, numbers = picture(), L.Input((4,), name="numbers")
-    x = L.Flatten()(conv(image, "a"))
+    seen, numbers = image(), L.Input((4,), name="numbers")
+    x = L.Flatten()(conv(seen, "a"))
     y = L.Dense(6, activation="relu", name="b")(numbers)
     z = L.Dense(9, activation="tanh", name="c")(L.Concatenate()([x, y]))
-    model = keras.Model([image, numbers], [L.Dense(3)(z), L.Dense(2)(y)])
+    model = keras.Model([seen, numbers], [L.Dense(3)(z), L.Dense(2)(y)])
     check(model, {"a": 8, "b": 6, "c": 9})
 
 
 def test_output_in_the_middle_is_protected() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a")
     y = conv(x, "b", 6)
     check(keras.Model(i, [head(y), x]), {"b": 6})
@@ -75,14 +75,14 @@ def test_nested_models() -> None:
     inner_in = L.Input((8, 8, 3))
     inner = keras.Model(inner_in, L.ReLU()(conv(inner_in, "a")), name="inner")
     middle = keras.Sequential([inner, L.Conv2D(6, 3, name="b")], name="middle")
-    i = picture()
+    i = image()
     check(keras.Model(i, head(middle(i))), {"a": 8, "b": 6})
 
 
 def test_nested_model_called_twice() -> None:
     inner_in = L.Input((8, 8, 3))
     inner = keras.Model(inner_in, conv(conv(inner_in, "a"), "b", 3), name="inner")
-    i = picture()
+    i = image()
     check(keras.Model(i, head(inner(inner(i)))), {"a": 8})
 
 
@@ -104,7 +104,7 @@ def test_nested_models_with_the_same_layer_names() -> None:
         inner_in = L.Input((8, 8, 3))
         return keras.Model(inner_in, conv(inner_in, "a"), name=name)
 
-    i = picture()
+    i = image()
     x = L.Concatenate()([branch("left")(i), branch("right")(i)])
     check(keras.Model(i, head(x)), {"a": 8, "right_a": 8})
 
@@ -140,7 +140,7 @@ def test_embedding_and_one_dimensional_layers() -> None:
 
 
 def test_padding_cropping_upsampling_dropout_and_rescaling() -> None:
-    i = picture()
+    i = image()
     x = L.ZeroPadding2D(2)(conv(L.Rescaling(0.5, offset=-1.0)(i), "a", activation="sigmoid"))
     x = L.Rescaling(2.0, offset=1.0)(L.SpatialDropout2D(0.5)(L.UpSampling2D()(x)))
     x = L.AveragePooling2D()(L.Cropping2D(1)(L.GaussianNoise(0.1)(L.Dropout(0.5)(x))))
@@ -148,13 +148,13 @@ def test_padding_cropping_upsampling_dropout_and_rescaling() -> None:
 
 
 def test_activation_that_does_not_map_zero_to_zero() -> None:
-    i = picture()
+    i = image()
     x = L.Activation("softplus")(conv(i, "a", activation="exponential"))
     check(keras.Model(i, head(conv(x + 1.0, "b", 6))), {"a": 8, "b": 6})
 
 
 def test_operators() -> None:
-    i = picture()
+    i = image()
     a, b = conv(i, "a"), conv(i, "b")
     x = tf.nn.relu((a + b) * 0.5 - 1.0)
     x = tf.concat([x, tf.sigmoid(conv(i, "c", 6))], axis=-1)
@@ -163,37 +163,37 @@ def test_operators() -> None:
 
 
 def test_operators_that_do_not_map_zero_to_zero() -> None:
-    i = picture()
+    i = image()
     x = tf.math.expm1(tf.math.minimum(conv(i, "a"), 0.0)) + tf.math.log_sigmoid(conv(i, "b"))
     check(keras.Model(i, head(tf.math.erf(x))), {"a+b": 8})
 
 
 def test_identity_resizing_and_centre_crop() -> None:
-    i = picture()
+    i = image()
     x = L.CenterCrop(6, 6)(L.Resizing(9, 9)(L.Identity()(conv(i, "a"))))
     check(keras.Model(i, head(conv(x, "b", 6))), {"a": 8, "b": 6})
 
 
 def test_operator_with_a_constant_per_channel_is_protected() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a", 4) * tf.constant([1.0, 2.0, 3.0, 4.0])
     check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
 
 
 def test_hard_swish_of_operators() -> None:
-    i = picture()
+    i = image()
     x = conv(i, "a")
     x = L.Multiply()([x, L.ReLU(6.0)(x + 3.0) * (1.0 / 6.0)])
     check(keras.Model(i, head(x)), {"a": 8})
 
 
-def test_unknown_picture_size() -> None:
+def test_unknown_image_size() -> None:
     i = L.Input((None, None, 3))
     check(keras.Model(i, head(conv(L.ReLU()(conv(i, "a")), "b", 6))), {"a": 8, "b": 6})
 
 
 def test_batch_norm_over_another_axis_is_protected() -> None:
-    i = picture()
+    i = image()
     x = L.BatchNormalization(axis=1)(conv(i, "a"))
     check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
 

@@ -29,7 +29,7 @@ SHORT = {
 
 
 def _digits(picked: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return scikit-learn's digits as pictures, (n, 8, 8, 1), and their labels."""
+    """Return scikit-learn's digits as images, (n, 8, 8, 1), and their labels."""
     held = load_digits()
     x, y = held.images[..., None].astype(np.float32), held.target
     return (x, y) if picked is None else (x[picked], y[picked])
@@ -46,10 +46,10 @@ def test_report_of_digits_agrees_with_the_oracle(finished: FinishedRun) -> None:
 
     # shrink says which digits are tested; what they are, scikit-learn says.
     test = open_dataset(DataConfig(source="digits"), seed=0).test
-    pictures, _ = test.arrays(np.arange(len(test)))
+    images, _ = test.arrays(np.arange(len(test)))
     x, y = _digits()
-    places = {picture.tobytes(): i for i, picture in enumerate(x)}
-    picked = np.array([places[p.astype(np.float32).tobytes()] for p in np.asarray(pictures)])
+    places = {image.tobytes(): i for i, image in enumerate(x)}
+    picked = np.array([places[p.astype(np.float32).tobytes()] for p in np.asarray(images)])
     assert len(set(picked.tolist())) == len(picked) == 360
     records = audit(finished.folder, _truth(x[picked], y[picked], "picture"))
     assert len(records) > 400
@@ -85,8 +85,8 @@ def test_report_of_a_bundled_recipe_agrees_with_the_oracle(
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
-    """Synthetic pictures of ten classes, and a ResNet8 with random weights."""
+def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
+    """Synthetic images of ten classes, and a ResNet8 with random weights."""
     from PIL import Image
 
     from models.resnet import build
@@ -101,9 +101,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
             place = folder / "cifar10" / split / name
             place.mkdir(parents=True)
             for i in range(each):
-                picture = np.clip(tints[label] + rng.normal(0, 40, (32, 32, 3)), 0, 255)
-                Image.fromarray(picture.astype(np.uint8)).save(place / f"{i:02}.png")
-                held[split][0].append(picture.astype(np.uint8))
+                image = np.clip(tints[label] + rng.normal(0, 40, (32, 32, 3)), 0, 255)
+                Image.fromarray(image.astype(np.uint8)).save(place / f"{i:02}.png")
+                held[split][0].append(image.astype(np.uint8))
                 held[split][1].append(label)
     build().save(folder / "cifar10_resnet8.h5")
     x, y = np.stack(held["test"][0]), np.array(held["test"][1])
@@ -113,10 +113,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
 @pytest.mark.parametrize("name", SHORT)
-def test_report_of_a_recipe_for_pictures_agrees_with_the_oracle(
-    name: str, pictures: tuple[Path, Truth], tmp_path: Path
+def test_report_of_a_recipe_for_images_agrees_with_the_oracle(
+    name: str, images: tuple[Path, Truth], tmp_path: Path
 ) -> None:
-    folder, truth = pictures
+    folder, truth = images
     settings = [f"data.path={folder / 'cifar10'}", *SHORT[name]]
     if name != "cifar10":
         settings.append(f"model={folder / 'cifar10_resnet8.h5'}")

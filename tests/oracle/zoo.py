@@ -44,7 +44,7 @@ Row = Mapping[str, str]
 
 
 def allowed(row: Row) -> bool:
-    """Tell whether a combination can be: pictures are one input of bytes, masks need tokens."""
+    """Tell whether a combination can be: images are one input of bytes, masks need tokens."""
     if (row["chain"] == "evaluate" and row["scheme"] != "float32") or _refused(row):
         return False
     if row["source"] in ("images", "csv"):

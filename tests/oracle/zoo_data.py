@@ -180,10 +180,10 @@ def _described(array: np.ndarray) -> dict[str, Any]:
 
 def _images(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
     for split, (inputs, targets) in splits.items():
-        for i, (picture, label) in enumerate(zip(inputs["x"], targets["zkind"], strict=True)):
+        for i, (image, label) in enumerate(zip(inputs["x"], targets["zkind"], strict=True)):
             place = folder / "images" / split / f"c{int(label)}"
             place.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(picture).save(place / f"{i:03}.png")
+            Image.fromarray(image).save(place / f"{i:03}.png")
     return {"source": "images", "path": "images"}
 
 
@@ -193,9 +193,9 @@ def _csv(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
     names = [f"t{i}" for i in range(3)] if real else ["label"]
     lines = [",".join(["path", *names, "split"])]
     for split, (inputs, targets) in splits.items():
-        for i, (picture, label) in enumerate(zip(inputs["x"], targets["zkind"], strict=True)):
+        for i, (image, label) in enumerate(zip(inputs["x"], targets["zkind"], strict=True)):
             path = f"pictures/{split}{i:03}.png"
-            Image.fromarray(picture).save(folder / path)
+            Image.fromarray(image).save(folder / path)
             cells = [repr(float(v)) for v in label] if real else [f"c{int(label)}"]
             lines.append(",".join([path, *cells, split]))
     (folder / "list.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")

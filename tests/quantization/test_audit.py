@@ -26,14 +26,14 @@ from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
-from tests.stages.quantize.toys import cnn, float_cnn, pictures
+from tests.stages.quantize.toys import cnn, float_cnn, images
 
 L = keras.layers
 
 
 def static(content: bytes | None = None) -> bytes:
     content = content or float_cnn()
-    ranges = extreme_ranges(content, [{"picture": pictures(30)}])
+    ranges = extreme_ranges(content, [{"picture": images(30)}])
     return edge_quantizer.quantize(content, "static", ranges=ranges)
 
 
@@ -83,7 +83,7 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     source = FloatModel(cnn())
     content = static(source.float32.content)
     details, notes = audit(
-        content, source, {"picture": pictures(20)}, "litert", tmp_path / "a.tflite"
+        content, source, {"picture": images(20)}, "litert", tmp_path / "a.tflite"
     )
     compared = {one["compared"]: one for one in details["agreement"]}
     assert set(compared) == {"keras to float tflite", "float tflite to quantized"}
@@ -91,7 +91,7 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     assert exact is None or exact > 90
     assert 20 < compared["float tflite to quantized"]["snr_db"] < 70
     assert details["float_islands"] == []
-    operators = with_errors(details["operators"], content, source, {"picture": pictures(20)})
+    operators = with_errors(details["operators"], content, source, {"picture": images(20)})
     convolution = next(o for o in operators if o["name"] == "CONV_2D")
     assert convolution["layer"] == "first"
     types = [convolution[key] for key in ("inputs", "weights", "outputs")]
@@ -101,7 +101,7 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
 
 
 def test_audit_for_microcontrollers_compares_with_their_own_runtime(tmp_path: Path) -> None:
-    source, x = FloatModel(content=float_cnn()), {"picture": pictures(4)}
+    source, x = FloatModel(content=float_cnn()), {"picture": images(4)}
     details, notes = audit(static(), source, x, "tflm", tmp_path / "a.tflite")
     assert [note for note in notes if note.startswith("tflm: FULLY_CONNECTED")]
     assert [note for note in notes if note.startswith("tflm: outputs of TFLite Micro on 4")]
@@ -110,7 +110,7 @@ def test_audit_for_microcontrollers_compares_with_their_own_runtime(tmp_path: Pa
 
 
 def test_audit_for_microcontrollers_refuses_what_they_cannot_run(tmp_path: Path) -> None:
-    source, x = FloatModel(content=float_cnn()), {"picture": pictures(4)}
+    source, x = FloatModel(content=float_cnn()), {"picture": images(4)}
     dynamic = edge_quantizer.quantize(float_cnn(), "dynamic")
     with pytest.raises(StageError, match="TFLite Micro cannot run the artifact"):
         audit(dynamic, source, x, "tflm", tmp_path / "a.tflite")
@@ -140,7 +140,7 @@ def test_narrow_weights_are_told_of_where_tflite_micro_does_not_run_them(
     kind: str, runs: bool
 ) -> None:
     (operator, *_) = [one for one in weighted_operators(float_cnn()) if one.kind == kind]
-    ranges = extreme_ranges(float_cnn(), [{"picture": pictures(30)}])
+    ranges = extreme_ranges(float_cnn(), [{"picture": images(30)}])
     content = edge_quantizer.quantize(float_cnn(), "static", {operator.name: 4}, ranges=ranges)
     notes = narrow_weights_beyond_micro(read(content)[0])
     assert [note for note in notes if f"4-bit weights for 1 {kind}" in note] == notes
@@ -148,4 +148,4 @@ def test_narrow_weights_are_told_of_where_tflite_micro_does_not_run_them(
     assert (kind in int4_operators("static", "tflm")) is runs
     assert kind in int4_operators("static", "litert")
     with contextlib.nullcontext() if runs else pytest.raises(StageError, match="cannot run"):
-        predict_in_micro(content, pictures(1))
+        predict_in_micro(content, images(1))

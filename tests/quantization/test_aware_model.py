@@ -19,7 +19,7 @@ from shrink.quantization.calibration import least_squares_ranges
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
-from tests.stages.quantize.toys import batches, pictures
+from tests.stages.quantize.toys import batches, images
 
 L = keras.layers
 
@@ -57,7 +57,7 @@ def test_stored_activations_leave_out_what_the_converter_fuses() -> None:
 
 
 def test_aware_model_computes_what_the_integer_artifact_computes() -> None:
-    model, x = built(prelu=False), pictures(40, seed=3)
+    model, x = built(prelu=False), images(40, seed=3)
     content = convert(model.plain, "float32").content
     artifact = edge_quantizer.quantize(
         content, "static", ranges=least_squares_ranges(content, batches())
@@ -70,7 +70,7 @@ def test_aware_model_computes_what_the_integer_artifact_computes() -> None:
 
 
 def test_aware_model_rounds_its_inputs() -> None:
-    model, x = built(), pictures(40, seed=3)
+    model, x = built(), images(40, seed=3)
     (layer,) = [one for one in model.aware.layers if one.name == "fake_quantize_0"]
     low, high = (
         min(a.min() for a in (one["picture"] for one in batches())),

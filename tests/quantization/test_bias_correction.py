@@ -11,7 +11,7 @@ from shrink.tflite.convert import convert
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.flatbuffer import read, values
 from shrink.tflite.interpreter import load
-from tests.stages.quantize.toys import batches, float_cnn, pictures
+from tests.stages.quantize.toys import batches, float_cnn, images
 
 
 def quantized() -> bytes:
@@ -21,7 +21,7 @@ def quantized() -> bytes:
 
 def means(content: bytes, operator: int) -> np.ndarray:
     place = read(content)[0].operators[operator].outputs[0]
-    (output,) = load(exposing(content, [place])).predict(pictures(100))
+    (output,) = load(exposing(content, [place])).predict(images(100))
     return np.asarray(output.reshape(-1, output.shape[-1]).mean(axis=0))
 
 
@@ -51,7 +51,7 @@ def test_with_corrected_biases_takes_back_a_shift() -> None:
 
 
 def test_with_corrected_biases_brings_outputs_nearer_to_the_float_ones() -> None:
-    x = pictures(200, seed=1)
+    x = images(200, seed=1)
     place = read(float_cnn())[0].operators[-2].outputs[0]  # before the softmax
     wanted = load(exposing(float_cnn(), [place])).predict(x)[0]
     spoiled = shifted(quantized(), 1, 8)
@@ -78,7 +78,7 @@ def test_with_corrected_biases_works_on_files_with_values_behind_the_flatbuffer(
     assert len(original) > 256 * 1024
     dense = next(i for i, o in enumerate(read(original)[0].operators) if "FULLY" in o.name)
     spoiled = shifted(original, dense, 8)
-    x = pictures(50, seed=1)
+    x = images(50, seed=1)
     wanted = load(content).predict(x)[0]
     errors = [
         float(np.mean((load(c).predict(x)[0] - wanted) ** 2))
@@ -87,13 +87,13 @@ def test_with_corrected_biases_works_on_files_with_values_behind_the_flatbuffer(
     assert errors[1] < 0.5 * errors[0]
 
 
-def quantized_by_pictures() -> bytes:
-    ranges = extreme_ranges(float_cnn(), [{"picture": pictures(30)}])
+def quantized_by_images() -> bytes:
+    ranges = extreme_ranges(float_cnn(), [{"picture": images(30)}])
     return edge_quantizer.quantize(float_cnn(), "static", ranges=ranges)
 
 
 def test_layer_errors_are_those_of_the_exposed_tensors() -> None:
-    content, x = quantized_by_pictures(), pictures(20)
+    content, x = quantized_by_images(), images(20)
     errors = layer_errors(content, float_cnn(), {"picture": x})
     graph, original = read(content)[0], read(float_cnn())[0]
     number = next(i for i, o in enumerate(graph.operators) if o.name == "DEPTHWISE_CONV_2D")
@@ -115,7 +115,7 @@ def test_layer_errors_begin_where_a_model_was_changed() -> None:
     stored = values(bias)
     assert stored is not None
     shifted = with_constants(float_cnn(), {(convolutions[1], 2): stored + 1.0})
-    errors = layer_errors(shifted, float_cnn(), {"picture": pictures(8)})
+    errors = layer_errors(shifted, float_cnn(), {"picture": images(8)})
     assert errors[convolutions[0]][0] is None
     assert errors[convolutions[0]][1] == pytest.approx(1.0)
     snr = errors[convolutions[1]][0]

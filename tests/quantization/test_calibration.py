@@ -18,7 +18,7 @@ from shrink.quantization.calibration import (
 )
 from shrink.tflite.convert import convert
 from shrink.tflite.flatbuffer import read
-from tests.stages.quantize.toys import batches, cnn, float_cnn, pictures
+from tests.stages.quantize.toys import batches, cnn, float_cnn, images
 
 
 class Counted:
@@ -78,12 +78,12 @@ def linted(x: np.ndarray, labels: np.ndarray | None, count: int) -> list[str]:
 
 
 def test_lint_calibration_has_nothing_to_say_of_a_good_sample() -> None:
-    assert linted(pictures(150), np.arange(150) % 3, 120) == []
-    assert linted(pictures(150), None, 120) == []
+    assert linted(images(150), np.arange(150) % 3, 120) == []
+    assert linted(images(150), None, 120) == []
 
 
 def test_lint_calibration_names_what_is_wrong() -> None:
-    x = pictures(150)
+    x = images(150)
     x[:3] = 1.0
     x[5:9] = x[4]
     notes = linted(x, np.arange(150) % 3, 150)
@@ -95,26 +95,26 @@ def test_lint_calibration_names_what_is_wrong() -> None:
 
 def test_lint_calibration_names_missing_classes_and_small_samples() -> None:
     labels = np.repeat([0, 1, 2], 50)
-    notes = linted(pictures(150), labels, 2)
+    notes = linted(images(150), labels, 2)
     assert "2 examples" in notes[0]
     assert notes[1].startswith("calibration: no example of the classes ")
 
 
 def test_count_repeats_counts_across_batches() -> None:
-    x = pictures(4)
+    x = images(4)
     assert count_repeats([{"x": x}, {"x": x[:2]}]) == (0, 2)
     assert count_repeats([{"x": np.zeros((3, 2, 2))}]) == (3, 0)
 
 
 def test_extreme_ranges_are_those_of_the_keras_layers() -> None:
-    x, model = pictures(30), cnn()
+    x, model = images(30), cnn()
     first = keras.Model(model.input, model.get_layer("first").output)(x).numpy()
     ranges = extreme_ranges(float_cnn(), [{"x": x}])
     graph = read(float_cnn())[0]
     name = graph.tensors[graph.operators[0].outputs[0]].name
     np.testing.assert_allclose(ranges[name], (first.min(), first.max()), rtol=1e-5)
-    picture = graph.tensors[graph.inputs[0]].name
-    np.testing.assert_allclose(ranges[picture], (x.min(), x.max()))
+    image = graph.tensors[graph.inputs[0]].name
+    np.testing.assert_allclose(ranges[image], (x.min(), x.max()))
 
 
 def test_extreme_ranges_cover_a_layer_normalisation_whose_statistics_have_no_batch() -> None:
@@ -135,7 +135,7 @@ def test_extreme_ranges_cover_a_layer_normalisation_whose_statistics_have_no_bat
 
 
 def test_extreme_ranges_refuse_values_that_are_not_finite() -> None:
-    x = pictures(8)
+    x = images(8)
     x[1, 0, 0, 0] = np.nan
     with pytest.raises(StageError, match="not finite"):
         extreme_ranges(float_cnn(), [{"x": x}])

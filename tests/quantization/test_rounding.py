@@ -23,7 +23,7 @@ from shrink.quantization.rounding import (
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
-from tests.stages.quantize.toys import batches, cnn, float_cnn, pictures
+from tests.stages.quantize.toys import batches, cnn, float_cnn, images
 
 FOUR = ("CONV_2D", "FULLY_CONNECTED")
 
@@ -33,7 +33,7 @@ def four_bits() -> dict[str, int]:
 
 
 def test_weighted_operators_have_rows_that_give_kerass_outputs() -> None:
-    x = pictures(3)
+    x = images(3)
     first = weighted_operators(float_cnn())[0]
     rows = first.rows(x, np.random.default_rng(0))
     outputs = np.maximum(rows @ first.matrix.T + first.bias, 0).reshape(3, 8, 8, 16)
@@ -64,7 +64,7 @@ def test_rounded_model_is_stored_as_the_same_numbers_of_4_bits() -> None:
 
 
 def test_rounded_model_halves_the_error_of_rounding_to_nearest() -> None:
-    bits, x = four_bits(), pictures(200, seed=1)
+    bits, x = four_bits(), images(200, seed=1)
     truth = load(float_cnn()).predict(x)[0]
     plain = edge_quantizer.quantize(float_cnn(), "weight_only", bits)
     ours = edge_quantizer.quantize(rounded_model(float_cnn(), bits, batches()), "weight_only", bits)

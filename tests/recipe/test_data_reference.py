@@ -14,7 +14,7 @@ def test_parse_data_reference_takes_a_source(tmp_path: Path) -> None:
     assert parse_data_reference("digits", tmp_path) == {"source": "digits"}
 
 
-def test_parse_data_reference_takes_a_folder_for_pictures(tmp_path: Path) -> None:
+def test_parse_data_reference_takes_a_folder_for_images(tmp_path: Path) -> None:
     (tmp_path / "digits").mkdir()
     expected = {"source": "images", "path": str(tmp_path / "digits")}
     assert parse_data_reference("./digits", tmp_path) == expected

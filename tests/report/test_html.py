@@ -66,16 +66,16 @@ def test_render_html_needs_no_network_and_no_script(full: Page) -> None:
     assert not [name for _, a in full.elements for name in a if name.startswith("on")]
 
 
-def test_render_html_has_unique_ids_and_names_every_picture(full: Page) -> None:
+def test_render_html_has_unique_ids_and_names_every_image(full: Page) -> None:
     ids = full.values("id")
     assert len(ids) == len(set(ids))
     named = " ".join(full.values("aria-labelledby")).split()
     assert set(named) <= set(ids)
     assert "stages" in ids
-    pictures = [a for tag, a in full.elements if tag == "svg"]
-    assert [a for a in pictures if a.get("role") == "img"]
-    # Every picture is read out by its title, or hidden because the text beside it says the same.
-    inner = [a for a in pictures if a.get("role") != "img" and a.get("aria-hidden") != "true"]
+    images = [a for tag, a in full.elements if tag == "svg"]
+    assert [a for a in images if a.get("role") == "img"]
+    # Every image is read out by its title, or hidden because the text beside it says the same.
+    inner = [a for a in images if a.get("role") != "img" and a.get("aria-hidden") != "true"]
     assert len(inner) == sum(1 for line in full.source.splitlines() if 'class="strip"' in line)
 
 

@@ -62,10 +62,10 @@ def test_line_thins_long_series_and_keeps_both_ends() -> None:
     assert (points[0], points[-1]) == ("0.00,50.00", "100.00,50.00")
 
 
-def test_picture_is_well_formed_with_any_text() -> None:
+def test_image_is_well_formed_with_any_text() -> None:
     hostile = "<script>\"'&]]>\x00"
     inner = svg.text(1, 2, hostile, "label") + svg.dot(1, 2, "dot", hostile)
-    root = ElementTree.fromstring(svg.picture("p", 100, hostile, hostile, inner))
+    root = ElementTree.fromstring(svg.image("p", 100, hostile, hostile, inner))
     assert [child.tag for child in root] == ["title", "desc", "text", "circle"]
     assert {child.text for child in root if child.text} == {"<script>\"'&]]>\ufffd"}
 

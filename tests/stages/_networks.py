@@ -116,7 +116,7 @@ def _spread(model: Any) -> None:
         layer.bias.assign(-(features @ kernel).mean(0))
 
 
-def _picture() -> Any:
+def _image() -> Any:
     return L.Input((8, 8, 3), name="picture")
 
 
@@ -125,7 +125,7 @@ def _classes(hidden: Any, inputs: Any, ending: str | None = "softmax") -> Any:
 
 
 def _plain(width: int) -> Any:
-    inputs = _picture()
+    inputs = _image()
     hidden = L.Conv2D(width, 3, padding="same", activation="relu", name="first")(inputs)
     hidden = L.Conv2D(2 * width, 3, activation="relu", name="second")(L.MaxPooling2D()(hidden))
     return _classes(
@@ -134,7 +134,7 @@ def _plain(width: int) -> Any:
 
 
 def _residual(width: int) -> Any:
-    inputs = _picture()
+    inputs = _image()
     hidden = L.Conv2D(width, 3, padding="same", name="first")(inputs)
     for block in range(2):
         inner = L.Conv2D(width, 3, padding="same", use_bias=False, name=NAMES[block])(hidden)
@@ -145,7 +145,7 @@ def _residual(width: int) -> Any:
 
 
 def _depthwise(width: int) -> Any:
-    inputs = _picture()
+    inputs = _image()
     hidden = L.Conv2D(width, 3, strides=2, padding="same", use_bias=False, name="first")(inputs)
     hidden = L.ReLU(6.0)(L.BatchNormalization()(hidden))
     for block in range(2):
@@ -171,16 +171,16 @@ def _pooled(width: int) -> Any:
 
 
 def _two(width: int) -> Any:
-    picture, facts = _picture(), L.Input((5,), name="facts")
-    seen = L.Conv2D(width, 3, strides=2, activation="relu", name="first")(picture)
+    image, facts = _image(), L.Input((5,), name="facts")
+    seen = L.Conv2D(width, 3, strides=2, activation="relu", name="first")(image)
     joined = L.Concatenate()([L.Flatten()(seen), L.Dense(width, name="second")(facts)])
     hidden = L.Dense(2 * width, activation="relu", name="third")(joined)
     kind = L.Dense(CLASSES, activation="softmax", name="kind")(hidden)
-    return keras.Model([picture, facts], [kind, L.Dense(2, name="angle")(hidden)])
+    return keras.Model([image, facts], [kind, L.Dense(2, name="angle")(hidden)])
 
 
 def _labels(width: int) -> Any:
-    inputs = _picture()
+    inputs = _image()
     hidden = L.Conv2D(width, 3, strides=2, activation="relu", name="first")(inputs)
     hidden = L.Dense(2 * width, activation="relu", name="second")(L.Flatten()(hidden))
     return keras.Model(inputs, L.Dense(3, activation="sigmoid", name="marks")(hidden))

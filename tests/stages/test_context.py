@@ -87,7 +87,7 @@ def test_what_is_remembered_of_a_models_groups_depends_on_the_loss_it_was_compil
     assert found[0] != found[1]
 
 
-def test_what_is_remembered_holds_the_shape_that_pictures_are_brought_to(tmp_path: Path) -> None:
+def test_what_is_remembered_holds_the_shape_that_images_are_brought_to(tmp_path: Path) -> None:
     for number in range(20):
         folder = tmp_path / "pictures" / f"class {number % 2}"
         folder.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ def test_scores_accuracy_of_one_output_equals_keras(from_logits: bool, squeezed:
 
 
 def test_scores_accuracy_averages_over_pixels() -> None:
-    outputs = np.eye(3)[np.array([[[0, 1], [2, 2]]])]  # one picture of 2 x 2 pixels, 3 classes
+    outputs = np.eye(3)[np.array([[[0, 1], [2, 2]]])]  # one image of 2 x 2 pixels, 3 classes
     labels = np.array([[[0, 1], [2, 0]]])
     assert scores(outputs, labels, "accuracy", from_logits=False).tolist() == [0.75]
 

@@ -17,7 +17,7 @@ from shrink.tflite.child import smallest_arena
 from shrink.tflite.interpreter import load
 from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import read
-from tests.stages.quantize.toys import float_cnn, pictures
+from tests.stages.quantize.toys import float_cnn, images
 from tests.tflite.toys import samples, small_cnn
 
 L = keras.layers
@@ -167,7 +167,7 @@ def test_arena_bytes_waits_no_longer_than_seconds_for_a_loop_that_never_ends(
 
 
 def test_predict_in_micro_gives_what_litert_gives() -> None:
-    x = pictures(3)
+    x = images(3)
     (found,) = predict_in_micro(float_cnn(), x)
     np.testing.assert_allclose(found, load(float_cnn()).predict(x)[0], rtol=0, atol=1e-5)
     assert np.ptp(found[:, 0]) > 1e-3  # else any example would do for any other
@@ -175,4 +175,4 @@ def test_predict_in_micro_gives_what_litert_gives() -> None:
 
 def test_predict_in_micro_says_when_it_takes_too_long() -> None:
     with pytest.raises(StageError, match=r"took longer than 0\.01 s"):
-        predict_in_micro(float_cnn(), pictures(1), timeout_s=0.01)
+        predict_in_micro(float_cnn(), images(1), timeout_s=0.01)

@@ -40,12 +40,12 @@ def mostly_zeros(share: float) -> keras.Model:
     return model
 
 
-def pictures(count: int) -> np.ndarray:
+def images(count: int) -> np.ndarray:
     return np.random.default_rng(1).normal(size=(count, 12, 12, 8)).astype(np.float32)
 
 
 def converted(model: keras.Model, precision: Precision) -> bytes:
-    samples = [{"x": picture[None]} for picture in pictures(8)]
+    samples = [{"x": image[None]} for image in images(8)]
     return convert(model, precision, samples).content
 
 
@@ -65,7 +65,7 @@ def test_with_sparse_constants_makes_a_smaller_file_of_the_same_outputs(
     content = converted(mostly_zeros(0.8), precision)
     sparse = with_sparse_constants(content)
     assert len(sparse) < most * len(content)
-    x = pictures(4)
+    x = images(4)
     for before, after in zip(load(content).predict(x), load(sparse).predict(x), strict=True):
         np.testing.assert_array_equal(before, after)
     assert parameters(sparse) == parameters(content)
@@ -87,7 +87,7 @@ def test_with_sparse_constants_stores_weight_only_kernels_sparsely() -> None:
     content = edge_quantizer.quantize(converted(mostly_zeros(0.9), "float32"), "weight_only")
     sparse = with_sparse_constants(content)
     assert set(sparse_operators(sparse)) == {"DEQUANTIZE"}
-    x = pictures(4)
+    x = images(4)
     np.testing.assert_array_equal(load(content).predict(x)[0], load(sparse).predict(x)[0])
 
 
@@ -96,7 +96,7 @@ def test_with_sparse_constants_leaves_what_would_grow() -> None:
     sparse = with_sparse_constants(content)
     assert not any(tensor.sparse for tensor in weights(sparse))
     np.testing.assert_array_equal(
-        load(content).predict(pictures(2))[0], load(sparse).predict(pictures(2))[0]
+        load(content).predict(images(2))[0], load(sparse).predict(images(2))[0]
     )
 
 
@@ -119,7 +119,7 @@ def test_with_sparse_constants_leaves_kernels_of_nothing_but_zeros() -> None:
     model.get_layer("hidden").kernel.assign(np.zeros((64, 64)))
     content = converted(model, "float32")
     sparse = with_sparse_constants(content)
-    x = pictures(2)
+    x = images(2)
     np.testing.assert_array_equal(load(content).predict(x)[0], load(sparse).predict(x)[0])
     assert parameters(sparse) == parameters(content)
 

@@ -11,7 +11,7 @@ L = keras.layers
 
 
 def small_cnn() -> keras.Model:
-    """Pictures (8, 8, 1) to 3 logits; 4·(9+1) + 4·3+3 = 55 parameters."""
+    """Images (8, 8, 1) to 3 logits; 4·(9+1) + 4·3+3 = 55 parameters."""
     keras.utils.set_random_seed(0)
     inputs = L.Input((8, 8, 1), name="picture")
     x = L.Conv2D(4, 3, padding="same", activation="relu", name="conv")(inputs)

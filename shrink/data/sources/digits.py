@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1,797 pictures of 8 by 8, values 0 to 16, ten classes."""
+"""scikit-learn's handwritten digits: 1,797 images of 8 by 8, values 0 to 16, ten classes."""
 
 from __future__ import annotations
 

@@ -13,15 +13,15 @@ from shrink.base.errors import DataError
 from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.decoding import PictureDecoder, read_first_picture
+from shrink.data.decoding import ImageDecoder, read_first_image
 from shrink.data.examples import SPLIT_NAMES, DecodedExamples
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import (
-    PICTURE_ENDINGS,
+    IMAGE_ENDINGS,
+    ImageFolders,
     Names,
-    PictureFolders,
     class_order,
-    find_pictures,
+    find_images,
     shown,
 )
 from shrink.data.membership import Membership, contents_of, leak_notes
@@ -29,20 +29,20 @@ from shrink.data.splits import derived_splits
 from shrink.data.table import Listing, read_listing
 
 ALL = "all"
-"""The split of pictures that are not divided."""
+"""The split of images that are not divided."""
 
 Numbered = tuple[Names, np.ndarray]
 """Absolute paths, and int64 (n,) labels or float32 (n, k) targets."""
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Images:
     """What a folder or a CSV file names.
 
     Attributes:
         path: the folder or file.
         root: the folder that names are relative to, where they are not absolute.
-        names: of all pictures, whose memory `splits` share.
+        names: of all images, whose memory `splits` share.
         splits: files and targets by split.
         class_names: of the labels; empty where targets are real.
         num_classes: None where targets are real.
@@ -62,8 +62,8 @@ class Pictures:
         return (self.splits.get(ALL) or self.splits["train"])[0]
 
 
-def listed_pictures(path: Path, config: DataConfig) -> Pictures:
-    """Return the pictures of a CSV file.
+def listed_images(path: Path, config: DataConfig) -> Images:
+    """Return the images of a CSV file.
 
     A single target column of names, or of whole numbers from 0, holds labels; several columns,
     or fractions, are real targets.
@@ -82,10 +82,10 @@ def listed_pictures(path: Path, config: DataConfig) -> Pictures:
         raise DataError(
             f"all labels are {names[int(values[0])]}: nothing to tell apart",
             subject=path,
-            hint="list pictures of other classes",
+            hint="list images of other classes",
         )
     splits = _splits(listing, files, values)
-    return Pictures(path, path.parent, listing.files, splits, names, len(names) or None)
+    return Images(path, path.parent, listing.files, splits, names, len(names) or None)
 
 
 def _splits(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numbered]:
@@ -149,8 +149,8 @@ def numbers_of(listing: Listing, column: str) -> np.ndarray:
 _MOST_TRIED = 100
 
 
-class PictureExamples(DecodedExamples):
-    """Pictures with a label or other target each; decoded when they are asked for.
+class ImageExamples(DecodedExamples):
+    """Images with a label or other target each; decoded when they are asked for.
 
     Args:
         files: absolute paths.
@@ -158,7 +158,7 @@ class PictureExamples(DecodedExamples):
         decoder: decides shape and channels.
     """
 
-    def __init__(self, files: Sequence[str], targets: np.ndarray, decoder: PictureDecoder) -> None:
+    def __init__(self, files: Sequence[str], targets: np.ndarray, decoder: ImageDecoder) -> None:
         target_spec = tf.TensorSpec(targets.shape[1:], tf.as_dtype(targets.dtype))
         super().__init__(targets if targets.ndim == 1 else None, decoder.spec, target_spec)
         self._files = files if isinstance(files, Names) else Names(files)
@@ -169,23 +169,23 @@ class PictureExamples(DecodedExamples):
         return len(self._files)
 
     def file(self, index: int) -> str:
-        """Return the path of a picture."""
+        """Return the path of an image."""
         return self._files[int(index)]
 
     def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a batch as tensors; pictures are decoded in parallel."""
+        """Return a batch as tensors; images are decoded in parallel."""
         by_batch = self._decoder.reads_batches
-        pictures = tf.map_fn(
+        images = tf.map_fn(
             self._decoder.decode if by_batch else self._read_and_decode,
             tf.numpy_function(self._read, [indices], tf.string) if by_batch else indices,
             fn_output_signature=self._decoder.spec,
             parallel_iterations=self._decoder.parallel_decodes,
         )
         targets = tf.numpy_function(self._targets.__getitem__, [indices], self.target_spec.dtype)
-        return pictures, tf.ensure_shape(targets, (indices.shape[0], *self.target_spec.shape))
+        return images, tf.ensure_shape(targets, (indices.shape[0], *self.target_spec.shape))
 
     def why_unreadable(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these pictures that cannot be used, or None."""
+        """Return the error of the first of these images that cannot be used, or None."""
         with tf.device("CPU:0"):
             errors = map(self._decoder.explain, map(self.file, indices))
             return next((error for error in errors if error is not None), None)
@@ -205,66 +205,66 @@ class PictureExamples(DecodedExamples):
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
-    """Open the pictures under `config.path`; without `on_bad_example: skip`, only one is read.
+    """Open the images under `config.path`; without `on_bad_example: skip`, only one is read.
 
     Raises:
-        DataError: no such folder, no pictures, a class that is missing in a split, a single
-            class, a first picture that cannot be decoded, or too many that cannot be.
+        DataError: no such folder, no images, a class that is missing in a split, a single
+            class, a first image that cannot be decoded, or too many that cannot be.
     """
-    pictures, decoder = open_pictures(config, skip=config.on_bad_example == "skip")
+    images, decoder = open_images(config, skip=config.on_bad_example == "skip")
     if config.on_bad_example == "skip":
-        splits, notes = without_bad_files(pictures.splits, decoder, config)
-        pictures = replace(pictures, splits=splits, notes=(*pictures.notes, *notes))
-    divided = _divided(pictures, config, seed)
-    opened = {split: PictureExamples(*divided[split], decoder) for split in SPLIT_NAMES}
-    contents = contents_of({split: divided[split][0] for split in SPLIT_NAMES}, *_hashed(pictures))
+        splits, notes = without_bad_files(images.splits, decoder, config)
+        images = replace(images, splits=splits, notes=(*images.notes, *notes))
+    divided = _divided(images, config, seed)
+    opened = {split: ImageExamples(*divided[split], decoder) for split in SPLIT_NAMES}
+    contents = contents_of({split: divided[split][0] for split in SPLIT_NAMES}, *_hashed(images))
     leaks = leak_notes({split: divided[split][0] for split in SPLIT_NAMES}, contents)
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
         test=opened["test"],
-        class_names=pictures.class_names,
-        num_classes=pictures.num_classes,
-        notes=(*pictures.notes, *leaks),
-        given=frozenset(pictures.splits) - {ALL, "train"},
+        class_names=images.class_names,
+        num_classes=images.num_classes,
+        notes=(*images.notes, *leaks),
+        given=frozenset(images.splits) - {ALL, "train"},
         known_membership=Membership("file", contents),
     )
 
 
-def _hashed(pictures: Pictures) -> tuple[Names, bytes]:
+def _hashed(images: Images) -> tuple[Names, bytes]:
     """Return the path of each file, once, and the SHA-256 of each file's content."""
-    names = pictures.names.unique()
-    digests = hash_files(pictures.root, names, pictures.path)
-    return names.under(str(pictures.root)), digests
+    names = images.names.unique()
+    digests = hash_files(images.root, names, images.path)
+    return names.under(str(images.root)), digests
 
 
-def open_pictures(config: DataConfig, skip: bool) -> tuple[Pictures, PictureDecoder]:
-    """Return the pictures that a `data` section names, and what decodes them.
+def open_images(config: DataConfig, skip: bool) -> tuple[Images, ImageDecoder]:
+    """Return the images that a `data` section names, and what decodes them.
 
     Args:
         config: the `data` section.
-        skip: whether the first picture may be one that cannot be decoded.
+        skip: whether the first image may be one that cannot be decoded.
 
     Raises:
         DataError: see `open_source`.
     """
     path = Path(config.path or "").expanduser().absolute()
-    pictures = _in_folders(path, config) if path.is_dir() else listed_pictures(path, config)
-    return pictures, _decoder(config, pictures.files(), skip)
+    images = _in_folders(path, config) if path.is_dir() else listed_images(path, config)
+    return images, _decoder(config, images.files(), skip)
 
 
 def fitted_to(
     config: DataConfig, wanted: Callable[[], tuple[int, int, int] | None]
 ) -> tuple[DataConfig, str | None]:
-    """Return a `data` section whose pictures have the shape that a model takes, and a note.
+    """Return a `data` section whose images have the shape that a model takes, and a note.
 
-    Only what the section leaves open is filled in, and only where the first picture has another
+    Only what the section leaves open is filled in, and only where the first image has another
     shape than the model's input.
 
     Args:
         config: the `data` section.
         wanted: returns height, width and channels (1 or 3), or None where a model takes no one
-            image; called only where pictures could be fitted.
+            image; called only where images could be fitted.
 
     Raises:
         DataError: see `open_source`.
@@ -272,9 +272,9 @@ def fitted_to(
     if config.source != "images" or config.image_size is not None:
         return config, None
     path = Path(config.path or "").expanduser().absolute()
-    pictures = _in_folders(path, config) if path.is_dir() else listed_pictures(path, config)
-    _, (height, width, channels) = _first_picture(
-        pictures.files(), skip=config.on_bad_example == "skip"
+    images = _in_folders(path, config) if path.is_dir() else listed_images(path, config)
+    _, (height, width, channels) = _first_image(
+        images.files(), skip=config.on_bad_example == "skip"
     )
     shape = wanted()
     own = (height, width, config.channels or channels)
@@ -284,12 +284,12 @@ def fitted_to(
     if own[2] != shape[2] and config.channels is None:
         changes["channels"] = shape[2]
     told = " x ".join(map(str, own)), " x ".join(map(str, shape))
-    note = f"pictures of {told[0]} are brought to the model's input, {told[1]}; data.image_size"
+    note = f"images of {told[0]} are brought to the model's input, {told[1]}; data.image_size"
     return config.model_copy(update=changes), f"{note} and data.channels say otherwise"
 
 
-def _in_folders(path: Path, config: DataConfig) -> Pictures:
-    folders = find_pictures(path)
+def _in_folders(path: Path, config: DataConfig) -> Images:
+    folders = find_images(path)
     _check_classes(folders, needs_two=config.target == "label")
     found = tuple(next(iter(folders.splits.values())))
     names = class_order(found, config.classes, path)
@@ -300,10 +300,10 @@ def _in_folders(path: Path, config: DataConfig) -> Pictures:
         files = folders.names.take(range(first, first + sum(counts))).under(str(path))
         splits[split] = files, np.repeat(labels, counts)
         first += sum(counts)
-    return Pictures(path, path, folders.names, splits, names, len(names), folders.notes())
+    return Images(path, path, folders.names, splits, names, len(names), folders.notes())
 
 
-def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
+def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
     root = folders.root
     if ALL not in folders.splits and "train" not in folders.splits:
         given = ", ".join(sorted(folders.splits))
@@ -316,9 +316,9 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
             if not classes.get(name):
                 place = "" if split == ALL else f" of {split}"
                 raise DataError(
-                    f"the class {shown(name)!r}{place} has no pictures",
+                    f"the class {shown(name)!r}{place} has no images",
                     subject=shown(root),
-                    hint=f"add pictures ({', '.join(PICTURE_ENDINGS)}) or remove the folder",
+                    hint=f"add images ({', '.join(IMAGE_ENDINGS)}) or remove the folder",
                 )
     if needs_two and len(every) == 1:
         raise DataError(
@@ -328,9 +328,9 @@ def _check_classes(folders: PictureFolders, needs_two: bool) -> None:
         )
 
 
-def _divided(pictures: Pictures, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
+def _divided(images: Images, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
     """Return files and targets of all three splits; those not given come from the training one."""
-    splits = pictures.splits
+    splits = images.splits
     files, targets = splits.get(ALL) or splits["train"]
     derived = derived_splits(
         targets if targets.ndim == 1 else None,
@@ -338,7 +338,7 @@ def _divided(pictures: Pictures, config: DataConfig, seed: int) -> Mapping[str, 
         seed,
         config,
         splits,
-        shown(pictures.path),
+        shown(images.path),
     )
     taken = {split: (files.take(rows), targets[rows]) for split, rows in derived.items()}
     return {
@@ -347,12 +347,12 @@ def _divided(pictures: Pictures, config: DataConfig, seed: int) -> Mapping[str, 
     }
 
 
-def _decoder(config: DataConfig, files: Sequence[str], skip: bool) -> PictureDecoder:
-    first, (height, width, channels) = _first_picture(files, skip)
+def _decoder(config: DataConfig, files: Sequence[str], skip: bool) -> ImageDecoder:
+    first, (height, width, channels) = _first_image(files, skip)
     own = (height, width)
     if config.image_size is not None:
         height, width = config.image_size
-    return PictureDecoder(
+    return ImageDecoder(
         height=height,
         width=width,
         channels=config.channels or channels,
@@ -362,12 +362,12 @@ def _decoder(config: DataConfig, files: Sequence[str], skip: bool) -> PictureDec
     )
 
 
-def _first_picture(files: Sequence[str], skip: bool) -> tuple[str, tuple[int, int, int]]:
-    """Return the first picture, or the first that can be decoded, with its shape."""
+def _first_image(files: Sequence[str], skip: bool) -> tuple[str, tuple[int, int, int]]:
+    """Return the first image, or the first that can be decoded, with its shape."""
     for file in files[: _MOST_TRIED if skip else 1]:
         try:
-            return file, read_first_picture(file)
+            return file, read_first_image(file)
         except DataError:
             if not skip:
                 raise
-    return files[0], read_first_picture(files[0])
+    return files[0], read_first_image(files[0])

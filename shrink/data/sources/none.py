@@ -50,5 +50,5 @@ def _nothing() -> DataError:
     return DataError(
         WHY_NO_METRICS,
         subject="data.source",
-        hint="name a source, a folder of pictures, or a file of arrays or records",
+        hint="name a source, a folder of images, or a file of arrays or records",
     )

@@ -42,7 +42,7 @@ class FeatureParser(NamedFeatures):
         features: TensorFlow Datasets' description of an example.
         inputs: names of the features that are inputs.
         targets: the same of targets; none for an autoencoder.
-        image_size: height and width that pictures are resized to, None to leave them.
+        image_size: height and width that images are resized to, None to leave them.
 
     Raises:
         DataError: there is no such feature, or its shape differs between examples.
@@ -117,7 +117,7 @@ class FeatureParser(NamedFeatures):
         shape = getattr(info, "shape", None)
         if shape is None or info.tf_dtype == tf.string:
             raise self._error(f"{name} holds no array of numbers", "name another feature")
-        if self._size is not None and _is_picture(self._features[name]):
+        if self._size is not None and _is_image(self._features[name]):
             shape = (*self._size, shape[-1])
         if None in shape:
             raise self._error(
@@ -127,7 +127,7 @@ class FeatureParser(NamedFeatures):
         return tf.TensorSpec(shape, info.tf_dtype)
 
     def _sized(self, name: str, value: tf.Tensor) -> tf.Tensor:
-        if self._size is None or not _is_picture(self._features[name]):
+        if self._size is None or not _is_image(self._features[name]):
             return value
         resized = tf.image.resize(value, self._size, method="bilinear", antialias=True)
         return resized if value.dtype.is_floating else tf.round(resized)
@@ -144,7 +144,7 @@ def _only(
     return tfds.decode.PartialDecoding(dict.fromkeys(names, True)).extract_features(features)
 
 
-def _is_picture(feature: tfds.features.FeatureConnector) -> bool:
+def _is_image(feature: tfds.features.FeatureConnector) -> bool:
     import tensorflow_datasets as tfds
 
     return isinstance(feature, tfds.features.Image)

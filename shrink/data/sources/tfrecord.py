@@ -268,7 +268,7 @@ class ExampleParser(NamedFeatures):
         feature = self._features[name]
         if feature.type == "raw":
             value = tf.io.decode_raw(value, _stored_dtype(feature))
-            # A reshape alone would take half a picture for another batch.
+            # A reshape alone would take half an image for another batch.
             value = tf.ensure_shape(value, (None, int(np.prod(feature.shape))))
         elif feature.type == "picture":
             value = _decoded(value, feature)
@@ -297,8 +297,8 @@ def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
         return prepared
 
     def decode(content: tf.Tensor) -> tf.Tensor:
-        picture = tf.io.decode_image(content, channels=channels, expand_animations=False)
-        return tf.ensure_shape(picture, feature.shape)
+        image = tf.io.decode_image(content, channels=channels, expand_animations=False)
+        return tf.ensure_shape(image, feature.shape)
 
     return tf.map_fn(
         decode,

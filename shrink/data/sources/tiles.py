@@ -1,4 +1,4 @@
-"""Windows of pictures too large to decode whole: TIFF pyramids, such as slides in histopathology.
+"""Windows of images too large to decode whole: TIFF pyramids, such as slides in histopathology.
 
 `path` is a CSV file with the columns `path,x,y` and a label, and maybe `split`: one row for each
 window of `image_size`, with its top left corner in pixels of `level`. Only the tiles of the file

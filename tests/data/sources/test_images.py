@@ -14,7 +14,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
-from tests.data.pictures import write_folders, write_picture
+from tests.data.images import write_folders, write_image
 from tests.forks import call
 
 
@@ -54,8 +54,8 @@ def test_open_dataset_takes_validation_from_the_given_train_part(tmp_path: Path)
 def test_arrays_decodes_png_to_the_pixels_that_were_written(tmp_path: Path) -> None:
     dataset = _open(write_folders(tmp_path))
     expected = [np.asarray(Image.open(file)) for file in sorted(tmp_path.rglob("*.png"))]
-    found = {picture.tobytes() for picture in _all(dataset)}
-    assert found == {picture.tobytes() for picture in expected}
+    found = {image.tobytes() for image in _all(dataset)}
+    assert found == {image.tobytes() for image in expected}
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "bmp", "gif"])
@@ -65,7 +65,7 @@ def test_arrays_equals_batches_bit_for_bit(
 ) -> None:
     for name in ("a", "b"):
         for index in range(4):
-            write_picture(tmp_path / name / f"{index}.{ending}", seed=index, size=(7, 8))
+            write_image(tmp_path / name / f"{index}.{ending}", seed=index, size=(7, 8))
     train = _open(tmp_path, **settings).train
     x, y = train.arrays(np.arange(len(train)))
     (fed,) = evaluation_batches(train, 100).as_numpy_iterator()
@@ -91,12 +91,12 @@ def test_arrays_resizes_like_antialiased_bilinear(tmp_path: Path) -> None:
     ("mode", "ending", "channels"),
     [("L", "png", 1), ("L", "jpg", 1), ("RGBA", "png", 3), ("L", "bmp", 1), ("L", "gif", 3)],
 )
-def test_open_dataset_takes_the_channels_of_the_first_picture(
+def test_open_dataset_takes_the_channels_of_the_first_image(
     tmp_path: Path, mode: str, ending: str, channels: int
 ) -> None:
     for name in ("a", "b"):
         for index in range(4):
-            write_picture(tmp_path / name / f"{index}.{ending}", seed=index, mode=mode)
+            write_image(tmp_path / name / f"{index}.{ending}", seed=index, mode=mode)
     dataset = _open(tmp_path)
     assert dataset.train.input_spec.shape.as_list() == [6, 5, channels]
     assert _all(dataset).shape == (8, 6, 5, channels)
@@ -121,9 +121,7 @@ def test_arrays_decodes_names_with_spaces_and_unicode(tmp_path: Path) -> None:
 def test_open_dataset_reports_ignored_files(tmp_path: Path) -> None:
     write_folders(tmp_path)
     (tmp_path / "cat" / "notes.txt").touch()
-    assert _open(tmp_path).notes == (
-        "ignored in the picture folders: 1 files that are no pictures",
-    )
+    assert _open(tmp_path).notes == ("ignored in the image folders: 1 files that are no images",)
 
 
 def test_open_dataset_takes_a_single_class_for_an_autoencoder(tmp_path: Path) -> None:
@@ -145,13 +143,13 @@ def test_open_dataset_raises_data_error_when_a_part_lacks_a_class(
 ) -> None:
     write_folders(tmp_path / full)
     write_folders(tmp_path / lacking, classes=("cat",))
-    with pytest.raises(DataError, match=f"the class 'dog' of {lacking} has no pictures"):
+    with pytest.raises(DataError, match=f"the class 'dog' of {lacking} has no images"):
         _open(tmp_path)
 
 
 def test_open_dataset_raises_data_error_when_a_class_is_empty(tmp_path: Path) -> None:
     (write_folders(tmp_path) / "emu").mkdir()
-    with pytest.raises(DataError, match="the class 'emu' has no pictures"):
+    with pytest.raises(DataError, match="the class 'emu' has no images"):
         _open(tmp_path)
 
 
@@ -161,7 +159,7 @@ def test_open_dataset_raises_data_error_when_train_is_missing(tmp_path: Path) ->
         _open(tmp_path)
 
 
-def test_open_dataset_raises_data_error_when_pictures_are_too_few(tmp_path: Path) -> None:
+def test_open_dataset_raises_data_error_when_images_are_too_few(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 examples are too few") as caught:
         _open(write_folders(tmp_path, count=1))
     assert caught.value.subject == str(tmp_path)
@@ -174,12 +172,12 @@ def _cut(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_cut, "not a picture that can be decoded"),
+        (_cut, "not an image that can be decoded"),
         (lambda path: path.write_bytes(b""), "the file is empty"),
-        (lambda path: path.write_bytes(b"no picture"), "not a picture that can be decoded"),
-        (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0"), "not a picture that can be decoded"),
+        (lambda path: path.write_bytes(b"no image"), "not an image that can be decoded"),
+        (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0"), "not an image that can be decoded"),
         (lambda path: path.unlink(), "cannot be read: No such file"),
-        (lambda path: write_picture(path, size=(5, 6)),
+        (lambda path: write_image(path, size=(5, 6)),
          r"is 5 x 6 pixels .* first one, .*00\.png, is 6 x 5\n.*image_size: \[6, 5\]"),
     ],
 )  # fmt: skip
@@ -226,9 +224,9 @@ def test_arrays_turns_as_exif_asks(tmp_path: Path, orientation: int) -> None:
         for index in range(3):
             target = tmp_path / name / f"{index}.jpg"
             Image.fromarray(np.ascontiguousarray(stored)).save(target, quality=100, exif=exif)
-    pictures = _all(_open(tmp_path))
-    assert pictures.shape == (6, 16, 24, 1)
-    np.testing.assert_allclose(pictures[0, :, :, 0], upright, atol=8)
+    images = _all(_open(tmp_path))
+    assert images.shape == (6, 16, 24, 1)
+    np.testing.assert_allclose(images[0, :, :, 0], upright, atol=8)
 
 
 def test_arrays_takes_the_high_byte_of_16_bits(tmp_path: Path) -> None:
@@ -240,7 +238,7 @@ def test_arrays_takes_the_high_byte_of_16_bits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(_all(_open(tmp_path))[0, :, :, 0], values >> 8)
 
 
-def test_arrays_reads_large_pictures_one_by_one_alike(
+def test_arrays_reads_large_images_one_by_one_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_folders(tmp_path)
@@ -251,7 +249,7 @@ def test_arrays_reads_large_pictures_one_by_one_alike(
 
 def _csv(folder: Path, text: str) -> Path:
     for index in range(12):
-        write_picture(folder / f"{index}.png", seed=index)
+        write_image(folder / f"{index}.png", seed=index)
     (folder / "list.csv").write_text(text)
     return folder / "list.csv"
 
@@ -264,7 +262,7 @@ def _csv(folder: Path, text: str) -> Path:
         (lambda i: i / 4, (), [[i / 4] for i in range(12)]),
     ],
 )
-def test_open_dataset_takes_a_list_of_pictures(
+def test_open_dataset_takes_a_list_of_images(
     tmp_path: Path, label: Any, names: tuple[str, ...], targets: list[Any]
 ) -> None:
     rows = "".join(f"{i}.png,{label(i)}\n" for i in range(12))
@@ -292,7 +290,7 @@ def test_open_dataset_takes_parts_and_several_labels_of_a_list(tmp_path: Path) -
     [
         ("file,label\n0.png,1\n", "no column path"),
         ("path,class\n0.png,1\n", "no column label; there are path, class"),
-        ("path,label\n", "no pictures are listed"),
+        ("path,label\n", "no images are listed"),
         ("path,label\n0.png\n", "line 2 has not one value"),
         ("path,label,split\n0.png,1,tets\n", "the column split has 'tets'"),
         ("path,label\n0.png,a\n1.png,a\n", "all labels are a"),
@@ -305,22 +303,22 @@ def test_open_dataset_raises_data_error_when_a_list_is_wrong(
         _open(_csv(tmp_path, text))
 
 
-def test_open_dataset_tells_of_pictures_in_two_parts(tmp_path: Path) -> None:
+def test_open_dataset_tells_of_images_in_two_parts(tmp_path: Path) -> None:
     for part in ("train", "test"):
         write_folders(tmp_path / part)
     (note,) = [n for n in _open(tmp_path, validation_split=0.05).notes if "train split" in n]
-    assert "pictures of the test split are in the train split too" in note
+    assert "images of the test split are in the train split too" in note
 
 
-def test_open_dataset_skips_bad_pictures_up_to_the_limit(tmp_path: Path) -> None:
+def test_open_dataset_skips_bad_images_up_to_the_limit(tmp_path: Path) -> None:
     root = write_folders(tmp_path)
     for name in ("cat/00.png", "dog/03.png"):
         _cut(root / name)
-    with pytest.raises(DataError, match=r"2 of 20 pictures cannot be decoded, more than 0.10%"):
+    with pytest.raises(DataError, match=r"2 of 20 images cannot be decoded, more than 0.10%"):
         _open(root, on_bad_example="skip")
     dataset = _open(root, on_bad_example="skip", bad_examples_limit=0.1)
     assert _all(dataset).shape == (18, 6, 5, 3)
-    assert dataset.notes[0].startswith("skipped 2 of 20 pictures that cannot be decoded: ")
+    assert dataset.notes[0].startswith("skipped 2 of 20 images that cannot be decoded: ")
     again = _open(root, on_bad_example="skip", bad_examples_limit=0.1)
     np.testing.assert_array_equal(_all(again), _all(dataset))
 
@@ -330,14 +328,14 @@ def test_explain_is_none_when_all_is_well(tmp_path: Path) -> None:
     assert train.explain(np.arange(len(train))) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n"])
-def test_open_dataset_raises_data_error_when_the_first_picture_is_corrupt(
+@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n"])
+def test_open_dataset_raises_data_error_when_the_first_image_is_corrupt(
     tmp_path: Path, content: bytes
 ) -> None:
     write_folders(tmp_path)
     (tmp_path / "cat" / "00.png").write_bytes(content)
     with pytest.raises(
-        DataError, match=r"00\.png: (not a picture that can be decoded|the file is empty)"
+        DataError, match=r"00\.png: (not an image that can be decoded|the file is empty)"
     ):
         _open(tmp_path)
 

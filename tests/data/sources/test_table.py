@@ -110,12 +110,12 @@ def test_open_dataset_names_the_line_of_a_table_as_an_editor_does(
     assert text.splitlines()[line - 1] == "bad,1"
 
 
-def test_open_dataset_orders_folders_of_pictures_by_classes(tmp_path: Path) -> None:
+def test_open_dataset_orders_folders_of_images_by_classes(tmp_path: Path) -> None:
     for place, name in enumerate(("circle", "cross", "square")):
         (tmp_path / name).mkdir()
         for number in range(12):
-            picture = Image.fromarray(np.full((4, 4), 80 * place, np.uint8))
-            picture.save(tmp_path / name / f"{number}.png")
+            image = Image.fromarray(np.full((4, 4), 80 * place, np.uint8))
+            image.save(tmp_path / name / f"{number}.png")
     dataset = opened(tmp_path, "images", classes=["square", "circle", "cross"])
     x, y = dataset.train.arrays(np.arange(20))
     shown = x[:, 0, 0, 0] // 80
@@ -144,7 +144,7 @@ def test_open_dataset_names_the_classes_of_whole_numbers(tmp_path: Path) -> None
         (None, {}, (4, 4, 1), None),
     ],
 )
-def test_open_dataset_for_brings_pictures_to_the_models_input(
+def test_open_dataset_for_brings_images_to_the_models_input(
     tmp_path: Path,
     shape: tuple[int, int, int] | None,
     settings: dict[str, Any],

@@ -91,14 +91,14 @@ def test_open_dataset_reads_every_example_of_its_splits(prepared: Path) -> None:
 
 
 @needs_tfds
-def test_open_dataset_takes_several_features_and_resizes_pictures(prepared: Path) -> None:
+def test_open_dataset_takes_several_features_and_resizes_images(prepared: Path) -> None:
     train = _open(prepared, inputs=["sized", "age"], targets=["age"], image_size=[8, 9]).train
-    (picture, age), y = next(
+    (image, age), y = next(
         training_batches(train, global_batch_size=7, seed=0, first_step=0, last_step=1)
         .as_numpy_iterator()
     )  # fmt: skip
-    assert (picture.shape, picture.dtype) == ((7, 8, 9, 3), np.uint8)
-    np.testing.assert_array_equal(picture[:, 3, 3, 0], age)
+    assert (image.shape, image.dtype) == ((7, 8, 9, 3), np.uint8)
+    np.testing.assert_array_equal(image[:, 3, 3, 0], age)
     np.testing.assert_array_equal(y, age[:, None])
     assert train.labels is None
 

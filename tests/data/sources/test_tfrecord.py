@@ -101,7 +101,7 @@ def test_open_dataset_unpacks_compressed_files(tmp_path: Path, pack: Any, name: 
     _check_same(_all(_open(packed)))
 
 
-def test_open_dataset_decodes_pictures_and_real_targets(tmp_path: Path) -> None:
+def test_open_dataset_decodes_images_and_real_targets(tmp_path: Path) -> None:
     def png(row: int) -> bytes:
         buffer = io.BytesIO()
         Image.fromarray(X[row, :, :, 0]).save(buffer, "PNG")
@@ -221,7 +221,7 @@ def test_data_pack_refuses_a_folder_of_other_data(tmp_path: Path) -> None:
         _packed(tmp_path)
 
 
-def test_data_unpack_writes_folders_of_pictures(tmp_path: Path) -> None:
+def test_data_unpack_writes_folders_of_images(tmp_path: Path) -> None:
     folder, _, original = _packed(tmp_path)
     data = {"source": "tfrecord", "path": str(folder)}
     data_unpack(UnpackJob(name="d", data=data, output=tmp_path / "pictures"), _nothing)

@@ -204,7 +204,7 @@ def test_run_follows_outputs_when_targets_are_real(folder: Path, tmp_path: Path)
     assert history[-1] < 0.8 * history[0]
 
 
-def of_pictures(
+def of_images(
     folder: Path, work: Path, config: dict[str, Any], named: dict[str, Any] | None = None
 ) -> Any:
     return distilled(
@@ -215,10 +215,10 @@ def of_pictures(
 @pytest.mark.slow
 def test_run_follows_where_the_teacher_looks(folder: Path, tmp_path: Path) -> None:
     config = {"feature_layers": {"hidden": "hidden"}, "feature_loss": "attention"}
-    cached = of_pictures(folder, tmp_path, {**config, "teacher_cache": "on"})
-    live = of_pictures(folder, tmp_path, {**config, "teacher_cache": "off"})
+    cached = of_images(folder, tmp_path, {**config, "teacher_cache": "on"})
+    live = of_images(folder, tmp_path, {**config, "teacher_cache": "off"})
     assert difference(cached, live) <= 1e-6
-    assert difference(cached, of_pictures(folder, tmp_path, {})) > 1e-4
+    assert difference(cached, of_images(folder, tmp_path, {})) > 1e-4
 
 
 @pytest.mark.slow
@@ -231,12 +231,12 @@ def test_run_follows_the_mean_of_several_teachers(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_run_gives_the_same_student_from_cached_and_live_answers_to_augmented_pictures(
+def test_run_gives_the_same_student_from_cached_and_live_answers_to_augmented_images(
     folder: Path, tmp_path: Path
 ) -> None:
     named = {"augment": {"flip": "both", "crop": 1, "mixup": 0.3}}
     live, cached = (
-        of_pictures(folder, tmp_path, {"teacher_cache": cache}, named) for cache in ("off", "on")
+        of_images(folder, tmp_path, {"teacher_cache": cache}, named) for cache in ("off", "on")
     )
     assert cached.details["teacher_cache"]["asked"] is True
     assert difference(live, cached) <= 1e-6

@@ -133,8 +133,8 @@ def test_appending_cuts_what_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_taught_views_bring_the_answers_to_each_epochs_view(tmp_path: Path) -> None:
-    pictures = np.random.default_rng(0).integers(0, 256, (21, 4, 4, 3), np.uint8)
-    plain = ArrayExamples(pictures, np.arange(21) % 3, np.arange(21))
+    images = np.random.default_rng(0).integers(0, 256, (21, 4, 4, 3), np.uint8)
+    plain = ArrayExamples(images, np.arange(21) % 3, np.arange(21))
     config = AugmentConfig.model_validate({"flip": "both", "crop": 1, "mixup": 0.5})
     augmentation = Augmentation(config, plain.input_spec, 3)
     views = AugmentedView(plain, None, False, augmentation)

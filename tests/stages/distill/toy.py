@@ -36,8 +36,8 @@ def two(units: int) -> keras.Model:
     return keras.Model(inputs, [kind, L.Dense(1, activation="tanh", name="angle")(hidden)])
 
 
-def of_pictures(units: int) -> keras.Model:
-    """Return a network of one convolution for pictures of 5x5."""
+def of_images(units: int) -> keras.Model:
+    """Return a network of one convolution for images of 5x5."""
     inputs = keras.Input((5, 5, 3))
     x = L.Rescaling(1 / 255)(inputs)
     hidden = L.Conv2D(units, 3, activation="relu", name="hidden")(x)
@@ -51,11 +51,11 @@ def write_toys(root: Path) -> None:
     np.savez(root / "classes.npz", x=x, y=np.arange(90) % CLASSES)
     np.savez(root / "values.npz", x=x, y=x[:, :2] ** 2)
     np.savez(root / "two.npz", x=x, kind=np.arange(90) % CLASSES, angle=x[:, :1] / 4)
-    pictures = random.integers(0, 256, (90, 5, 5, 3), np.uint8)
-    np.savez(root / "pictures.npz", x=pictures, y=np.arange(90) % CLASSES)
+    images = random.integers(0, 256, (90, 5, 5, 3), np.uint8)
+    np.savez(root / "pictures.npz", x=images, y=np.arange(90) % CLASSES)
     keras.utils.set_random_seed(1)
-    of_pictures(16).save(root / "sees.keras")
-    of_pictures(4).save(root / "small_sees.keras")
+    of_images(16).save(root / "sees.keras")
+    of_images(4).save(root / "small_sees.keras")
     two(16).save(root / "two.keras")
     two(4).save(root / "small_two.keras")
     mlp(16, None).save(root / "logits.keras")

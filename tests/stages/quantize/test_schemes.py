@@ -19,19 +19,19 @@ from shrink.stages.quantize.schemes import SCHEMES, mixed_artifact
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.quantization.test_aware_model import residual
-from tests.stages.quantize.toys import pictures
+from tests.stages.quantize.toys import images
 from tests.unlabelled import UnlabelledExamples
 
 L = keras.layers
 
 
 def quantized(source: FloatModel) -> bytes:
-    rows: Any = UnlabelledExamples(pictures(60))
+    rows: Any = UnlabelledExamples(images(60))
     return static.static_int8(source, CalibrationExamples(rows, 60, 0), QuantizeConfig()).content
 
 
 def assert_near(content: bytes, source: FloatModel) -> None:
-    x = pictures(20, seed=2)
+    x = images(20, seed=2)
     wanted = load(source.float32.content).predict(x)[0]
     difference = load(content).predict(x)[0] - wanted
     assert np.abs(difference).max() < 0.06 * np.abs(wanted).max()
@@ -92,13 +92,13 @@ def test_static_int8_after_aware_training_computes_what_was_trained(
     build: Callable[[], keras.Model],
 ) -> None:
     """The simulated forward pass is the reference: codes of the outputs, one by one."""
-    rows: Any = UnlabelledExamples(pictures(100))
+    rows: Any = UnlabelledExamples(images(100))
     calibration = CalibrationExamples(rows, 100, 0)
     model = aware_model(with_outliers(build()), calibration.batches())
     random = np.random.default_rng(1)
     for weight in model.aware.trainable_weights:  # as training moves them
         weight.assign(weight * random.uniform(0.9, 1.1, weight.shape))
-    x = pictures(100, seed=3)
+    x = images(100, seed=3)
     simulated = model.aware(x).numpy()
 
     def share_of_equal_codes(source: FloatModel, **keys: Any) -> float:

@@ -13,7 +13,7 @@ L = keras.layers
 
 
 def cnn() -> keras.Model:
-    """Pictures (8, 8, 3) to 4 probabilities: two convolutions, a depthwise one, a dense layer."""
+    """Images (8, 8, 3) to 4 probabilities: two convolutions, a depthwise one, a dense layer."""
     keras.utils.set_random_seed(0)
     inputs = L.Input((8, 8, 3), name="picture")
     x = L.Conv2D(16, 3, padding="same", activation="relu", name="first")(inputs)
@@ -29,8 +29,8 @@ def float_cnn() -> bytes:
     return convert(cnn(), "float32").content
 
 
-def pictures(count: int, seed: int = 0) -> np.ndarray:
-    """Random pictures with the same smooth pattern of correlations, float32 (count, 8, 8, 3)."""
+def images(count: int, seed: int = 0) -> np.ndarray:
+    """Random images with the same smooth pattern of correlations, float32 (count, 8, 8, 3)."""
     random = np.random.default_rng(seed)
     coarse = random.normal(size=(count, 2, 2, 3))
     smooth = coarse.repeat(4, axis=1).repeat(4, axis=2)
@@ -38,6 +38,6 @@ def pictures(count: int, seed: int = 0) -> np.ndarray:
 
 
 def batches(count: int = 100, seed: int = 0) -> list[dict[str, np.ndarray]]:
-    """The same pictures by the name of the input, 50 at a time."""
-    x = pictures(count, seed)
+    """The same images by the name of the input, 50 at a time."""
+    x = images(count, seed)
     return [{"picture": x[start : start + 50]} for start in range(0, count, 50)]

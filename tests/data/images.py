@@ -1,4 +1,4 @@
-"""Small folders of pictures for tests."""
+"""Small folders of images for tests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image
 
 
-def write_picture(
+def write_image(
     path: Path, seed: int = 0, size: tuple[int, int] = (6, 5), mode: str = "RGB"
 ) -> None:
-    """Write a random picture of `size` (height, width); the ending decides the format."""
+    """Write a random image of `size` (height, width); the ending decides the format."""
     channels = {"L": (), "RGB": (3,), "RGBA": (4,)}[mode]
     pixels = np.random.default_rng(seed).integers(0, 256, (*size, *channels), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,16 +27,16 @@ def write_folders(
     classes: tuple[str, ...] = ("cat", "dog"),
     size: tuple[int, int] = (6, 5),
 ) -> Path:
-    """Write `count` PNG pictures of each class under `root`, and return it."""
+    """Write `count` PNG images of each class under `root`, and return it."""
     for number, name in enumerate(classes):
         for index in range(count):
             path = root / name / f"{index:02d}.png"
-            write_picture(path, seed=100 * number + index, size=size)
+            write_image(path, seed=100 * number + index, size=size)
     return root
 
 
-def write_bad_pictures(folder: Path) -> list[Path]:
-    """Write 30 files that are no sound picture, three of each of ten kinds; return them."""
+def write_bad_images(folder: Path) -> list[Path]:
+    """Write 30 files that are no sound image, three of each of ten kinds; return them."""
     written = []
     for kind, content in _bad_contents().items():
         for number in range(3):
