@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shrink.compact.banded import in_bands
 from shrink.compact.cost import temporary_bytes
 from shrink.compact.graph import Graph
-from shrink.compact.plan import Plan, plan
+from shrink.compact.plan import Plan, plan_below
 from shrink.compact.search import Candidate, Search, turned
 from shrink.compact.stretch import Survey
 
@@ -21,7 +21,8 @@ _QUICK_ATTEMPTS = 300
 _STARTS = 3
 _SLACK = 0.01
 _TRIES_A_MOVE = 20
-_MOST_IDLE = 120
+_MOST_IDLE = 300
+_UNLIMITED = 1 << 62
 
 
 class Choice(NamedTuple):
@@ -52,7 +53,8 @@ def choose(survey: Survey, search: Search, candidates: Sequence[Candidate], move
     begun: dict[tuple[tuple[int, int], ...], Choice] = {}
     for candidate in candidates:
         for other in _turned(survey, candidate):
-            found = _planned(survey, other)
+            found = _planned(survey, other, _UNLIMITED)
+            assert found is not None
             stretches = tuple(banding[:2] for banding in other.bandings)
             if stretches not in begun or found.arena_bytes < begun[stretches].arena_bytes:
                 begun[stretches] = found
@@ -68,13 +70,13 @@ def _moved(survey: Survey, search: Search, start: Choice, moves: int) -> Choice:
     for number in range(_TRIES_A_MOVE * moves):
         if moves <= 0 or idle >= _MOST_IDLE:
             break
-        limit = current.arena_bytes * (1 + _SLACK * (number % 8 == 0))
+        limit = int(current.arena_bytes * (1 + _SLACK * (number % 8 == 0))) + 1
         moved = search.neighbour(current.candidate)
         if moved is None or moved.arena_bytes >= limit or moved == current.candidate:
             continue
         moves, idle = moves - 1, idle + 1
-        found = _planned(survey, moved)
-        if found.arena_bytes <= limit:
+        found = _planned(survey, moved, limit)
+        if found is not None:
             current = found
             if found.arena_bytes < best.arena_bytes:
                 best, idle = found, 0
@@ -96,9 +98,14 @@ def _turned(survey: Survey, candidate: Candidate) -> Iterator[Candidate]:
             yield candidate._replace(bandings=tuple(by_turns))
 
 
-def _planned(survey: Survey, candidate: Candidate) -> Choice:
+def _planned(survey: Survey, candidate: Candidate, limit: int) -> Choice | None:
+    """Return a candidate with its plan; None where its arena is not below the limit."""
     graph = in_bands(survey, candidate.bandings)
-    found = plan(graph, _QUICK_ATTEMPTS)
     tail = candidate.arena_bytes - candidate.peak_bytes
-    size = max(found.size_bytes, temporary_bytes(graph))
-    return Choice(candidate, graph, found, size + tail)
+    temporary = temporary_bytes(graph)
+    if temporary + tail >= limit:
+        return None
+    found = plan_below(graph, _QUICK_ATTEMPTS, limit - tail)
+    if found is None:
+        return None
+    return Choice(candidate, graph, found, max(found.size_bytes, temporary) + tail)

@@ -17,7 +17,7 @@ from shrink.compact.cost import graph_macs
 from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.order import in_best_order
-from shrink.compact.plan import Plan, plan
+from shrink.compact.plan import Plan, plan, plan_below
 from shrink.compact.search import Search
 from shrink.compact.stretch import Survey
 from shrink.compact.sweep import swept
@@ -35,7 +35,7 @@ DEFAULT_EXTRA_MACS = 0.05
 _LADDER = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
 """Shares of the multiply-accumulates, tried one after the other where an arena is to be met."""
 _TRIES, _STARTS, _CANDIDATES = 8000, 6, 40
-_MOVES = 900
+_MOVES = 1500
 _PLAN_ATTEMPTS = 20_000
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
@@ -132,7 +132,7 @@ def compact(
         StageError: TFLite Micro cannot allocate it, or it cannot be made to fit.
     """
     graph = read_graph(model)
-    before = _arena_of(model)
+    before = _arena_before(model, graph)
     if arena_bytes is not None and before <= arena_bytes:
         return _unchanged(model, graph, before, f"it fits {arena_bytes:,} bytes already")
     best: _Version | None = None
@@ -176,20 +176,35 @@ def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[_Version]:
         ordered = in_best_order(folded)
         plain = ordered.graph if ordered.exact else folded
         if number == 0:
-            yield _written(plain, ())
+            yield _written(plain, (), plan(plain, _PLAN_ATTEMPTS))
         survey = Survey(plain)
         left = int(share * macs) + macs - survey.macs
         search = Search(survey, left, _TRIES)
         candidates = search.candidates(_STARTS, _CANDIDATES)
         choice = choose(survey, search, candidates, _MOVES)
         if choice.candidate.bandings:
-            yield _written(choice.graph, choice.candidate.bandings)
+            again = plan_below(choice.graph, _PLAN_ATTEMPTS, choice.plan.size_bytes)
+            yield _written(choice.graph, choice.candidate.bandings, again or choice.plan)
 
 
-def _written(graph: Graph, bandings: tuple[Banding, ...]) -> _Version:
-    found = plan(graph, _PLAN_ATTEMPTS)
+def _written(graph: Graph, bandings: tuple[Banding, ...], found: Plan) -> _Version:
     content = write_graph(graph, found.offsets)
     return _Version(graph, found, content, _arena_of(content), bandings)
+
+
+def _arena_before(model: bytes, graph: Graph) -> int:
+    """Return the arena of a file as it was given, or of its graph written anew.
+
+    TFLite Micro does not find the operators of files that hold only the deprecated operator codes,
+    as converters wrote them before 2021.
+    """
+    try:
+        return _arena_of(model)
+    except StageError:
+        again = write_graph(graph)
+        if again == model:
+            raise
+        return _arena_of(again)
 
 
 def _arena_of(content: bytes) -> int:

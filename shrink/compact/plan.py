@@ -21,6 +21,8 @@ from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
 _ATTEMPTS_AN_ORDER = 60
 _BRIEF = 4
+_SEED = 0
+_UNLIMITED = 1 << 62
 _LARGE, _LASTING = 12, 6
 """A block of at least a twelfth of the arena, needed for at least so many steps."""
 _ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
@@ -40,50 +42,51 @@ class Plan(NamedTuple):
     bound_bytes: int
 
 
-def plan(graph: Graph, attempts: int, rolling: Sequence[int] = (0,), seed: int = 0) -> Plan:
+def plan(graph: Graph, attempts: int) -> Plan:
     """Return the lowest plan found.
 
     Args:
         graph: its order of operators is kept.
         attempts: to place all blocks, where the bound is not met before.
-        rolling: lengths up to which blocks may roll, each tried; see `views.blocks_of`.
-        seed: of the search.
     """
-    best: Plan | None = None
-    tried = set()
-    for rolling_bytes in rolling:
-        blocks = blocks_of(graph, rolling_bytes)
-        shape = tuple(sorted(block.size_bytes for block in blocks))
-        if shape in tried:
-            continue
-        tried.add(shape)
-        bound = peak_bytes(blocks, len(graph.operators))
-        if best is None or bound < best.size_bytes:
-            found = _Placement(blocks, bound, seed).plan(attempts // len(rolling))
-            if best is None or found.size_bytes < best.size_bytes:
-                best = found
-    assert best is not None
-    return best
+    found = plan_below(graph, attempts, _UNLIMITED)
+    assert found is not None, "without a limit every block finds a place"
+    return found
+
+
+def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
+    """Return the lowest plan found that takes fewer bytes than a limit; None where none is found.
+
+    Args:
+        graph: its order of operators is kept.
+        attempts: to place all blocks, where the bound is not met before.
+        limit: in bytes.
+    """
+    blocks = blocks_of(graph)
+    bound = peak_bytes(blocks, len(graph.operators))
+    if bound >= limit:
+        return None
+    return _Placement(blocks, bound, limit).plan(attempts)
 
 
 class _Placement:
-    """A search for places of blocks."""
+    """A search for places of blocks below a limit."""
 
-    def __init__(self, blocks: Sequence[Block], bound: int, seed: int) -> None:
+    def __init__(self, blocks: Sequence[Block], bound: int, limit: int) -> None:
         self._blocks = blocks
         self._bound = bound
-        self._random = random.Random(seed)
+        self._random = random.Random(_SEED)
         self._sizes = [block.size_bytes for block in blocks]
         self._conflicts = _conflicts(blocks)
         self._best: dict[int, int] = {}
-        self._height = 1 << 62
+        self._height = limit
         self._attempts = 0
 
-    def plan(self, attempts: int) -> Plan:
+    def plan(self, attempts: int) -> Plan | None:
         """Return the lowest plan found in so many attempts."""
         orders = [sorted(range(len(self._blocks)), key=key) for key in self._keys()]
         for order in orders:
-            self._attempt(1 << 61, order, [False] * len(order))
+            self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
         self._alternate(orders[0])
         while self._height > self._bound and self._attempts < attempts:
             share = self._random.choice((0.0, 0.0, 0.25, 0.5, 0.75))
@@ -92,6 +95,8 @@ class _Placement:
             high_share = self._random.choice((0.0, 0.2, 0.5))
             high = [self._random.random() < high_share for _ in self._blocks]
             self._repair(limit, list(self._random.choice(orders)), high)
+        if not self._best:
+            return None
         offsets = {
             index: self._best[number] + place
             for number, block in enumerate(self._blocks)

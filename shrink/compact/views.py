@@ -10,6 +10,7 @@ with the operators from which to which they are needed.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -139,21 +140,18 @@ def live_bytes(blocks: Sequence[Block], steps: int) -> list[int]:
     return found
 
 
-def blocks_of(graph: Graph, rolling_bytes: int = 0) -> list[Block]:
-    """Return the blocks of a graph; every activation is in one of them.
+def blocks_of(graph: Graph) -> list[Block]:
+    """Return the blocks of a graph, whose order of operators is final; each activation is in one.
 
-    Args:
-        graph: whose order of operators is final.
-        rolling_bytes: how long a block may grow by windows that share rows with the window before
-            them. Longer ones move through the arena as they go; windows of others copy the rows.
+    A window that shares rows with the window before it does not lie over them: a chain of such
+    windows would move through the arena as it goes. Rows that are kept are copied.
     """
-    return _Blocks(graph, rolling_bytes).found()
+    return _Blocks(graph).found()
 
 
 class _Blocks:
-    def __init__(self, graph: Graph, rolling_bytes: int) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._rolling_bytes = rolling_bytes
         self._life = lifetimes(graph)
         self._reads = self._all_reads()
         self._origins = self._all_origins()
@@ -179,7 +177,7 @@ class _Blocks:
                 source, output = operator.inputs[0], operator.outputs[0]
                 if self._graph.tensors[output].loose:
                     continue
-                self._joined(source, output, copied[0], self._rolling_bytes)
+                self._joined(source, output, copied[0], _MOST_GROWTH)
         return [self._block(root) for root in self._blocks]
 
     def _block(self, root: int) -> Block:
@@ -188,14 +186,14 @@ class _Blocks:
         cells = [Cell(c.start - start, c.end - start, c.first, c.last) for c in self._cells[root]]
         return Block(places, cells)
 
-    def _joined(self, one: int, other: int, distance: int, longest: int | None = None) -> bool:
+    def _joined(self, one: int, other: int, distance: int, growth: float = math.inf) -> bool:
         """Join two blocks, the second tensor so far behind the first, where nothing is in the way.
 
         Args:
             one: a tensor.
             other: a tensor.
             distance: in bytes.
-            longest: bytes beyond which the two together may hardly be longer than the longer one.
+            growth: how much longer than the longer of the two they may be together.
 
         Returns:
             Whether they are joined.
@@ -206,10 +204,9 @@ class _Blocks:
             return shift == 0
         moved = {index: place + shift for index, place in self._blocks[gone].items()}
         together = self._blocks[root] | moved
-        if longest is not None:
-            own = max(self._length(self._blocks[root]), self._length(moved))
-            if self._length(together) > max(longest, _MOST_GROWTH * own):
-                return False
+        own = max(self._length(self._blocks[root]), self._length(moved))
+        if self._length(together) > growth * own:
+            return False
         cells = self._cells_of(together)
         if cells is None:
             return False

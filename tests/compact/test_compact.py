@@ -10,6 +10,7 @@ from shrink.compact.compact import Compacted, compact
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import compare, random_examples
+from shrink.tflite.edit import packed, unpacked
 from shrink.tflite.interpreter import load
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, chain
@@ -69,6 +70,17 @@ def test_an_arena_is_met_with_little_extra_work(smallest: Compacted) -> None:
 def test_an_arena_that_cannot_be_met_is_an_error_that_says_what_can() -> None:
     with pytest.raises(StageError, match="the smallest takes"):
         compact(chain(), arena_bytes=1000)
+
+
+def test_a_file_with_the_deprecated_operator_codes_alone_is_rewritten() -> None:
+    model = unpacked(wide())
+    for code in model.operatorCodes:
+        code.builtinCode = 0
+    old = packed(model)
+    found = compact(old)
+    assert found.changed
+    assert found.arena_after < 0.5 * found.arena_before
+    assert outputs_of(found.content) == outputs_of(wide())
 
 
 def test_a_comparison_finds_a_file_that_differs() -> None:
