@@ -44,6 +44,7 @@ class _Valid:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
         return {
             "valid": True,
             "recipe": self.name,

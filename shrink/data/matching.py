@@ -137,12 +137,15 @@ class _Arranged(DerivedExamples):
         self.target_spec = _picked(base.target_spec, targets)
 
     def load(self, indices: tf.Tensor) -> Batch:
+        """Return the batch of these indices, (n,), in the model's order."""
         return self._swapped(self._base.load(indices))
 
     def arrays(self, indices: np.ndarray) -> Batch:
+        """Return the batch as arrays."""
         return self._swapped(self._base.arrays(indices))
 
     def prepare(self) -> None:
+        """Prepare the examples underneath, where they have to be."""
         if isinstance(self._base, PreparedExamples):
             self._base.prepare()
 
@@ -165,9 +168,11 @@ class _ArrangedViews(_Arranged):
         self._views = views
 
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Return the random numbers of these examples in an epoch."""
         return self._views.draw(seed, epoch, indices)
 
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
+        """Return the augmented batch, in the model's order."""
         return self._swapped(self._views.load_augmented(indices, numbers))
 
 

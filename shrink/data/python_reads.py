@@ -99,6 +99,7 @@ class _Watcher:
         self._hooked = False
 
     def start(self) -> _Seen:
+        """Watch reads from now on; what is returned collects them."""
         if not self._hooked:
             sys.addaudithook(self)
             self._hooked = True

@@ -44,14 +44,6 @@ def int4_operators(mode: Mode, target: Target) -> frozenset[str]:
     return INT4_OPERATORS[mode]
 
 
-INT8_OPERATORS: dict[Mode, frozenset[str]] = {
-    "dynamic": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),
-    "static": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),
-    "weight_only": frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}),
-}
-"""Operators that can have 8-bit weights; the weights of others stay float."""
-
-
 MATRIX_OPERATORS = frozenset({"CONV_2D", "FULLY_CONNECTED"})
 _WEIGHTED = MATRIX_OPERATORS | {"DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
 _INPUT, _WEIGHTS, _BIAS = 0, 1, 2

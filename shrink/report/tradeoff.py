@@ -56,6 +56,7 @@ class _Box:
     bottom: float
 
     def meets(self, other: _Box) -> bool:
+        """Return whether two boxes overlap."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 

@@ -26,8 +26,6 @@ from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.job import StepJob
 
-VARIABLES = ("TF_CONFIG", "SLURM_STEP_NUM_TASKS")
-
 
 @dataclass(frozen=True)
 class Membership:

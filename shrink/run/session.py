@@ -90,6 +90,7 @@ class _Thing:
 
     @classmethod
     def of(cls, recipe: Mapping[str, Json]) -> _Thing:
+        """Return what a recipe compresses, on which data, by which stages."""
         data = recipe["data"]
         stages = [_stage_name(kind, s) for e in recipe["stages"] for kind, s in e.items()]
         place = data.get("path") or data.get("source")
@@ -106,6 +107,7 @@ class _Thing:
             yield Path(self.data).stem
 
     def digest(self) -> str:
+        """Return a short hash that tells this from other things."""
         text = json.dumps([self.model, self.data, self.stages])
         return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 

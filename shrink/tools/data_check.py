@@ -93,6 +93,7 @@ class _Counter:
         self._lock = threading.Lock()
 
     def add(self, count: int) -> None:
+        """Count examples as done, and report the share."""
         with self._lock:
             self._done += count
             self._send(Share(self._name, self._done, self._total))

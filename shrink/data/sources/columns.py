@@ -45,10 +45,12 @@ class _Split:
 
     @property
     def count(self) -> int:
+        """The number of examples."""
         return len(next(iter(self.x.values())))
 
     @property
     def labels(self) -> np.ndarray | None:
+        """Class numbers (n,) of a single target that holds them, else None."""
         only = single(tuple(self.y.values()))
         return only if are_labels(only) else None
 

@@ -118,6 +118,7 @@ class _Function:
         return function
 
     def error(self, message: str, hint: str | None = None) -> DataError:
+        """Return an error that names the function."""
         return DataError(message, subject=f"{self.path}:{self.name}", hint=hint or _HINT)
 
 

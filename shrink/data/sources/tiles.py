@@ -50,6 +50,7 @@ class _Level:
 
     @property
     def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the page."""
         height, width = self.page.imagelength, self.page.imagewidth
         return int(height), int(width), int(self.page.samplesperpixel)
 

@@ -226,6 +226,7 @@ class _Table:
     def of(
         cls, graph: ChannelGraph, number: int, curve: Curve, cost: Cost, round_to: int
     ) -> _Table:
+        """Return the losses and savings of one group by the channels removed from it."""
         channels = len(graph.groups[number])
         tried = np.linspace(0, 1, min(channels, _MOST_COUNTS))
         counts = np.unique([removed_count(channels, ratio, round_to) for ratio in tried])
