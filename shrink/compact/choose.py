@@ -20,8 +20,11 @@ from shrink.compact.stretch import Survey
 _QUICK_ATTEMPTS = 300
 _STARTS = 3
 _SLACK = 0.01
+_PROMISING = 1.05
+"""A choice that takes more than the best so far by this factor is not moved."""
 _TRIES_A_MOVE = 20
-_MOST_IDLE = 300
+_MOST_IDLE = 450
+_USUAL_OPERATORS = 80
 _UNLIMITED = 1 << 62
 
 
@@ -48,13 +51,16 @@ def choose(survey: Survey, search: Search, candidates: Sequence[Candidate], move
         survey: of the graph.
         search: of its bands.
         candidates: to begin with, at least one.
-        moves: how many plans may be made on the way from the best of them.
+        moves: how many plans of usual length may be made on the way from the best of them.
     """
     begun: dict[tuple[tuple[int, int], ...], Choice] = {}
+    limit = _UNLIMITED
     for candidate in candidates:
         for other in _turned(survey, candidate):
-            found = _planned(survey, other, _UNLIMITED)
-            assert found is not None
+            found = _planned(survey, other, limit)
+            if found is None:
+                continue
+            limit = min(limit, int(found.arena_bytes * _PROMISING))
             stretches = tuple(banding[:2] for banding in other.bandings)
             if stretches not in begun or found.arena_bytes < begun[stretches].arena_bytes:
                 begun[stretches] = found
@@ -74,7 +80,8 @@ def _moved(survey: Survey, search: Search, start: Choice, moves: int) -> Choice:
         moved = search.neighbour(current.candidate)
         if moved is None or moved.arena_bytes >= limit or moved == current.candidate:
             continue
-        moves, idle = moves - 1, idle + 1
+        work = 1 + len(current.graph.operators) // _USUAL_OPERATORS
+        moves, idle = moves - work, idle + work
         found = _planned(survey, moved, limit)
         if found is not None:
             current = found

@@ -13,7 +13,7 @@ from shrink.base.errors import InternalError, StageError
 from shrink.base.types import JsonObject
 from shrink.compact.bands import Banding
 from shrink.compact.choose import choose
-from shrink.compact.cost import graph_macs
+from shrink.compact.cost import graph_macs, temporary_bytes
 from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.order import in_best_order
@@ -176,7 +176,10 @@ def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[_Version]:
         ordered = in_best_order(folded)
         plain = ordered.graph if ordered.exact else folded
         if number == 0:
-            yield _written(plain, (), plan(plain, _PLAN_ATTEMPTS))
+            version = _written(plain, (), plan(plain, _PLAN_ATTEMPTS))
+            yield version
+            if temporary_bytes(plain) >= version.plan.size_bytes:
+                return  # more operators only raise what TFLite Micro takes while it plans
         survey = Survey(plain)
         left = int(share * macs) + macs - survey.macs
         search = Search(survey, left, _TRIES)

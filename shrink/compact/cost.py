@@ -65,23 +65,6 @@ WHEEL = Memory(
     temporary=(29, 44, 1000),
 )
 """The stock wheel of TFLite Micro, of 64 bits. 60 pairs of models, within 10 bytes each."""
-MICROCONTROLLER = Memory(
-    tensor=12,
-    operators={
-        "CONV_2D": 117,
-        "DEPTHWISE_CONV_2D": 117,
-        "SLICE": 45,
-        "CONCATENATION": 40,
-        "PAD": 114,
-        "ADD": 78,
-        "MAX_POOL_2D": 84,
-        "AVERAGE_POOL_2D": 43,
-        "RESIZE_NEAREST_NEIGHBOR": 68,
-    },
-    other_operator=70,
-    temporary=(16, 32, 600),
-)
-"""A build of 32 bits of TFLite Micro, commit 90b983c, with reference kernels or CMSIS-NN's."""
 _BY_CHANNEL = {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
 CONSTANTS_OF_A_SLICE = 1
 """Beginnings and sizes that a slice adds on the average; slices share equal ones."""
@@ -106,25 +89,25 @@ def macs_of(graph: Graph, operator: Operator) -> int:
     return 0
 
 
-def tail_of(graph: Graph, operator: Operator, memory: Memory = WHEEL) -> int:
+def tail_of(graph: Graph, operator: Operator) -> int:
     """Return the bytes that an operator and its outputs take for good.
 
     A convolution holds a multiplier and a shift for each channel of its output.
     """
-    found = memory.operators.get(operator.name, memory.other_operator)
+    found = WHEEL.operators.get(operator.name, WHEEL.other_operator)
     if operator.name in _BY_CHANNEL and operator.outputs:
         found += 2 * aligned(4 * graph.tensors[operator.outputs[0]].shape[-1])
-    return found + memory.tensor * len(operator.outputs)
+    return found + WHEEL.tensor * len(operator.outputs)
 
 
-def temporary_bytes(graph: Graph, memory: Memory = WHEEL) -> int:
+def temporary_bytes(graph: Graph) -> int:
     """Return what TFLite Micro takes beside what lasts while it plans, and gives back.
 
     With hundreds of tensors this is more than they hold.
     """
     used = graph.used()
     activations = len(graph.activations(used))
-    per_tensor, per_activation, base = memory.temporary
+    per_tensor, per_activation, base = WHEEL.temporary
     return per_tensor * len(used) + per_activation * activations + base
 
 

@@ -23,6 +23,7 @@ _LONGEST_STRETCH = 40
 _MOST_BANDS = 40
 _MOST_LABELS = 32
 _MOST_IDLE = 1000
+_USUAL_OPERATORS = 40
 _SLACK = 1.01
 
 
@@ -57,7 +58,7 @@ class Search:
     Args:
         survey: of the graph.
         max_macs: multiply-accumulates that may come to those of the graph.
-        tries: how many schedules may be tried, at most.
+        tries: how many schedules of usual length may be tried, at most.
         seed: of the moves.
     """
 
@@ -140,6 +141,7 @@ class Search:
             cost: Cost = Schedule(stretch, banding).cost
         except Impossible:
             return None
+        self.tried += cost.operators // _USUAL_OPERATORS
         plain = sum(
             m * stretch.height[t] for m, t in zip(stretch.row_macs, stretch.outputs, strict=True)
         )

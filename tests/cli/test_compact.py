@@ -1,0 +1,59 @@
+"""`shrink compact` on the command line: what it writes and says, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shrink.tflite.edit import packed, unpacked
+from tests.cli.shell import shrink
+from tests.compact.test_compact import wide
+from tests.compact.toys import chain
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(wide())
+    return path
+
+
+def run(*words: str | Path, model: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    return shrink(*words, cwd=model.parent, store=model.parent / "store", expect=expect)
+
+
+def test_compact_writes_a_file_and_says_what_became_of_it(model: Path) -> None:
+    done = run("compact", "model.tflite", "--json", model=model)
+    found = json.loads(done.stdout)
+    assert found["changed"]
+    assert found["arena_after"] < 0.5 * found["arena_before"]
+    assert found["new_operators"] == ["CONCATENATION", "SLICE"]
+    written = model.parent / "model-compact.tflite"
+    assert found["path"] == str(written)
+    assert found["file_bytes"] == len(written.read_bytes())
+    again = run("compact", "model.tflite", model=model, expect=2)
+    assert "it is there already" in again.stderr
+
+
+def test_compact_refuses_flags_that_contradict(model: Path) -> None:
+    both = ("--arena-bytes", "9KB", "--max-extra-macs", "0.1")
+    assert "give one of the two" in run("compact", model, *both, model=model, expect=2).stderr
+    other = run("compact", model, "--output", "small.bin", model=model, expect=2)
+    assert "ends in .tflite" in other.stderr
+
+
+def test_compact_names_what_it_cannot_rewrite(model: Path) -> None:
+    several = unpacked(chain())
+    several.subgraphs = several.subgraphs * 2
+    model.write_bytes(packed(several))
+    assert "2 subgraphs" in run("compact", model, model=model, expect=3).stderr
+
+
+def test_compact_says_what_arena_is_possible(model: Path) -> None:
+    model.write_bytes(chain())
+    done = run("compact", model, "--arena-bytes", "1KB", model=model, expect=4)
+    assert "the smallest takes" in done.stderr
+    assert not (model.parent / "model-compact.tflite").exists()
