@@ -20,11 +20,11 @@ from shrink.compact.stretch import Survey
 _QUICK_ATTEMPTS = 300
 _STARTS = 3
 _SLACK = 0.01
-_PROMISING = 1.05
+_PROMISING = 1.3
 """A choice that takes more than the best so far by this factor is not moved."""
 _TRIES_A_MOVE = 20
-_MOST_IDLE = 450
-_USUAL_OPERATORS = 80
+_MOST_IDLE = 400
+_USUAL_OPERATORS = 180
 _UNLIMITED = 1 << 62
 
 
