@@ -16,6 +16,7 @@ from shrink.compact.choose import choose
 from shrink.compact.cost import graph_macs, temporary_bytes
 from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.order import in_best_order
 from shrink.compact.plan import Plan, plan, plan_below
 from shrink.compact.search import Search
@@ -29,6 +30,8 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
+from shrink.contract.codec import to_plain
+from shrink.contract.details import MemoryMap
 from shrink.tflite.arena import arena_bytes as measured_arena
 
 DEFAULT_EXTRA_MACS = 0.05
@@ -57,6 +60,8 @@ class Compacted:
             that are live at once; no plan of this file is lower.
         new_operators: kinds that a firmware's resolver needs, which the given file does not have.
         equality: how both files were compared; None where it is unchanged.
+        memory_before: live bytes by operator of the file that was given.
+        memory_after: and of this one; None where it is unchanged.
     """
 
     content: bytes
@@ -69,6 +74,8 @@ class Compacted:
     bound_bytes: int | None
     new_operators: tuple[str, ...]
     equality: Equality | None
+    memory_before: MemoryMap
+    memory_after: MemoryMap | None
 
     @property
     def changed(self) -> bool:
@@ -80,7 +87,8 @@ class Compacted:
         """All of it but the file, as plain data."""
         plain = {name: value for name, value in vars(self).items() if name != "content"}
         equality = None if self.equality is None else self.equality._asdict()
-        return {"changed": self.changed, **plain, "equality": equality}
+        maps = {name: to_plain(plain[name]) for name in ("memory_before", "memory_after")}
+        return {"changed": self.changed, **plain, "equality": equality, **maps}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -225,7 +233,8 @@ def _arena_of(content: bytes) -> int:
 
 def _unchanged(model: bytes, graph: Graph, arena: int, reason: str) -> Compacted:
     macs = graph_macs(graph)
-    return Compacted(model, reason, (), macs, macs, arena, arena, None, (), None)
+    before = memory_map(graph, has_plan(graph))
+    return Compacted(model, reason, (), macs, macs, arena, arena, None, (), None, before, None)
 
 
 def _checked(model: bytes, graph: Graph, before: int, version: _Version) -> Compacted:
@@ -252,6 +261,8 @@ def _checked(model: bytes, graph: Graph, before: int, version: _Version) -> Comp
         bound_bytes=version.arena - version.plan.size_bytes + version.plan.bound_bytes,
         new_operators=tuple(sorted({o.name for o in version.graph.operators} - kinds)),
         equality=equality,
+        memory_before=memory_map(graph, has_plan(graph)),
+        memory_after=memory_map(version.graph, planned=True),
     )
 
 

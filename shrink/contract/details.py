@@ -239,6 +239,58 @@ class Budget:
 
 
 @record
+class Holder:
+    """A tensor whose bytes are needed at the peak.
+
+    Attributes:
+        live_bytes: of it that this or a later operator reads or writes.
+        size_bytes: of all of it.
+    """
+
+    name: str = "?"
+    live_bytes: int = 0
+    size_bytes: int = 0
+
+
+@record
+class MemoryMap:
+    """Bytes of activations that are needed while each operator of a file runs.
+
+    Attributes:
+        live_bytes: by operator, in the order of execution.
+        origins: the operator of the given file, from 0, that each one is, or is a band of; null
+            for those that bands bring.
+        peak_operator: kind of the first operator with the most bytes.
+        holders: tensors of the given file whose bytes these are, most bytes first.
+    """
+
+    live_bytes: tuple[int, ...] = ()
+    origins: tuple[int | None, ...] = ()
+    peak_operator: str = "?"
+    holders: tuple[Holder, ...] = ()
+
+
+@record
+class Compaction:
+    """What became of a file's memory; `shrink.compact.compact.Compacted` tells what the rest is.
+
+    Attributes:
+        memory_before: of the given file, whose tensors TFLite Micro keeps whole if it has no plan.
+        memory_after: of the new one, whose plan frees each byte after its last use; null where
+            there is none.
+        new_operators: kinds that the given file does not have.
+    """
+
+    changed: bool | None = None
+    arena_before: int | None = None
+    arena_after: int | None = None
+    memory_before: MemoryMap | None = None
+    memory_after: MemoryMap | None = None
+    new_operators: tuple[str, ...] = ()
+    document: Document = as_read(tolerant=True)
+
+
+@record
 class Details:
     """What else a stage tells; each kind of stage has its own.
 
@@ -255,4 +307,5 @@ class Details:
     control: Control | None = None
     sensitivity: tuple[Curve, ...] = ()
     budget: Budget | None = None
+    compact: Compaction | None = left_out(None)
     document: Document = as_read(tolerant=True)

@@ -28,6 +28,7 @@ from shrink.report.content import (
 )
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import ending, headlines, results_without_headline, tone, verdict
+from shrink.report.memory_map import memory_map_plots
 from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
 from shrink.report.tables import (
     audit_sentences,
@@ -161,6 +162,7 @@ def render_html(report: Report) -> str:
         other_tradeoffs=other_tradeoffs(report),
         memory=memory_groups(report),
         timelines=timeline_plots(report),
+        memory_maps=memory_map_plots(report),
         losses=loss_plots(report),
         controls=control_tables(report),
         sensitivity=sensitivity_plots(report),

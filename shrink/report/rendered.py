@@ -14,6 +14,7 @@ from shrink.contract.report import Report, Stage
 from shrink.report.ci import render_junit
 from shrink.report.content import cached_lines, flat_metrics, recipe_of, warnings_of
 from shrink.report.headline import verdict
+from shrink.report.memory_map import memory_map_sentences
 from shrink.report.text import escape, render_markdown
 
 _MOST_LABELS = 50
@@ -67,6 +68,11 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
         f"{_tested_on(report, stage)} Latency and memory of the host are those of "
         f"{escape(machine)}; other "
         "devices differ."
+    )
+    yield from (
+        f"Memory by operator: {escape(told)}"
+        for name, told in memory_map_sentences(report)
+        if name == stage.name
     )
     if stage.notes:
         yield "### Notes"

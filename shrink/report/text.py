@@ -33,6 +33,7 @@ from shrink.report.content import (
 )
 from shrink.report.gate_lines import GateLine, gate_lines, missed_sentences
 from shrink.report.headline import Tone, headlines, more_results, origin_sentences, tone, verdict
+from shrink.report.memory_map import memory_map_sentences
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -222,6 +223,7 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += [escape(more)] if (more := more_results(report)) else []
     if report.stages:
         parts += [_stage_table(report, most_columns), escape(caption(report))]
+    parts += _section("Memory by operator", map(_named, memory_map_sentences(report)))
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])
     if report.gates:
         parts += ["## Gates", _gate_table(report)]

@@ -44,12 +44,23 @@ def test_a_wide_middle_is_never_whole_in_memory(smallest: Compacted) -> None:
     assert len(found.equality.runtimes) == 4
 
 
+def test_it_says_how_much_each_operator_needs_of_the_arena(smallest: Compacted) -> None:
+    before, after = smallest.memory_before, smallest.memory_after
+    assert after is not None
+    assert max(before.live_bytes) == 2 * 48 * 24 * 48
+    assert max(after.live_bytes) < 0.5 * max(before.live_bytes)
+    assert smallest.details["memory_after"]["live_bytes"] == list(after.live_bytes)
+    assert smallest.details["memory_before"]["peak_operator"] == "DEPTHWISE_CONV_2D"
+
+
 def test_a_file_without_gain_comes_back_as_it_is() -> None:
     net = Net((1, 2, 2, 4))
     content = net.file(net.conv(net.input, 4, (1, 1)))
     found = compact(content)
     assert found.content == content
     assert "found" in found.reason
+    assert found.memory_before.live_bytes == (32,)
+    assert found.memory_after is None
     assert found.arena_after == found.arena_before
 
 

@@ -20,6 +20,7 @@ from shrink.report import (
     gates,
     headline,
     html,
+    memory_map,
     model,
     plots,
     rendered,
@@ -68,6 +69,7 @@ operator_tables = reading(tables.operator_tables)
 error_plots = reading(tables.error_plots)
 audit_sentences = reading(tables.audit_sentences)
 timeline_plots = reading(plots.timeline_plots)
+memory_map_plots = reading(memory_map.memory_map_plots)
 loss_plots = reading(plots.loss_plots)
 memory_groups = reading(plots.memory_groups)
 sensitivity_plots = reading(plots.sensitivity_plots)

@@ -1,0 +1,75 @@
+"""How much of the arena is needed while each operator runs, and by which tensors at the peak."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from shrink.compact.graph import Graph
+from shrink.compact.views import Block, Cell, blocks_of, lifetimes, live_bytes
+from shrink.contract.details import Holder, MemoryMap
+from shrink.tflite.edit import PLAN_ENTRY
+
+
+def memory_map(graph: Graph, planned: bool) -> MemoryMap:
+    """Return the live bytes of each operator, and what holds the most of them.
+
+    Args:
+        graph: whose operators run; of a file as it was read, or what passes made of it.
+        planned: whether its file has a plan: bytes are then free after their last use, slices lie
+            in what they are cut from, and so on. Without one TFLite Micro keeps tensors whole from
+            the operator that writes them to the last one that reads them.
+    """
+    blocks = blocks_of(graph) if planned else _whole(graph)
+    live = live_bytes(blocks, len(graph.operators))[1:]
+    if not live:
+        return MemoryMap()
+    stored = graph.model.subgraphs[0].operators
+    numbers = {id(operator): number for number, operator in enumerate(stored)}
+    peak = live.index(max(live))
+    return MemoryMap(
+        live_bytes=tuple(live),
+        origins=tuple(numbers.get(id(o.stored)) for o in graph.operators),
+        peak_operator=graph.operators[peak].name,
+        holders=_holders(graph, blocks, peak + 1),
+    )
+
+
+def has_plan(graph: Graph) -> bool:
+    """Whether the file of a graph, as it was read, says where its activations lie."""
+    return any(entry.name == PLAN_ENTRY.encode() for entry in graph.model.metadata or [])
+
+
+def _whole(graph: Graph) -> list[Block]:
+    sizes = {index: graph.tensors[index].size_bytes for index in lifetimes(graph)}
+    return [
+        Block({index: 0}, [Cell(0, sizes[index], first, last)])
+        for index, (first, last) in lifetimes(graph).items()
+    ]
+
+
+def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, ...]:
+    """Return the tensors of the file whose bytes are needed in a step, most bytes first.
+
+    Bands of a tensor count as that tensor; what lies in one block, as the largest tensor in it.
+    """
+    held: Counter[int] = Counter()
+    first: dict[int, int] = {}
+    for block in blocks:
+        size = sum(c.end - c.start for c in block.cells if c.first <= step <= c.last)
+        if size:
+            largest = max(block.places, key=lambda i: (graph.tensors[i].size_bytes, -i))
+            owner = id(graph.tensors[largest].stored)
+            held[owner] += size
+            first[owner] = min(largest, first.get(owner, largest))
+    return tuple(_holder(graph, first[owner], size) for owner, size in held.most_common())
+
+
+def _holder(graph: Graph, index: int, live: int) -> Holder:
+    tensor = graph.tensors[index]
+    assert tensor.stored is not None, "bands are of tensors of the file"
+    item = tensor.size_bytes // max(1, math.prod(tensor.shape))
+    name = (tensor.stored.name or b"").decode("utf-8", "replace")
+    whole = math.prod(int(dimension) for dimension in tensor.stored.shape) * item
+    return Holder(name=name or f"tensor {index}", live_bytes=live, size_bytes=whole)

@@ -1,0 +1,147 @@
+"""Where the memory of a compacted file goes: live bytes by operator, and what holds the peak."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from shrink.base.figures import format_value
+from shrink.contract.details import Holder, MemoryMap
+from shrink.contract.report import Report
+from shrink.report import svg
+from shrink.report.tradeoff import Mark, Space, names
+
+_HEIGHT = 170
+_MOST_STEPS = 180
+_MOST_HOLDERS = 3
+_LONGEST_NAME = 40
+_LONGEST_LABEL = 17
+_BEFORE, _AFTER = "val_loss", "loss"
+"""Classes of the style sheet: dashed in the second colour, and solid in the first."""
+
+
+class _Span(NamedTuple):
+    """An operator's part of the width, in operators of the given file, and its live bytes."""
+
+    start: float
+    end: float
+    live: int
+
+
+def memory_map_sentences(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the name of each compacted stage, and what holds its peak, before and after."""
+    for name, before, after in _maps(report):
+        if after is None:
+            yield name, f"at most {_peak(before)}; the file is as it was given."
+        else:
+            yield name, f"at most {_peak(after)}; before, {_peak(before)}."
+
+
+def memory_map_plots(report: Report) -> list[svg.Plot]:
+    """Return a plot per compacted stage: bytes of activations by operator, before and after.
+
+    Both curves run over the operators of the given file: bands of several of them share their part
+    of the width.
+    """
+    captions = dict(memory_map_sentences(report))
+    return [
+        _plot(f"memory-map-{index}", name, captions[name], before, after)
+        for index, (name, before, after) in enumerate(_maps(report))
+    ]
+
+
+def _maps(report: Report) -> Iterator[tuple[str, MemoryMap, MemoryMap | None]]:
+    for stage in report.stages:
+        told = stage.told.compact
+        if told and told.memory_before and told.memory_before.live_bytes:
+            after = told.memory_after
+            yield stage.name, told.memory_before, after if after and after.live_bytes else None
+
+
+def _plot(
+    identifier: str, name: str, caption: str, before: MemoryMap, after: MemoryMap | None
+) -> svg.Plot:
+    count = len(before.live_bytes)
+    x = svg.Scale(0, count)
+    y = svg.covering([0, *before.live_bytes, *(after.live_bytes if after else ())], about=3)
+    numbers = {1, *(int(tick) for tick in x.ticks(5) if tick == int(tick) and tick >= 1)}
+    x_ticks = [(number - 0.5, str(number)) for number in sorted(numbers)]
+    y_ticks = [(tick, format_value(tick, "bytes")) for tick in y.ticks(3)]
+    titles = ("operator of the given file", "activations that are needed (bytes)")
+    curves = [("before", _BEFORE, before, [(float(n), n + 1.0) for n in range(count)])]
+    curves += [("after", _AFTER, after, _widths(after, count))] if after else []
+    lines, marks, dots = [], [], []
+    for word, kind, one, widths in curves:
+        spans = [_Span(*w, live) for w, live in zip(widths, one.live_bytes, strict=True)]
+        corners = [(x(at), y(s.live)) for s in _thinned(spans) for at in (s.start, s.end)]
+        lines.append(svg.line(corners, f"curve {kind}"))
+        number = _peak_number(one)
+        peak = spans[number - 1]
+        label = f"{number} {one.peak_operator.removesuffix('_2D')}"
+        marks.append(Mark(label, x((peak.start + peak.end) / 2), y(peak.live)))
+        dots.append(svg.dot(marks[-1].x, marks[-1].y, f"dot {kind}", f"{word}: {_peak(one)}"))
+    named = names(marks, [], _HEIGHT, Space(longest=_LONGEST_LABEL))
+    parts = [svg.axes(x, y, x_ticks, y_ticks, titles), svg.stretched(lines), *dots, *named]
+    caption = f"{caption[0].upper()}{caption[1:]}"
+    title = f"{name}: memory by operator"
+    return svg.Plot(name, caption, svg.image(identifier, _HEIGHT, title, caption, "".join(parts)))
+
+
+def _widths(after: MemoryMap, count: int) -> list[tuple[float, float]]:
+    """Return where each operator begins and ends, in operators of the given file, of so many.
+
+    Where all that ran so far comes before all that follows, in the given file too, both files
+    stand at one place; between such places operators are equally wide.
+    """
+    total = len(after.live_bytes)
+    even = [(n * count / total, (n + 1) * count / total) for n in range(total)]
+    known = [origin for origin in after.origins if origin is not None]
+    if len(after.origins) != total or any(not 0 <= origin < count for origin in known):
+        return even
+    upto, ahead = [-1], [count]
+    for origin in after.origins:
+        upto.append(upto[-1] if origin is None else max(upto[-1], origin))
+    for origin in reversed(after.origins):
+        ahead.append(ahead[-1] if origin is None else min(ahead[-1], origin))
+    ahead.reverse()
+    brought = [origin is None for origin in after.origins]
+    # What bands bring belongs to the bands, behind the operator before it.
+    cuts = [n for n in range(1, total) if 0 <= upto[n] < ahead[n] and not brought[n]]
+    places = [(0, 0), *((n, ahead[n]) for n in cuts), (total, count)]
+    found: list[tuple[float, float]] = []
+    for (first, start), (last, end) in itertools.pairwise(places):
+        width = (end - start) / (last - first)
+        found += [(start + n * width, start + (n + 1) * width) for n in range(last - first)]
+    return found
+
+
+def _thinned(spans: Sequence[_Span]) -> list[_Span]:
+    """Return no more spans than a line has room for; each has the most bytes of its operators."""
+    step = math.ceil(len(spans) / _MOST_STEPS)
+    groups = [spans[n : n + step] for n in range(0, len(spans), step)]
+    return [_Span(g[0].start, g[-1].end, max(s.live for s in g)) for g in groups]
+
+
+def _peak_number(one: MemoryMap) -> int:
+    return one.live_bytes.index(max(one.live_bytes)) + 1
+
+
+def _peak(one: MemoryMap) -> str:
+    """Return how high the peak is, at which operator, and what holds it."""
+    shown = [_held(holder) for holder in one.holders[:_MOST_HOLDERS]]
+    if rest := len(one.holders) - len(shown):
+        shown.append(f"{rest} more")
+    held = " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    return (
+        f"{max(one.live_bytes):,} bytes of activations at operator {_peak_number(one)} of "
+        f"{len(one.live_bytes)} ({one.peak_operator}){held and f', held by {held}'}"
+    )
+
+
+def _held(holder: Holder) -> str:
+    name = holder.name.partition(";")[0]  # what a converter fused has all of their names
+    shown = name if len(name) <= _LONGEST_NAME else f"…{name[-_LONGEST_NAME:]}"
+    whole = f" of {holder.size_bytes:,}" if holder.live_bytes < holder.size_bytes else ""
+    return f"{shown} ({holder.live_bytes:,}{whole})"
