@@ -164,6 +164,13 @@ class _ForkedWorker:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
+    def poll(self) -> int | None:
+        """Say whether it has ended, as `Popen.poll` does."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
 
 def _become(env: Mapping[str, str], out: int, err: int) -> None:
     """Take what a fresh process would have got: environment, streams, signals."""

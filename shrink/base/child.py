@@ -137,6 +137,9 @@ class Child:
             selector.register(self._reader, selectors.EVENT_READ)
             while (left := deadline - time.monotonic()) > 0:
                 if not selector.select(min(_POLL_S, left)):
+                    # Dead, though a fork of it may hold the pipe open for ever.
+                    if self._process.poll() is not None and not selector.select(0):
+                        return
                     yield None
                     continue
                 chunk = os.read(self._reader, 1 << 16)

@@ -111,6 +111,13 @@ def test_run_child_kills_what_the_child_started_when_the_time_is_up(module: str)
         time.sleep(0.05)
 
 
+def test_run_child_waits_for_the_child_and_not_for_a_fork_that_holds_the_pipe(module: str) -> None:
+    code = Code("os.fork() or time.sleep(60); give(1); os.kill(os.getpid(), 9)")
+    run = run_child(module, code, Count, timeout_s=30)
+    assert (run.failure, run.timed_out) == ("died by SIGKILL", False)
+    assert run.answer == Count(1)
+
+
 def _lives(pid: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
