@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -77,6 +78,16 @@ def appending(target: Path, keep_bytes: int) -> Iterator[BinaryIO]:
             stream.seek(keep_bytes)
             yield stream
         sync(target)
+
+
+def open_to_append(target: Path) -> BinaryIO:
+    """Return a stream that writes at the end of a file, at once; nothing is synced.
+
+    Raises:
+        ResourceError: the disk is full, or the place is not writable.
+    """
+    with typed_errors(target):
+        return io.FileIO(target, "a")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import re
 import shlex
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from shrink.base import files
 from shrink.base.cache import REPORT_NAME
-from shrink.base.errors import InputError, RecipeError, ReportWarning
+from shrink.base.errors import InputError, RecipeError, ReportWarning, ResourceError
 from shrink.base.files import reached
 from shrink.base.host import machine
 from shrink.base.packages import versions
@@ -28,6 +29,7 @@ from shrink.report.model import build_report
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.run.keys import Described
 from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, commit_of
+from shrink.run.process import log_to_keep
 from shrink.run.steps import PLAN_NAME
 
 RESOLVED_NAME = "recipe.resolved.yaml"
@@ -98,7 +100,7 @@ class RunFolder:
             ResourceError: the disk is full.
         """
         name = f"{LOGS}/{step.index:02d}-{step.name}.log"
-        content = source.read_bytes()
+        content = log_to_keep(source)
         if not self._keeps:
             files.write_bytes(self.path / name, content)
         self._logs[name] = content
@@ -145,7 +147,8 @@ class RunFolder:
             self._copy(source, name)
         self._waiting.clear()
         for name, log in self._logs.items():
-            files.write_bytes(self.path / name, log)
+            with contextlib.suppress(ResourceError):  # it is no reason to lose the report
+                files.write_bytes(self.path / name, log)
         self._write_lineages()
         plan = with_taken_task(self._plan, tasks_of(outcomes))
         resolved = resolved_recipe_text(plan)

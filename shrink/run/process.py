@@ -25,6 +25,7 @@ from shrink.contract.job import Job
 LOG_NAME = "worker.log"
 """In a worker's folder: what it printed, of all attempts."""
 _LOG_TAIL_LINES = 15
+_TAIL_BYTES, _PIECE_BYTES, _KEPT_BYTES = 1 << 16, 1 << 20, 1 << 21
 _MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
 
 
@@ -134,11 +135,11 @@ def _attempt(
         reached(f"worker-started:{job.name}")
         for message in child.messages():
             host_peak = max(host_peak, _host_peak_bytes(child.pid))
-            if printed := log.new_lines():
+            for printed in log.new_lines():
                 on_event(Printed(printed))
             if message is not None:
                 on_event(read_message(message))
-    if printed := log.new_lines(at_the_end=True):
+    for printed in log.new_lines(at_the_end=True):
         on_event(Printed(printed))
     if child.error is not None:
         if isinstance(child.error, InternalError):
@@ -170,33 +171,58 @@ class _Log:
         Raises:
             ResourceError: the disk is full.
         """
-        kept = self._path.stat().st_size if self._path.exists() else 0
-        with files.appending(self._path, kept) as stream:
+        with files.open_to_append(self._path) as stream:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            stream.write(f"--- {job.name}: {job.action}, begun {now} ---\n".encode())
-            stream.flush()
+            with files.typed_errors(self._path):
+                stream.write(f"--- {job.name}: {job.action}, begun {now} ---\n".encode())
             self._begin = self._read = stream.tell()
             yield stream.fileno()
 
-    def new_lines(self, *, at_the_end: bool = False) -> tuple[str, ...]:
-        """Return the lines since the last call; one that is not complete only at the end."""
-        printed = self._since(self._read)
-        whole = printed if at_the_end else printed[: printed.rfind(b"\n") + 1]
-        self._read += len(whole)
-        return tuple(whole.decode("utf-8", "replace").splitlines())
+    def new_lines(self, *, at_the_end: bool = False) -> Iterator[tuple[str, ...]]:
+        """Yield the lines since the last call, some at a time; an incomplete one at the end."""
+        while printed := self._from(self._read):
+            whole = printed[: printed.rfind(b"\n") + 1]
+            if not whole and (at_the_end or len(printed) == _PIECE_BYTES):
+                whole = printed
+            if not whole:
+                return
+            self._read += len(whole)
+            yield tuple(whole.decode("utf-8", "replace").splitlines())
 
     def tail(self) -> str:
         """Return the last lines that the worker and its libraries printed in this attempt."""
-        lines = self._since(self._begin).decode("utf-8", "replace").splitlines()
+        last = self._from(max(self._begin, self._size() - _TAIL_BYTES))
+        lines = last.decode("utf-8", "replace").splitlines()
         return "\n".join(f"  | {line}" for line in lines[-_LOG_TAIL_LINES:])
 
-    def _since(self, begin: int) -> bytes:
+    def _size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except OSError:
+            return 0
+
+    def _from(self, begin: int) -> bytes:
         try:
             with self._path.open("rb") as stream:
                 stream.seek(begin)
-                return stream.read()
+                return stream.read(_PIECE_BYTES)
         except OSError:
             return b""
+
+
+def log_to_keep(path: Path) -> bytes:
+    """Return a worker's log, of a long one the begin and the end.
+
+    A model that prints in every update must not fill the memory, nor every run folder.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        if size <= 2 * _KEPT_BYTES:
+            return stream.read()
+        begin = stream.read(_KEPT_BYTES)
+        stream.seek(size - _KEPT_BYTES)
+        gap = f"\n--- {size - 2 * _KEPT_BYTES} bytes are left out here ---\n".encode()
+        return begin + gap + stream.read(_KEPT_BYTES)
 
 
 def show(event: Event, console: Console) -> None:

@@ -16,7 +16,7 @@ from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, Planning, StepJob
 from shrink.contract.training import Training
-from shrink.run.process import LOG_NAME, WorkerDied, attempt
+from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
 
 def with_plan(
@@ -86,10 +86,11 @@ def with_log(error: ShrinkError, log: Path | None) -> ShrinkError:
 def keep_log(source: Path, folder: Path, name: str) -> Path:
     """Copy a log into a folder of which the newest 20 logs stay; return its path there."""
     path = folder / name
-    files.copy(source, path)
-    by_age = sorted(folder.glob("*.log"), key=lambda one: one.stat().st_mtime)
-    for old in by_age[:-_MOST_KEPT]:
-        old.unlink(missing_ok=True)
+    files.write_bytes(path, log_to_keep(source))
+    with contextlib.suppress(FileNotFoundError):  # another run removes the same ones
+        by_age = sorted(folder.glob("*.log"), key=lambda one: one.stat().st_mtime)
+        for old in by_age[:-_MOST_KEPT]:
+            old.unlink(missing_ok=True)
     return path
 
 

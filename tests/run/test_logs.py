@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,11 @@ from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ConversionError, ModelError, ShrinkError, StageError
 from shrink.base.progress import Printed
-from shrink.contract.job import StepJob
+from shrink.contract.job import DoctorJob, StepJob
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.run.folder import failed_folder
+from shrink.run.process import run_worker
 from shrink.run.runner import Runner, RunOptions, RunResult
 from shrink.run.store import Store
 from shrink.run.supervisor import keep_log, with_log, with_names_of_the_user
@@ -117,6 +121,39 @@ def test_log_that_cannot_be_kept_hides_neither_artifact_nor_error(
     finished = go(worker(), Console(), force=True)
     assert finished.error is None
     assert "the log of train is not kept" in capsys.readouterr().err
+
+
+def test_log_that_cannot_be_replaced_does_not_cost_the_report(
+    go: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    go(worker())
+    shutil.rmtree(tmp_path / "out" / "logs")
+    (tmp_path / "out" / "logs").write_text("a file")
+    finished = go(worker("second"), first="train")
+    assert finished.error is None
+    assert (tmp_path / "out" / "report.json").is_file()
+
+
+def test_log_is_kept_by_its_begin_and_end_where_it_is_long(tmp_path: Path) -> None:
+    source, line = tmp_path / "worker.log", b"a line of thirty-one bytes, full\n"
+    source.write_bytes(b"begin\n" + line * 1_000_000 + b"end\n")
+    left_out = source.stat().st_size - (4 << 20)
+    kept = keep_log(source, tmp_path / "logs", "q.log").read_bytes()
+    gap = f"\n--- {left_out} bytes are left out here ---\n".encode()
+    before, found, after = kept.partition(gap)
+    assert found
+    assert before + after == source.read_bytes()[: 2 << 20] + source.read_bytes()[-(2 << 20) :]
+
+
+def test_worker_that_cannot_be_started_is_not_told_as_a_log_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any, **named: Any) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        run_worker(DoctorJob(), tmp_path, lambda event: None)
 
 
 def test_verbose_shows_what_workers_print_by_stage(
