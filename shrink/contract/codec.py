@@ -62,10 +62,10 @@ class ContractError(ValueError):
         self.missing = missing
         self.wanted = wanted
 
-    def below(self, place: str) -> ContractError:
-        """Return the same error, seen from what holds the value at `place`."""
+    def below(self, key: str) -> ContractError:
+        """Return the same error, seen from what holds the value at `key`."""
         joint = "." if self.path and not self.path.startswith("[") else ""
-        path = f"{place}{joint}{self.path}"
+        path = f"{key}{joint}{self.path}"
         return ContractError(self.problem, path, missing=self.missing, wanted=self.wanted)
 
 
@@ -249,8 +249,8 @@ def _read_row(kinds: tuple[TypeForm, ...], drop: bool, plain: Json) -> tuple[obj
     if not isinstance(plain, list | tuple) or len(plain) != len(kinds):
         raise _not(f"a list of {len(kinds)}", plain)
     return tuple(
-        _inner(_reader(kind, drop), item, f"[{place}]")
-        for place, (kind, item) in enumerate(zip(kinds, plain, strict=True))
+        _inner(_reader(kind, drop), item, f"[{index}]")
+        for index, (kind, item) in enumerate(zip(kinds, plain, strict=True))
     )
 
 
@@ -258,7 +258,7 @@ def _read_list(container: type, kind: TypeForm, drop: bool, plain: Json) -> obje
     if not isinstance(plain, list | tuple):
         raise _not("a list", plain)
     read = _reader(kind, drop)
-    return container(_inner(read, item, f"[{place}]") for place, item in enumerate(plain))
+    return container(_inner(read, item, f"[{index}]") for index, item in enumerate(plain))
 
 
 def _read_mapping(kind: TypeForm, drop: bool, plain: Json) -> dict[str, object]:
@@ -286,11 +286,11 @@ def _read_fields(kind: TypeForm, drop: bool, plain: Json) -> object:
     return made
 
 
-def _inner(read: _Reader, plain: Json, place: str) -> object:
+def _inner(read: _Reader, plain: Json, key: str) -> object:
     try:
         return read(plain)
     except ContractError as error:
-        raise error.below(place) from None
+        raise error.below(key) from None
 
 
 def _object(plain: Json) -> Mapping[str, Json]:

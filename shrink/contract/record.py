@@ -28,19 +28,19 @@ def record(kind: type[T]) -> type[T]:
     return dataclasses.dataclass(init=False, repr=False, eq=False)(kind)
 
 
-def __init__(self: Record, **given: object) -> None:
+def __init__(self: Record, **arguments: object) -> None:
     values = {}
     for one in dataclasses.fields(self):
-        if one.name in given:
-            values[one.name] = given.pop(one.name)
+        if one.name in arguments:
+            values[one.name] = arguments.pop(one.name)
         elif one.default is not dataclasses.MISSING:
             values[one.name] = one.default
         elif one.default_factory is not dataclasses.MISSING:
             values[one.name] = one.default_factory()
         else:
             raise TypeError(f"{type(self).__name__} needs {one.name}")
-    if given:
-        raise TypeError(f"{type(self).__name__} has no {', '.join(given)}")
+    if arguments:
+        raise TypeError(f"{type(self).__name__} has no {', '.join(arguments)}")
     self.__dict__.update(values)
 
 
@@ -61,5 +61,5 @@ def __eq__(self: Record, other: object) -> bool:
 
 
 def __repr__(self: Record) -> str:
-    told = ", ".join(f"{name}={value!r}" for name, value in _compared(self).items())
-    return f"{type(self).__name__}({told})"
+    fields = ", ".join(f"{name}={value!r}" for name, value in _compared(self).items())
+    return f"{type(self).__name__}({fields})"

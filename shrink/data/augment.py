@@ -29,8 +29,8 @@ def uniforms(seed: int, epoch: int, examples: np.ndarray, count: int) -> np.ndar
     """
     key = _mix(_mix(np.array([seed], np.uint64)) + np.array([epoch], np.uint64))
     stream = _mix(key + _mix(np.asarray(examples).astype(np.uint64)))
-    places = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
-    bits = _mix(stream[:, None] + places)
+    offsets = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+    bits = _mix(stream[:, None] + offsets)
     return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
 
 
@@ -207,8 +207,8 @@ def _mixed(values: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
 
 def _covered(u: tf.Tensor, size: int, side: int) -> tf.Tensor:
     first = tf.floor(u * float(size))[:, None] - float(side // 2)
-    places = tf.range(size, dtype=tf.float32)[None, :]
-    return (places >= first) & (places < first + float(side))
+    positions = tf.range(size, dtype=tf.float32)[None, :]
+    return (positions >= first) & (positions < first + float(side))
 
 
 # One for each random decision, in a fixed order: a new kind of augmentation goes last, so that

@@ -46,7 +46,7 @@ def _bad_files(
         return {path: str(error) for path, error in errors.items() if error is not None}
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return {path: error for found in pool.map(check, chunks) for path, error in found.items()}
+        return {path: error for bad in pool.map(check, chunks) for path, error in bad.items()}
 
 
 def _compiled(decoder: ImageDecoder) -> Callable[[Sequence[str]], bool]:
@@ -130,6 +130,6 @@ def remembered_bad_files(
             return {path: str(text) for path, text in known.items()}
     except (OSError, ValueError):
         pass
-    found = _bad_files(paths, decoder, on_progress)
-    keep(memory, files.encoded(files.json_text(found)))
-    return found
+    errors = _bad_files(paths, decoder, on_progress)
+    keep(memory, files.encoded(files.json_text(errors)))
+    return errors

@@ -83,7 +83,7 @@ def spooled(
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
         folder = _moved(folder, entry_path("spool", key()))
     manifest: dict[str, _Written] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    return {split: _mapped(folder / split, found) for split, found in manifest.items()}
+    return {split: _mapped(folder / split, written) for split, written in manifest.items()}
 
 
 def _moved(made: Path, wanted: Path) -> Path:
@@ -226,8 +226,8 @@ class CachedExamples(DerivedExamples):
     def _batches(self) -> Iterator[tuple[int, list[np.ndarray]]]:
         start, batch = 0, reading_batch(self.input_spec, self.target_spec)
         with naming_bad_examples(self._base):
-            for found in evaluation_batches(self._base, batch).as_numpy_iterator():
-                flat = tf.nest.flatten(found)
+            for examples in evaluation_batches(self._base, batch).as_numpy_iterator():
+                flat = tf.nest.flatten(examples)
                 yield start, flat
                 start += len(flat[0])
 

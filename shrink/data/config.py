@@ -91,16 +91,16 @@ def ask_source(name: str, function: str, expected: type[T], *arguments: object) 
     if added is None:
         return getattr(importlib.import_module(SOURCES[name]), function)(*arguments)
     try:
-        found = getattr(added_source(name), function)(*arguments)
+        answer = getattr(added_source(name), function)(*arguments)
     except (ShrinkError, MemoryError):
         raise
     except Exception as error:  # whatever foreign code raises
-        told = f"its {function} raised {type(error).__name__}: {error}"
-        raise DataError(added.error(told).message) from error
-    if not isinstance(found, expected):
-        told = f"its {function} returned no {expected.__name__}: {found!r:.40}"
-        raise DataError(added.error(told).message)
-    return found
+        message = f"its {function} raised {type(error).__name__}: {error}"
+        raise DataError(added.error(message).message) from error
+    if not isinstance(answer, expected):
+        message = f"its {function} returned no {expected.__name__}: {answer!r:.40}"
+        raise DataError(added.error(message).message)
+    return answer
 
 
 def _added(name: str) -> Extension | None:

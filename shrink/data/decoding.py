@@ -154,19 +154,19 @@ def _bitmap(content: bytes, channels: int) -> bytes:
 
 def _jpeg(content: bytes) -> Header:
     """Walk the segments up to the frame's header (ITU-T T.81, annex B)."""
-    place, orientation = 2, 1
-    while content[place] == 0xFF:
-        code = content[place + 1]
+    offset, orientation = 2, 1
+    while content[offset] == 0xFF:
+        code = content[offset + 1]
         if code == 0xFF or code in _STANDALONE:  # fill bytes, and markers without a segment
-            place += 1 if code == 0xFF else 2
+            offset += 1 if code == 0xFF else 2
             continue
         if code in _FRAMES:
-            height, width, components = struct.unpack_from(">HHB", content, place + 5)
+            height, width, components = struct.unpack_from(">HHB", content, offset + 5)
             plain = orientation == 1
             return Header("JPEG", height, width, is_plain=plain, is_cmyk=components == 4)
-        if code == 0xE1 and content[place + 4 : place + 10] == b"Exif\0\0":
-            orientation = _exif_orientation(content, place + 10)
-        place += 2 + int.from_bytes(content[place + 2 : place + 4], "big")
+        if code == 0xE1 and content[offset + 4 : offset + 10] == b"Exif\0\0":
+            orientation = _exif_orientation(content, offset + 10)
+        offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
     return Header("JPEG", is_plain=True)  # damaged: the decoder says how
 
 
@@ -256,8 +256,8 @@ class ImageDecoder:
             content: of it, where it is at hand.
         """
         try:
-            found = read_content(path) if content is None else content
-            prepared = decodable(found, self.channels)
+            encoded = read_content(path) if content is None else content
+            prepared = decodable(encoded, self.channels)
         except DataError as error:
             return DataError(error.message, subject=shown(path), hint=error.hint)
         try:

@@ -51,7 +51,7 @@ def row_counts(path: Path, names: Iterable[str]) -> dict[str, int]:
     Raises:
         DataError: no such file, or it is no .npz file.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     with open_archive(path) as archive:
         for name in names:
             try:
@@ -59,10 +59,10 @@ def row_counts(path: Path, names: Iterable[str]) -> dict[str, int]:
                     length = _LENGTH[stream.read(8)]
                     (size,) = length.unpack(stream.read(length.size))
                     text = stream.read(min(size, _MOST_HEADER_BYTES)).decode("latin1")
-                found[name] = int(ast.literal_eval(text)["shape"][0])
+                counts[name] = int(ast.literal_eval(text)["shape"][0])
             except (*UNREADABLE, LookupError, RuntimeError, MemoryError):
                 continue
-    return found
+    return counts
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
@@ -103,23 +103,23 @@ def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[
         DataError: there is no training split, or two that could be meant.
     """
     first = inputs[0]
-    given = {split: f"_{split}" for split in _SPLIT_NAMES if f"{first}_{split}" in names}
+    stored = {split: f"_{split}" for split in _SPLIT_NAMES if f"{first}_{split}" in names}
     expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
-    if first in names and given:
+    if first in names and stored:
         raise DataError(
-            f"both {first} and {first}{next(iter(given.values()))} are there; which one is meant?",
+            f"both {first} and {first}{next(iter(stored.values()))} are there; which one is meant?",
             subject=path,
             hint=f"keep {expected}",
         )
     if first in names:
         return {"train": ""}
-    if "train" in given:
-        return given
+    if "train" in stored:
+        return stored
     near = did_you_mean(f"{first}_train", names)
-    found = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
+    listed = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
     rename = f"rename {near} to {first}_train, or set data.inputs: [{near}]"
     raise DataError(
-        f"no array {first}_train or {first} in this file; its arrays: {found}",
+        f"no array {first}_train or {first} in this file; its arrays: {listed}",
         subject=path,
         hint=rename if near else f"name the arrays {expected}, or name yours in data.inputs",
     )
@@ -192,9 +192,9 @@ def _check_arrays(path: Path, config: DataConfig) -> None:
     for suffix in suffixes.values():
         counts = row_counts(path, [f"{name}{suffix}" for name in (*inputs, *wanted)])
         if len(set(counts.values())) > 1:
-            told = (f"{name} has {count}" for name, count in counts.items())
+            texts = (f"{name} has {count}" for name, count in counts.items())
             raise DataError(
-                f"arrays of different numbers of examples: {', '.join(told)}",
+                f"arrays of different numbers of examples: {', '.join(texts)}",
                 subject=path,
                 hint="each array needs one row for each example",
             )

@@ -165,10 +165,10 @@ class DecodedExamples(abc.ABC):
                 lambda tensor: tensor.numpy(), self._load_compiled(tf.constant(chosen))
             )
         except tf.errors.OpError as error:
-            found = self.why_unreadable(chosen)
-            if found is None:
+            unreadable = self.why_unreadable(chosen)
+            if unreadable is None:
                 raise
-            raise found from error
+            raise unreadable from error
         return x, y
 
     def explain(self, indices: np.ndarray) -> DataError | None:

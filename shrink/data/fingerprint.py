@@ -202,13 +202,13 @@ def _files_under(folder: Path, around: tuple[Path, ...] = ()) -> list[Path]:
         entries = sorted(folder.iterdir())
     except OSError as error:
         raise _unreadable(str(folder), error) from error
-    found: list[Path] = []
+    files: list[Path] = []
     for entry in entries:
         if entry.is_dir():
-            found += _files_under(entry, (*around, here))
+            files += _files_under(entry, (*around, here))
         elif entry.is_file():
-            found.append(entry)
-    return found
+            files.append(entry)
+    return files
 
 
 def _check_there(path: Path) -> None:
@@ -256,8 +256,8 @@ def shard_hashes(config: DataConfig) -> dict[str, str]:
         DataError: nothing is there, or it cannot be read.
     """
     path = Path(config.path or "").expanduser().absolute()
-    found = sorted(str(file) for shards in find_shards(path).values() for file in shards)
-    return dict(zip(found, _hexadecimal(hash_files(path.parent, found, path)), strict=True))
+    names = sorted(str(file) for shards in find_shards(path).values() for file in shards)
+    return dict(zip(names, _hexadecimal(hash_files(path.parent, names, path)), strict=True))
 
 
 def _hexadecimal(digests: bytes) -> Iterator[str]:
@@ -295,15 +295,15 @@ def _declared(folder: Path, text: str) -> list[str]:
     Raises:
         DataError: nothing is there.
     """
-    place = folder / Path(text).expanduser()
-    if not place.exists():
+    path = folder / Path(text).expanduser()
+    if not path.exists():
         raise DataError(
             "no such file or folder",
-            subject=shown(place),
+            subject=shown(path),
             hint="data.depends is relative to the file with the function, or absolute",
         )
-    found = _files_under(place) if place.is_dir() else [place]
-    return [str(p.relative_to(folder) if p.is_relative_to(folder) else p) for p in found]
+    files = _files_under(path) if path.is_dir() else [path]
+    return [str(p.relative_to(folder) if p.is_relative_to(folder) else p) for p in files]
 
 
 def _prepared_digests(path: Path) -> list[str]:
@@ -322,18 +322,18 @@ def _listing_digest(path: Path) -> list[str]:
     return [_hash_file(str(path))] if path.is_file() else []
 
 
-def hash_files(root: Path, names: Sequence[str], place: Path) -> bytes:
+def hash_files(root: Path, names: Sequence[str], owner: Path) -> bytes:
     """Return the SHA-256 of each file's content, 32 bytes each, in the order of `names`.
 
     Args:
         root: the folder that names are relative to, where they are not absolute.
         names: of the files, each once.
-        place: what they belong to; what is known of them is remembered for it.
+        owner: what they belong to; what is known of them is remembered for it.
 
     Raises:
         DataError: a file cannot be read.
     """
-    memory = entry_path("fingerprints", _hash([str(place)]), ".bin")
+    memory = entry_path("fingerprints", _hash([str(owner)]), ".bin")
     known, current, unknown = read_known_hashes(memory), KnownHashes(), array("q")
     settled_before_ns = time.time_ns() - _SETTLED_NS
     for row, name in enumerate(names):

@@ -61,9 +61,9 @@ class Names(Sequence[str]):
 
     def under(self, folder: str) -> Names:
         """Return the names as paths in a folder, but for those that are absolute."""
-        found = self._sharing(os.fsencode(folder) + b"/")
-        found._rows = self._rows
-        return found
+        paths = self._sharing(os.fsencode(folder) + b"/")
+        paths._rows = self._rows
+        return paths
 
     def _sharing(self, folder: bytes) -> Names:
         names = Names()
@@ -266,12 +266,12 @@ def _is_loop(entry: os.DirEntry[str], folder: str) -> bool:
 
 
 def class_order(
-    found: Collection[str], wanted: Sequence[str] | None, path: Path
+    present: Collection[str], wanted: Sequence[str] | None, path: Path
 ) -> tuple[str, ...]:
     """Return the class names by label.
 
     Args:
-        found: the names that the data has.
+        present: the names that the data has.
         wanted: `data.classes`; it may name classes that the data has no example of.
         path: of the data, for messages.
 
@@ -279,17 +279,17 @@ def class_order(
         DataError: a class of the data is not in `wanted`, or one is there twice.
     """
     if wanted is None:
-        return tuple(sorted(found))
+        return tuple(sorted(present))
     if len(set(wanted)) < len(wanted):
         raise DataError("data.classes names a class twice", subject=path)
-    for name in sorted(set(found) - set(wanted)):
+    for name in sorted(set(present) - set(wanted)):
         near = did_you_mean(name, list(wanted))
         raise DataError(
             f"the class {name!r} is not in data.classes",
             subject=path,
-            hint=f"is {near} of data.classes meant? The data has {', '.join(sorted(found))}"
+            hint=f"is {near} of data.classes meant? The data has {', '.join(sorted(present))}"
             if near
-            else f"the data has {', '.join(sorted(found))}",
+            else f"the data has {', '.join(sorted(present))}",
         )
     return tuple(wanted)
 

@@ -77,46 +77,46 @@ def in_model_order(dataset: Dataset, model: ModelNames) -> Dataset:
     )
 
 
-def indices_by_name(given: Sequence[str], wanted: Sequence[Aliases]) -> list[int] | None:
+def indices_by_name(names: Sequence[str], wanted: Sequence[Aliases]) -> list[int] | None:
     """Return the index among the given names of each thing wanted; None where not all match."""
-    indices = [[i for i, name in enumerate(given) if name in aliases] for aliases in wanted]
-    if len(given) != len(wanted) or any(len(found) != 1 for found in indices):
+    indices = [[i for i, name in enumerate(names) if name in aliases] for aliases in wanted]
+    if len(names) != len(wanted) or any(len(matches) != 1 for matches in indices):
         return None
-    flat = [found[0] for found in indices]
-    return flat if len(set(flat)) == len(given) else None
+    flat = [matches[0] for matches in indices]
+    return flat if len(set(flat)) == len(names) else None
 
 
-def _order(given: Sequence[str], wanted: Sequence[Aliases], kind: str) -> tuple[list[int], str]:
+def _order(arrays: Sequence[str], wanted: Sequence[Aliases], kind: str) -> tuple[list[int], str]:
     """Return the index of each input's array, and what to say about it."""
-    straight = list(range(len(given)))
-    if len(given) < 2 or len(given) != len(wanted):
+    straight = list(range(len(arrays)))
+    if len(arrays) < 2 or len(arrays) != len(wanted):
         return straight, ""
-    by_name = indices_by_name(given, wanted)
+    by_name = indices_by_name(arrays, wanted)
     if by_name is not None:
         return by_name, ""
     names = [aliases[0] for aliases in wanted]
-    for name, aliases in zip(given, wanted, strict=True):
+    for name, aliases in zip(arrays, wanted, strict=True):
         own = next((other[0] for other in wanted if name in other), None)
         if own is not None and name not in aliases:
             raise DataError(
                 f"the array {name} has the name of the model's {kind} {own}, and stands where "
                 f"{aliases[0]} is fed; the {kind}s are {', '.join(names)}, the arrays "
-                f"{', '.join(given)}",
+                f"{', '.join(arrays)}",
                 subject=f"data.{_KEYS[kind]}",
                 hint=f"call every array as its {kind}, in any order, or none, in the model's order",
             )
-    told = ", ".join(f"{name} to {one}" for name, one in zip(given, names, strict=True))
+    pairs = ", ".join(f"{name} to {one}" for name, one in zip(arrays, names, strict=True))
     key = _KEYS[kind]
-    return straight, f"{key} by position, as their names are not the model's: {told}"
+    return straight, f"{key} by position, as their names are not the model's: {pairs}"
 
 
 _KEYS = {"input": "inputs", "output": "targets"}
 
 
 def _first(
-    model: Sequence[Aliases], given: tuple[str, ...], order: Sequence[int]
+    model: Sequence[Aliases], names: tuple[str, ...], order: Sequence[int]
 ) -> tuple[str, ...]:
-    return tuple(one[0] for one in model) if len(model) == len(order) > 1 else given
+    return tuple(one[0] for one in model) if len(model) == len(order) > 1 else names
 
 
 def _arranged(examples: Examples, inputs: list[int], targets: list[int]) -> Examples:
@@ -236,9 +236,9 @@ def _indices(own: Sequence[Aliases], known: Sequence[Sequence[str]]) -> list[int
     """Return which of the model's own takes the place of each of the data set's."""
     if len(own) > 1:
         for names in known:
-            found = indices_by_name(names, own)
-            if found is not None:
-                return [found.index(index) for index in range(len(found))]
+            indices = indices_by_name(names, own)
+            if indices is not None:
+                return [indices.index(index) for index in range(len(indices))]
     return list(range(len(own)))
 
 

@@ -61,11 +61,11 @@ class Membership:
 
     def kept(self, masks: dict[str, np.ndarray]) -> Membership:
         """Return what is left; a mask, bool (n,), for each split."""
-        return Membership(self.told_by, {p: found[masks[p]] for p, found in self.splits.items()})
+        return Membership(self.told_by, {p: hashes[masks[p]] for p, hashes in self.splits.items()})
 
     def content(self) -> bytes:
         """Return all of it as the content of a file."""
-        counts = {split: len(found) for split, found in self.splits.items()}
+        counts = {split: len(hashes) for split, hashes in self.splits.items()}
         header = {"version": _VERSION, "told_by": self.told_by, "counts": counts}
         body = b"".join(np.asarray(self.splits[split], "<u8").tobytes() for split in SPLIT_NAMES)
         return json.dumps(header).encode() + b"\n" + body
@@ -83,8 +83,8 @@ def read_membership(path: Path) -> Membership:
         counts = [int(header["counts"][split]) for split in SPLIT_NAMES]
         if header["version"] != _VERSION or len(body) != _BYTES * sum(counts):
             raise ValueError("it is cut short, or of another version")
-        found = np.split(np.frombuffer(body, "<u8"), np.cumsum(counts)[:-1])
-        return Membership(str(header["told_by"]), dict(zip(SPLIT_NAMES, found, strict=True)))
+        hashes = np.split(np.frombuffer(body, "<u8"), np.cumsum(counts)[:-1])
+        return Membership(str(header["told_by"]), dict(zip(SPLIT_NAMES, hashes, strict=True)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"what an earlier run trained on cannot be read: {error}",
@@ -110,9 +110,11 @@ def membership_of(splits: dict[str, Examples], config: DataConfig, seed: int) ->
     with contextlib.suppress(DataError):
         return read_membership(memory)
     told_by = _told_by(splits["train"])
-    found = Membership(told_by, {split: _hashes(examples) for split, examples in splits.items()})
-    keep(memory, found.content())
-    return found
+    membership = Membership(
+        told_by, {split: _hashes(examples) for split, examples in splits.items()}
+    )
+    keep(memory, membership.content())
+    return membership
 
 
 def _told_by(examples: Examples) -> str:
@@ -123,14 +125,14 @@ def _told_by(examples: Examples) -> str:
 
 
 def _hashes(examples: Examples) -> np.ndarray:
-    found = np.empty(len(examples), np.uint64)
+    hashes = np.empty(len(examples), np.uint64)
     step = reading_batch(examples.input_spec, examples.target_spec)
     if isinstance(examples, ToldByContent):
         step = max(step, _chunk(examples))
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
-        found[indices] = [_hash(content) for content in _contents(examples, indices)]
-    return found
+        hashes[indices] = [_hash(content) for content in _contents(examples, indices)]
+    return hashes
 
 
 def _chunk(examples: Examples) -> int:
@@ -162,8 +164,8 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}
     for file, digest in hashes.items():
         groups.setdefault(digest, []).append(file)
-    found = [sorted(group) for group in groups.values() if len(group) > 1]
-    return sorted(found, key=lambda group: (-len(group), group))
+    repeated = [sorted(group) for group in groups.values() if len(group) > 1]
+    return sorted(repeated, key=lambda group: (-len(group), group))
 
 
 def leak_notes(
@@ -204,8 +206,8 @@ def contents_of(
     known = np.frombuffer(digests, np.uint64)[:: DIGEST_BYTES // 8]
     keys = np.fromiter(map(hash, paths), np.int64, len(known))
     order = np.argsort(keys)
-    found = {}
+    contents = {}
     for split, paths_of_split in splits.items():
         wanted = np.fromiter(map(hash, paths_of_split), np.int64, len(paths_of_split))
-        found[split] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
-    return found
+        contents[split] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
+    return contents

@@ -52,8 +52,8 @@ def training_batches(
     order_of = functools.lru_cache(maxsize=2)(functools.partial(epoch_order, n, seed))
 
     def indices_of(step: int) -> np.ndarray:
-        epoch, place = divmod(int(step), per_epoch)
-        start = place * global_batch_size
+        epoch, step_of_epoch = divmod(int(step), per_epoch)
+        start = step_of_epoch * global_batch_size
         return order_of(epoch)[start : start + global_batch_size]
 
     load = _loader(examples, indices_of)
@@ -99,9 +99,9 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
         raise  # about memory or an end asked for: no example is to blame
     except tf.errors.OpError as error:
         for examples in parts:
-            found = examples.explain(np.arange(len(examples)))
-            if found is not None:
-                raise found from error
+            explained = examples.explain(np.arange(len(examples)))
+            if explained is not None:
+                raise explained from error
         raise
 
 

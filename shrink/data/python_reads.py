@@ -43,8 +43,8 @@ def remembered_reads(entry: Path, function: str) -> tuple[list[str], list[str]]:
     They are relative to the folder of `entry`, or absolute; none before it has run.
     """
     try:
-        found = json.loads(_record(entry, function).read_text("utf-8", "surrogateescape"))
-        names = sorted(str(name) for name in found)
+        recorded = json.loads(_record(entry, function).read_text("utf-8", "surrogateescape"))
+        names = sorted(str(name) for name in recorded)
     except (OSError, ValueError, TypeError):
         return [], []
     listed = [name.removesuffix(_LISTED) for name in names if name.endswith(_LISTED)]

@@ -91,7 +91,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         value: JsonObject = json.loads(path.read_text(encoding="utf-8"))
         features = {
-            name: FeatureConfig.model_validate(found) for name, found in value["features"].items()
+            name: FeatureConfig.model_validate(spec) for name, spec in value["features"].items()
         }
         names = (tuple(value["inputs"]), tuple(value["targets"]), tuple(value["class_names"]))
         return Manifest(features, *names, value["num_classes"])
@@ -107,8 +107,8 @@ def described(path: Path, config: DataConfig) -> Manifest:
     Raises:
         DataError: neither says, or an input or target is not among them.
     """
-    found = read_manifest(path) if path.is_dir() else None
-    features = config.features or (found.features if found else None)
+    manifest = read_manifest(path) if path.is_dir() else None
+    features = config.features or (manifest.features if manifest else None)
     if features is None:
         raise DataError(
             "the features of the records are not declared",
@@ -116,8 +116,8 @@ def described(path: Path, config: DataConfig) -> Manifest:
             hint="data.features: {x: {type: raw, dtype: uint8, shape: [32, 32, 3]}, "
             "y: {type: int64}}",
         )
-    inputs = config.inputs or (found.inputs if found else ("x",))
-    targets = config.targets or (found.targets if found else ("y",))
+    inputs = config.inputs or (manifest.inputs if manifest else ("x",))
+    targets = config.targets or (manifest.targets if manifest else ("y",))
     needed = (*inputs, *(targets if config.target == "label" else ()))
     for name in needed:
         if name not in features:
@@ -126,8 +126,8 @@ def described(path: Path, config: DataConfig) -> Manifest:
                 subject=path,
                 hint="declare it in data.features, or correct data.inputs and data.targets",
             )
-    names = found.class_names if found else ()
-    return Manifest(features, inputs, targets, names, found.num_classes if found else None)
+    names = manifest.class_names if manifest else ()
+    return Manifest(features, inputs, targets, names, manifest.num_classes if manifest else None)
 
 
 INFO = "dataset_info.json"
@@ -152,19 +152,19 @@ def prepared_folder(path: Path) -> Path:
     """
     if not path.exists():
         raise DataError("no such folder", subject=shown(path), hint=_PREPARED_HINT)
-    found = [path] if is_prepared(path) else sorted(_below(path, _DEPTH))
-    if not found:
+    folders = [path] if is_prepared(path) else sorted(_below(path, _DEPTH))
+    if not folders:
         raise DataError("no prepared data set is there", subject=shown(path), hint=_PREPARED_HINT)
-    if len(found) > 1:
-        some = ", ".join(shown(folder.relative_to(path)) for folder in found[:_MOST_SHOWN])
-        more = ", ..." if len(found) > _MOST_SHOWN else ""
+    if len(folders) > 1:
+        some = ", ".join(shown(folder.relative_to(path)) for folder in folders[:_MOST_SHOWN])
+        more = ", ..." if len(folders) > _MOST_SHOWN else ""
         raise DataError(
-            f"there are {len(found)} data sets or versions: {some}{more}",
+            f"there are {len(folders)} data sets or versions: {some}{more}",
             subject=shown(path),
             hint="name the folder of one of them in data.path",
         )
-    _check_features(found[0] / _FEATURES)
-    return found[0]
+    _check_features(folders[0] / _FEATURES)
+    return folders[0]
 
 
 def _below(folder: Path, levels: int) -> Iterator[Path]:

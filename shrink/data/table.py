@@ -213,14 +213,14 @@ def _target_columns(path: Path, columns: Collection[str], config: DataConfig) ->
     if config.targets is not None:
         _check_columns(path, columns, config.targets)
         return config.targets
-    found = [name for name in _TARGET_NAMES if name in columns]
-    if len(found) != 1:
+    candidates = [name for name in _TARGET_NAMES if name in columns]
+    if len(candidates) != 1:
         raise DataError(
             f"which column is the target? There are {', '.join(columns)}",
             subject=path,
             hint="name it in data.targets (--data-targets COLUMN), or call it y",
         )
-    return (found[0],)
+    return (candidates[0],)
 
 
 def _check_columns(path: Path, columns: Collection[str], names: Sequence[str]) -> None:

@@ -61,6 +61,6 @@ def find_recipe(name: str) -> Path:
 
 def _summary(path: Path) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
-    told = itertools.dropwhile(lambda line: "$schema" in line, lines)
-    comment = itertools.takewhile(lambda line: line.startswith("# "), told)
+    rest = itertools.dropwhile(lambda line: "$schema" in line, lines)
+    comment = itertools.takewhile(lambda line: line.startswith("# "), rest)
     return " ".join(line[1:].strip() for line in comment)

@@ -49,8 +49,8 @@ def check_examples(
         )
     for name, config in stages.items():
         if (why := config.needs_examples) is not None:
-            told = f"{WHY_NO_METRICS}, and {name} needs examples: it {why}"
-            raise RecipeError(told, position=where, hint=_name_data(config.kind))
+            message = f"{WHY_NO_METRICS}, and {name} needs examples: it {why}"
+            raise RecipeError(message, position=where, hint=_name_data(config.kind))
     for name in gates:
         if TARGETS[name].figure.group == "metrics":
             raise RecipeError(
@@ -82,8 +82,8 @@ def data_of_none(stages: Sequence[Mapping[str, Json]]) -> JsonObject:
 
 
 def _no_data(kind: str = "", why: str = "") -> RecipeError:
-    told = f"{WHY_NO_METRICS}, and {kind} needs examples: it {why}" if kind else WHY_NO_METRICS
-    return RecipeError(told, subject="--data", hint=_name_data(kind))
+    message = f"{WHY_NO_METRICS}, and {kind} needs examples: it {why}" if kind else WHY_NO_METRICS
+    return RecipeError(message, subject="--data", hint=_name_data(kind))
 
 
 def _name_data(kind: str = "") -> str:
@@ -253,6 +253,6 @@ def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
             hint="such as data: {source: digits}",
         )
     if isinstance(section.get("path"), str):
-        place = path.parent / expand_user(section["path"])
-        section = {**section, "path": str(place.absolute())}
+        data_path = path.parent / expand_user(section["path"])
+        section = {**section, "path": str(data_path.absolute())}
     return {**(inherited or {}), **section}

@@ -60,18 +60,18 @@ def errors_of(
 
 def _recipe_path(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str | int, ...]:
     """Drop the parts of pydantic's location that name union members, not keys."""
-    kept: list[str | int] = []
+    keys: list[str | int] = []
     section: type[BaseModel] | None = model
     for index, part in enumerate(detail["loc"]):
         is_last = index == len(detail["loc"]) - 1
         if isinstance(part, int) or (is_last and detail["type"] == "extra_forbidden"):
-            kept.append(part)
+            keys.append(part)
         elif part in _keys(section):
-            kept.append(part)
+            keys.append(part)
             section = _section(section, part)
     if detail["type"] == IDLE:
-        kept.append(detail["ctx"]["key"])
-    return tuple(kept)
+        keys.append(detail["ctx"]["key"])
+    return tuple(keys)
 
 
 def _describe(
@@ -91,26 +91,26 @@ def _describe(
     if detail["type"] == "missing":
         return f"the key {key!r} is missing", None
     text = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    given = detail.get("input")
-    shown = f", not {given!r}" if isinstance(given, str | int | float | bool) else ""
+    value = detail.get("input")
+    shown = f", not {value!r}" if isinstance(value, str | int | float | bool) else ""
     if detail["msg"].startswith("Value error"):
         return f"{key}: {text}" if path else text, None
-    if detail["type"] == "literal_error" and isinstance(given, str):
+    if detail["type"] == "literal_error" and isinstance(value, str):
         options = [o.strip(" '") for o in text.replace(" or ", ", ").split(",")]
-        near = _meant_by(model, path, given) or did_you_mean(given, options)
+        near = _meant_by(model, path, value) or did_you_mean(value, options)
         # The message lists them all already.
         return f"{key}: must be {text}{shown}", f"did you mean {near}?" if near else None
     return f"{key}: must be {text}{shown}", None
 
 
-def _meant_by(model: type[BaseModel], path: tuple[str | int, ...], given: str) -> str | None:
+def _meant_by(model: type[BaseModel], path: tuple[str | int, ...], value: str) -> str | None:
     """Return what a section knows to be meant by another word for one of its values."""
     section: type[BaseModel] | None = model
     for part in path[:-1]:
         section = _section(section, str(part))
     known = getattr(section, "meant_by", {}).get(path[-1] if path else None, {})
-    found: str | None = known.get(given.casefold().replace("-", "_"))
-    return found
+    meant: str | None = known.get(value.casefold().replace("-", "_"))
+    return meant
 
 
 def _keys(section: type[BaseModel] | None) -> list[str]:
@@ -333,6 +333,6 @@ def _folder(position: Position) -> Path:
 
 def _nearest(positions: Mapping[Path_, Position], path: Path_, file: str) -> Position:
     for length in range(len(path), -1, -1):
-        if (found := positions.get(path[:length])) is not None:
-            return found
+        if (position := positions.get(path[:length])) is not None:
+            return position
     return Position(file, 0, 0)

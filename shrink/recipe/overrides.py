@@ -51,8 +51,8 @@ def stage_names(stages: Json) -> list[str]:
     names: list[str] = []
     for item in stages if isinstance(stages, list) else []:
         kind, settings = next(iter(item.items())) if isinstance(item, dict) and item else (item, {})
-        given = settings.get("name") if isinstance(settings, dict) else None
-        names.append(str(given) if given else numbered(str(kind), names))
+        name = settings.get("name") if isinstance(settings, dict) else None
+        names.append(str(name) if name else numbered(str(kind), names))
     return names
 
 

@@ -174,11 +174,11 @@ def _saved_reports(recipe: Recipe) -> dict[str, Report]:
         return {}
     from shrink.contract.report_file import read_report
 
-    found: dict[str, Report] = {}
+    reports: dict[str, Report] = {}
     for name, gate in recipe.gates.items():
         if gate.against and _is_saved(name, gate, Path(gate.against)):
-            found[name] = read_report(Path(gate.against))
-    return found
+            reports[name] = read_report(Path(gate.against))
+    return reports
 
 
 def _is_saved(name: str, gate: Gate, path: Path) -> bool:
@@ -302,8 +302,8 @@ class _Builder:
 
     def _teachers(self, config: DistillConfig, path: tuple[str | int, ...]) -> list[Source]:
         names = (config.teacher,) if isinstance(config.teacher, str) else config.teacher
-        found = [self._named(name, (*path, "teacher")) for name in names or ()]
-        return [self._asked(source, path) for source in found or [Source(step=self.steps[0].name)]]
+        named = [self._named(name, (*path, "teacher")) for name in names or ()]
+        return [self._asked(source, path) for source in named or [Source(step=self.steps[0].name)]]
 
     def _asked(self, teacher: Source, path: tuple[str | int, ...]) -> Source:
         """Return a teacher that can be asked: of a graph its folder, not what it converts to."""

@@ -26,17 +26,17 @@ def recipe_changes(a: Report, b: Report) -> list[RecipeChange]:
     first, second = _said(recipe_of(a)), _said(recipe_of(b))
     if not first or not second:
         return []
-    found = []
+    changes = []
     for key in dict.fromkeys((*first, *second)):
         x, y = first.get(key), second.get(key)
         if x is None or y is None:
             one = x or y
             if one is not None and not one.is_default:
                 a_text, b_text = (said.text if said else _MISSING for said in (x, y))
-                found.append(RecipeChange(key=key, a=a_text, b=b_text))
+                changes.append(RecipeChange(key=key, a=a_text, b=b_text))
         elif x.text != y.text:
-            found.append(RecipeChange(key=key, a=x.text, b=y.text))
-    return found
+            changes.append(RecipeChange(key=key, a=x.text, b=y.text))
+    return changes
 
 
 @dataclass(frozen=True)
@@ -48,24 +48,24 @@ class _Said:
 
 
 def _said(recipe: Mapping[str, Json]) -> dict[str, _Said]:
-    found: dict[str, _Said] = {}
+    by_key: dict[str, _Said] = {}
     for key, value in recipe.items():
         if key == "stages" and isinstance(value, list):
             for name, kind, settings in _stages(value):
                 if name != kind:
-                    found[f"stages.{name}.kind"] = _Said(kind)
-                found |= _stage_said(f"stages.{name}.", kind, settings)
+                    by_key[f"stages.{name}.kind"] = _Said(kind)
+                by_key |= _stage_said(f"stages.{name}.", kind, settings)
         else:
-            found |= {name: _Said(text) for name, text in _flat({key: value}, "")}
-    return found
+            by_key |= {name: _Said(text) for name, text in _flat({key: value}, "")}
+    return by_key
 
 
 def _stages(entries: list[Json]) -> Iterator[tuple[str, str, Mapping[str, Json]]]:
     """Yield name, kind and settings of every stage; one without a name is called as its kind."""
     seen: dict[str, int] = {}
     for entry in entries:
-        for kind, given in (entry if isinstance(entry, Mapping) else {}).items():
-            settings = given if isinstance(given, Mapping) else {}
+        for kind, value in (entry if isinstance(entry, Mapping) else {}).items():
+            settings = value if isinstance(value, Mapping) else {}
             seen[kind] = seen.get(kind, 0) + 1
             number = f"-{seen[kind]}" if seen[kind] > 1 else ""
             yield str(settings.get("name") or f"{kind}{number}"), str(kind), settings
@@ -73,8 +73,8 @@ def _stages(entries: list[Json]) -> Iterator[tuple[str, str, Mapping[str, Json]]
 
 def _stage_said(prefix: str, kind: str, settings: Mapping[str, Json]) -> dict[str, _Said]:
     defaults = dict(_flat(_defaults(kind), ""))
-    told = dict(_flat({key: item for key, item in settings.items() if key != "name"}, ""))
-    return {f"{prefix}{key}": _Said(text, defaults.get(key) == text) for key, text in told.items()}
+    texts = dict(_flat({key: item for key, item in settings.items() if key != "name"}, ""))
+    return {f"{prefix}{key}": _Said(text, defaults.get(key) == text) for key, text in texts.items()}
 
 
 def _defaults(kind: str) -> JsonObject:
@@ -84,11 +84,11 @@ def _defaults(kind: str) -> JsonObject:
     config = find_stage(kind)
     if config is None:
         return {}
-    found = {}
+    defaults = {}
     for name, field in config.model_fields.items():
         if not field.is_required():
-            found[field.alias or name] = field.get_default(call_default_factory=True)
-    return {key: _plain(value) for key, value in found.items()}
+            defaults[field.alias or name] = field.get_default(call_default_factory=True)
+    return {key: _plain(value) for key, value in defaults.items()}
 
 
 def _plain(value: Json) -> Json:

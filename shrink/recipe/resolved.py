@@ -15,7 +15,7 @@ from shrink.recipe.schema import dump_recipe
 from shrink.task.config import TaskConfig
 
 
-def with_taken_task(plan: Plan, told: Sequence[Task]) -> Plan:
+def with_taken_task(plan: Plan, tasks: Sequence[Task]) -> Plan:
     """Return a plan whose recipe names loss, weights, logits and metrics as they were taken.
 
     A key stays open where stages took different things for it, such as a student that ends in
@@ -23,43 +23,43 @@ def with_taken_task(plan: Plan, told: Sequence[Task]) -> Plan:
 
     Args:
         plan: that was run.
-        told: by the stages that finished.
+        tasks: by the stages that finished.
     """
-    found = plan.recipe.task.model_dump()
-    for key, stated in found.items():
-        values = [_taken(one, key) for one in told]
+    section = plan.recipe.task.model_dump()
+    for key, stated in section.items():
+        values = [_taken(one, key) for one in tasks]
         taken = values[0] if values and all(value == values[0] for value in values) else None
         if stated is None:
-            found[key] = taken
+            section[key] = taken
         elif isinstance(stated, dict) and isinstance(taken, dict) and stated.keys() <= taken.keys():
-            found[key] = {**taken, **stated}
-    taken_task = TaskConfig.model_validate(found)
+            section[key] = {**taken, **stated}
+    taken_task = TaskConfig.model_validate(section)
     return replace(plan, recipe=plan.recipe.model_copy(update={"task": taken_task}))
 
 
-def stated_task(task: Mapping[str, Json], told: Task) -> JsonObject:
+def stated_task(task: Mapping[str, Json], taken: Task) -> JsonObject:
     """Return those keys of a resolved recipe's task that the recipe itself stated.
 
     Args:
         task: of the resolved recipe.
-        told: by the stage that a run goes on from.
+        taken: by the stage that a run goes on from.
     """
     by = {
-        "loss": {output.loss_by for output in told.outputs},
-        "from_logits": {output.from_logits_by for output in told.outputs},
-        "metrics": {told.metrics_by},
+        "loss": {output.loss_by for output in taken.outputs},
+        "from_logits": {output.from_logits_by for output in taken.outputs},
+        "metrics": {taken.metrics_by},
     }
     by["loss_weights"] = by["loss"]
     return {key: value for key, value in task.items() if "recipe" in by.get(key, {"recipe"})}
 
 
-def _taken(told: Task, key: str) -> object:
+def _taken(task: Task, key: str) -> object:
     """Return what a stage took for a key of `task`, by name of several outputs; None: nothing."""
-    outputs = told.outputs
+    outputs = task.outputs
     if key == "metrics":
-        return list(told.metrics or ()) or None
+        return list(task.metrics or ()) or None
     if key == "loss_weights":
-        pairs = zip(outputs, told.loss_weights, strict=True)
+        pairs = zip(outputs, task.loss_weights, strict=True)
         return {output.name: weight for output, weight in pairs if weight != 1} or None
     if key not in ("loss", "from_logits"):
         return None
@@ -126,13 +126,13 @@ def recipe_sha256(plan: Plan) -> str:
 
 def _make_absolute(settings: JsonObject, step: Step) -> None:
     """Replace the models that a stage names by where they are; names of stages stay."""
-    found = {role: str(s.reference) for role, s in step.inputs.items() if s.reference}
+    references = {role: str(s.reference) for role, s in step.inputs.items() if s.reference}
     if isinstance(settings.get("student"), str):
-        settings["student"] = found.get("model", settings["student"])
+        settings["student"] = references.get("model", settings["student"])
     teachers = settings.get("teacher")
     if isinstance(teachers, str):
-        settings["teacher"] = found.get("teacher", teachers)
+        settings["teacher"] = references.get("teacher", teachers)
     elif teachers:
         roles = ("teacher", *(f"teacher-{n}" for n in range(2, len(teachers) + 1)))
         pairs = zip(roles, teachers, strict=True)
-        settings["teacher"] = [found.get(role, name) for role, name in pairs]
+        settings["teacher"] = [references.get(role, name) for role, name in pairs]

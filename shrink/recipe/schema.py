@@ -130,11 +130,11 @@ def describe_fields() -> None:
 
 def field_docstrings(section: type[BaseModel]) -> dict[str, str]:
     """Return the docstring under each field, of the class and of those that it derives from."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(section.__mro__):
         if issubclass(base, Config):
-            found |= _own_docstrings(base)
-    return found
+            docstrings |= _own_docstrings(base)
+    return docstrings
 
 
 def _own_docstrings(section: type[BaseModel]) -> dict[str, str]:

@@ -34,7 +34,7 @@ def first_recipe(
     name: str,
     model: ModelReference,
     named: NamedData,
-    found: FirstLook,
+    look: FirstLook,
     folder: Path,
 ) -> str:
     """Return the recipe as commented YAML.
@@ -43,41 +43,41 @@ def first_recipe(
         name: of the recipe.
         model: the model; a builder is trained first.
         named: the `data` section, its path absolute, and what it says of the task.
-        found: what was seen of both.
+        look: what was seen of both.
         folder: where the recipe will lie; paths below it become relative.
     """
     section = dict(named.data)
     if isinstance(section.get("path"), str):
         section["path"] = near_path(Path(section["path"]), folder)
-    place = near_path(model.path, folder) + (f":{model.function}" if model.function else "")
+    model_name = near_path(model.path, folder) + (f":{model.function}" if model.function else "")
     task = {"task": named.task} if named.task else {}
     parts = [
         "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
-        f"# The model: {_model_line(model, found)}.",
-        f"# The data: {_data_line(found)}.",
-        recipe_text({"name": name, "model": place, "data": section, **task}).rstrip(),
+        f"# The model: {_model_line(model, look)}.",
+        f"# The data: {_data_line(look)}.",
+        recipe_text({"name": name, "model": model_name, "data": section, **task}).rstrip(),
         *_training(model),
         "stages:",
-        *_stages(model, found),
+        *_stages(model, look),
         "# A missed gate is exit code 1. Tighten them once the first report is there.",
         "gates:",
-        *_gates(model, found),
+        *_gates(model, look),
     ]
     return "\n".join(parts) + "\n"
 
 
-def _model_line(model: ModelReference, found: FirstLook) -> str:
+def _model_line(model: ModelReference, look: FirstLook) -> str:
     kind = "built anew, and trained by the first stage" if not model.trained else "trained already"
-    size = f"{found.parameters:,} parameters, {found.float_bytes:,} bytes as float32 .tflite"
+    size = f"{look.parameters:,} parameters, {look.float_bytes:,} bytes as float32 .tflite"
     return f"{size}, {kind}"
 
 
-def _data_line(found: FirstLook) -> str:
-    splits = {"train": found.train, "validation": found.validation, "test": found.test}
+def _data_line(look: FirstLook) -> str:
+    splits = {"train": look.train, "validation": look.validation, "test": look.test}
     counts = ", ".join(f"{count:,} for {name}" for name, count in splits.items())
-    real = METRICS[found.metric].is_of_real_targets
+    real = METRICS[look.metric].is_of_real_targets
     other = "real targets" if real else "several labels for each example"
-    kind = f"{found.classes} classes" if found.classes else other
+    kind = f"{look.classes} classes" if look.classes else other
     return f"{kind}; {counts}"
 
 
@@ -97,31 +97,31 @@ def _rate(model: ModelReference) -> str:
     return "3e-4" if model.trained else "1e-3"
 
 
-def _stages(model: ModelReference, found: FirstLook) -> list[str]:
+def _stages(model: ModelReference, look: FirstLook) -> list[str]:
     train = [] if model.trained else ["  - train: {epochs: 20}"]
     prune = [
         "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
         "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
     ]
     quantize = [
-        f"  - quantize: {{scheme: {found.scheme}}}",
+        f"  - quantize: {{scheme: {look.scheme}}}",
         "  # Instead, 4-bit weights where they cost least, to a budget:",
         "  # - quantize: {scheme: mixed, accuracy_drop: 0.01}",
     ]
-    can_prune = found.groups > 0
-    is_classifier = found.metric == "accuracy"
+    can_prune = look.groups > 0
+    is_classifier = look.metric == "accuracy"
     return [*train, *(prune if can_prune else []), *quantize[: None if is_classifier else 1]]
 
 
-def _gates(model: ModelReference, found: FirstLook) -> list[str]:
-    metric, chance = found.metric, "  # what chance explains is none"
+def _gates(model: ModelReference, look: FirstLook) -> list[str]:
+    metric, chance = look.metric, "  # what chance explains is none"
     if METRICS[metric].higher_is_better:
         gates = [f"  {metric}_drop: {{limit: 0.02, confidence: 0.95}}{chance}"]
     else:
         gates = [f"  {metric}: {{ratio: 1.1}}  # at most a tenth above the baseline's"]
     for name, size, before in (
-        ("tflite_bytes", found.quantized_bytes, f"  # {found.float_bytes:,} as float32"),
-        ("arena_bytes", found.quantized_arena_bytes, ""),
+        ("tflite_bytes", look.quantized_bytes, f"  # {look.float_bytes:,} as float32"),
+        ("arena_bytes", look.quantized_arena_bytes, ""),
     ):
         if size is not None:
             gates.append(f"  {name}: {_rounded_up(size + size // _ROOM)}{before}")
@@ -254,10 +254,10 @@ def _resolved_recipe(artifact: Path) -> JsonObject:
     value = yaml.load(path).value if known else {}
     if not isinstance(value, dict):
         return {}
-    task, told = value.get("task"), known[1].told.task if known else None
-    if isinstance(task, dict) and told is not None:
+    task, taken = value.get("task"), known[1].told.task if known else None
+    if isinstance(task, dict) and taken is not None:
         # What was taken from model and data is found out anew: another model may be another.
-        value["task"] = stated_task(task, told)
+        value["task"] = stated_task(task, taken)
     return value
 
 

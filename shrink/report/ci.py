@@ -40,9 +40,9 @@ def render_junit(report: Report) -> str:
     root = ElementTree.Element("testsuites")
     name = report.recipe.name
     suites = ((f"{name}.stages", _stage_cases(report)), (f"{name}.gates", _gate_cases(report)))
-    told = [f"{name}: {verdict(report)}", *(f"warning: {w.text()}" for w in warnings_of(report))]
+    output = [f"{name}: {verdict(report)}", *(f"warning: {w.text()}" for w in warnings_of(report))]
     for number, (suite, cases) in enumerate(suites):
-        root.append(_suite(number, suite, cases, _started(report), told if number == 0 else []))
+        root.append(_suite(number, suite, cases, _started(report), output if number == 0 else []))
     ElementTree.indent(root)
     body = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
@@ -131,8 +131,8 @@ def _count(cases: Sequence[ElementTree.Element], tag: str) -> int:
 def _started(report: Report) -> str:
     """Return when the first stage was measured, without the zone, which the schemas refuse."""
     times = [stage.measured.at or "" for stage in report.stages if stage.measured]
-    found = [match[0] for time in times if (match := _TIME.match(time))]
-    return min(found, default="1970-01-01T00:00:00")
+    starts = [match[0] for time in times if (match := _TIME.match(time))]
+    return min(starts, default="1970-01-01T00:00:00")
 
 
 SUMMARY_BYTES = 1024 * 1024
@@ -158,11 +158,11 @@ def publish(report: Report, run_folder: Path, environment: Environment = os.envi
         Warnings. A summary that cannot be written fails no run.
     """
     warnings = []
-    if place := environment.get("GITHUB_STEP_SUMMARY"):
-        room = SUMMARY_BYTES - _size(Path(place))
-        warnings += _append("GITHUB_STEP_SUMMARY", place, summary(report, room))
-    if place := environment.get("GITHUB_OUTPUT"):
-        warnings += _append("GITHUB_OUTPUT", place, output_lines(report, run_folder))
+    if path := environment.get("GITHUB_STEP_SUMMARY"):
+        room = SUMMARY_BYTES - _size(Path(path))
+        warnings += _append("GITHUB_STEP_SUMMARY", path, summary(report, room))
+    if path := environment.get("GITHUB_OUTPUT"):
+        warnings += _append("GITHUB_OUTPUT", path, output_lines(report, run_folder))
     return warnings
 
 
@@ -174,8 +174,8 @@ def summary(report: Report, room: int) -> str:
     text = render_markdown(report, most_columns=SUMMARY_COLUMNS)
     if len(text.encode()) <= room:
         return text
-    kept = text.encode()[: max(room - len(_CUT.encode()), 0)].decode(errors="ignore")
-    whole = kept.rpartition("\n")[0]
+    cut = text.encode()[: max(room - len(_CUT.encode()), 0)].decode(errors="ignore")
+    whole = cut.rpartition("\n")[0]
     return whole + _CUT if whole else ""
 
 
@@ -211,18 +211,18 @@ def gate_annotations(report: Report, environment: Environment = os.environ) -> l
     if not wanted(environment):
         return []
     levels = {"FAIL": "error", "WARN": "warning"}
-    found = []
+    lines = []
     for warning in warnings_of(report):
-        told = replace(warning, hint=None).text()
+        text = replace(warning, hint=None).text()
         hint = f"\nhint: {warning.hint}" if warning.hint else ""
-        found.append(_annotation("warning", {"title": f"shrink {warning.code}"}, told + hint))
+        lines.append(_annotation("warning", {"title": f"shrink {warning.code}"}, text + hint))
     for line in gate_lines(report):
         if line.mark in levels:
             reason = f": {line.reason}" if line.reason else ""
             title = {"title": f"gate {line.name} missed"}
             message = f"{line.stage}: {line.comparison}{reason}"
-            found.append(_annotation(levels[line.mark], title, message))
-    return found
+            lines.append(_annotation(levels[line.mark], title, message))
+    return lines
 
 
 def wanted(environment: Environment = os.environ) -> bool:
@@ -255,8 +255,8 @@ def _in_workspace(file: str, environment: Environment) -> str:
 
 
 def _annotation(level: str, properties: Mapping[str, str], message: str) -> str:
-    told = ",".join(f"{key}={_escaped(value, _PROPERTY)}" for key, value in properties.items())
-    return f"::{level} {told}::{_escaped(message, _DATA)}"
+    pairs = ",".join(f"{key}={_escaped(value, _PROPERTY)}" for key, value in properties.items())
+    return f"::{level} {pairs}::{_escaped(message, _DATA)}"
 
 
 def _escaped(text: str, table: _Escapes) -> str:
@@ -272,13 +272,13 @@ def _output(name: str, value: str) -> str:
     return f"{name}<<{mark}\n{value}\n{mark}\n"
 
 
-def _append(variable: str, place: str, text: str) -> list[str]:
+def _append(variable: str, path: str, text: str) -> list[str]:
     """Add text to a file that other steps write to as well; return a warning if that fails."""
     try:
-        with Path(place).open("ab") as stream:
+        with Path(path).open("ab") as stream:
             stream.write(text.encode())
     except OSError as error:
-        return [f"{variable}: cannot write to {place}: {error.strerror}"]
+        return [f"{variable}: cannot write to {path}: {error.strerror}"]
     return []
 
 

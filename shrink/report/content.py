@@ -70,13 +70,13 @@ def warnings_of(report: Report) -> list[ReportWarning]:
 def columns(report: Report) -> list[Column]:
     """Return the columns, the most important first."""
     metric = main_metric(report)
-    found = [Column("stage", lambda stage: stage.name)]
+    first = [Column("stage", lambda stage: stage.name)]
     if metric is not None:
-        found += [Column(metric_head(metric), _metric_cell(metric)), _change_column(report, metric)]
+        first += [Column(metric_head(metric), _metric_cell(metric)), _change_column(report, metric)]
     else:
-        found.append(Column("status", status_word))
+        first.append(Column("status", status_word))
     return [
-        *found,
+        *first,
         figure_column("tflite", "tflite_bytes"),
         Column("ratio", _tflite_ratio),
         *_int8_columns(report),
@@ -91,9 +91,9 @@ def columns(report: Report) -> list[Column]:
     ]
 
 
-def filled_cells(found: Sequence[Column], report: Report) -> list[list[str]]:
+def filled_cells(candidates: Sequence[Column], report: Report) -> list[list[str]]:
     """Return the cells of those columns that hold a value for some stage, each below its head."""
-    cells = [[column.head, *map(column.cell, report.stages)] for column in found]
+    cells = [[column.head, *map(column.cell, report.stages)] for column in candidates]
     return [column for column in cells if set(column[1:]) != {NULL}]
 
 
@@ -234,7 +234,7 @@ def grouped_skips(report: Report) -> list[tuple[str, str]]:
 
 def errors_of(report: Report) -> list[tuple[str, str, str]]:
     """Return stage name, message and hint of every failed stage."""
-    found = []
+    errors = []
     for stage in report.stages:
         if stage.status == "failed":
             error = stage.error or Failure()
@@ -242,8 +242,8 @@ def errors_of(report: Report) -> list[tuple[str, str, str]]:
             first = message.partition("\n")[0]  # what follows is a worker's log
             if error.subject and error.subject != stage.name:
                 first = f"{error.subject}: {first}"
-            found.append((stage.name, first, error.hint or ""))
-    return found
+            errors.append((stage.name, first, error.hint or ""))
+    return errors
 
 
 def cached_lines(report: Report) -> list[str]:
@@ -313,11 +313,11 @@ def flat_metrics(report: Report) -> dict[str, float]:
     Null figures are left out: a 0 would be drawn as one. Durations and latencies are among them,
     so two runs of the same recipe differ in these.
     """
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for stage in report.stages:
-        found |= {f"{stage.name}.{name}": v for name, v in stage_figures(stage).items()}
+        figures |= {f"{stage.name}.{name}": v for name, v in stage_figures(stage).items()}
     missed = [gate for gate in report.gates if not gate.passed and gate.level == "fail"]
-    return found | {"gates_missed": len(missed)}
+    return figures | {"gates_missed": len(missed)}
 
 
 def stage_figures(stage: Stage) -> dict[str, float]:

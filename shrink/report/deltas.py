@@ -77,9 +77,9 @@ def score_interval(
 
 
 def _metric_delta(value: float, base: float, interval: Interval | None) -> MetricDelta:
-    found = interval or Interval(value, None, None)
+    limits = interval or Interval(value, None, None)
     change = exact_difference(value, base)
-    return MetricDelta(value=change, low=found.low, high=found.high, note=found.note)
+    return MetricDelta(value=change, low=limits.low, high=limits.high, note=limits.note)
 
 
 Verdict = Literal["better", "worse", "no proven difference"]

@@ -56,10 +56,10 @@ def missed_gates(report: Report) -> list[GateResult]:
 def missed_sentences(report: Report) -> list[str]:
     """Return a sentence per missed gate, at most three, and how many more there are."""
     missed = missed_gates(report)
-    found = [_missed_sentence(gate, report.baseline) for gate in missed[:_MOST_SENTENCES]]
-    rest = len(missed) - len(found)
+    sentences = [_missed_sentence(gate, report.baseline) for gate in missed[:_MOST_SENTENCES]]
+    rest = len(missed) - len(sentences)
     more = f"{rest} more {'gates are' if rest > 1 else 'gate is'} missed."
-    return [*found, more] if rest else found
+    return [*sentences, more] if rest else sentences
 
 
 def subject(name: str) -> str:
@@ -108,8 +108,8 @@ def _comparison(gate: GateResult) -> str:
     if gate.confidence is None or gate.low is None or gate.high is None:
         return f"{value_text} {_sign(gate, target)} {limit_text}"
     # The interval decided, so a sign between value and limit could read as a false statement.
-    kept = "lies within" if gate.high <= limit else "reaches"
-    verb = kept if gate.passed else "lies beyond"
+    passing = "lies within" if gate.high <= limit else "reaches"
+    verb = passing if gate.passed else "lies beyond"
     scale = 100 if unit == "points" else 1
     interval = f"[{scale * gate.low:.3g}, {scale * gate.high:.3g}]"
     return f"{value_text}, {100 * gate.confidence:g} % {interval} {verb} {limit_text}"
@@ -134,14 +134,14 @@ def _comparison_with_saved(gate: GateResult, target: Target | None) -> str:
     if saved is None:
         return f"now {_text(measured, unit)}, nothing to compare in {gate.against}"
     texts = _different(saved, measured, unit)
-    told = f"{texts[0]} in {gate.against}, now {texts[1]}"
+    both = f"{texts[0]} in {gate.against}, now {texts[1]}"
     if worse_by is None:
-        return told
+        return both
     if worse_by <= 0:
-        return f"{told}: {'as good' if worse_by == 0 else 'better'}"
+        return f"{both}: {'as good' if worse_by == 0 else 'better'}"
     sign = "<=" if gate.passed else ">"
     change, limit = _pair(worse_by, gate.limit, _change_unit(unit))
-    return f"{told}: worse by {change} {sign} {limit}"
+    return f"{both}: worse by {change} {sign} {limit}"
 
 
 def _comparison_with_baseline(gate: GateResult, target: Target | None) -> str:
@@ -181,8 +181,8 @@ def _missed_sentence(gate: GateResult, baseline: str) -> str:
         return f"{what} is {share}, where at {least} {limit} is allowed: {ending}"
     value_text, limit_text = _pair(value, gate.limit, _unit(target))
     if target.kind in ("drop", "rise"):
-        told = f"{what} is {value_text} {worse} {baseline}{_interval_told(gate, target)}"
-        return f"{told}, with {limit_text} allowed: {ending}"
+        clause = f"{what} is {value_text} {worse} {baseline}{_interval_told(gate, target)}"
+        return f"{clause}, with {limit_text} allowed: {ending}"
     if target.kind == "duration":
         return f"The duration{where} is {value_text}, {better} than {limit_text}: {ending}"
     return f"{what} is {value_text}, {better} than the limit of {limit_text}: {ending}"

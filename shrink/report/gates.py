@@ -87,8 +87,8 @@ def check_gates(
         target = TARGETS[name]
         checker = _Checker(by_name, baseline, looked_at, scores, target, gate)
         if gate.against is None:
-            found = checker.shares() if gate.ratio is not None else checker.findings()
-            results.extend(_result(name, gate, checker, finding) for finding in found)
+            findings = checker.shares() if gate.ratio is not None else checker.findings()
+            results.extend(_result(name, gate, checker, finding) for finding in findings)
         else:
             then = _saved_values(checker, (saved or {}).get(name))
             for now, before in _pairs(checker.values(), then):
@@ -147,9 +147,9 @@ class _Checker:
         """Return what the gate has to look at, with the baseline's own figure."""
         base = self.stages.get(self.baseline)
         if base is None or base.status in ("failed", "skipped"):
-            return [replace(found, value=None, judged=False) for found in self.findings()]
+            return [replace(finding, value=None, judged=False) for finding in self.findings()]
         reference = self._plain(self.baseline, base)
-        return [_share(found, reference) for found in self.findings()]
+        return [_share(finding, reference) for finding in self.findings()]
 
     def _at(self, name: str) -> _Finding:
         stage = self.stages.get(name)
@@ -180,25 +180,25 @@ class _Checker:
         change = exact_difference(value, base_value)
         return self._judged(_Finding(sign * change + 0.0, name), sign)
 
-    def _judged(self, found: _Finding, sign: int) -> _Finding:
+    def _judged(self, finding: _Finding, sign: int) -> _Finding:
         """Add the interval's verdict, where a confidence asks for one and scores allow it."""
-        if self.gate.confidence is None or found.stage == self.baseline:
-            return found
+        if self.gate.confidence is None or finding.stage == self.baseline:
+            return finding
         metric = self.target.figure.name
         interval = score_interval(
             self.scores.get(self.baseline, {}).get(metric),
-            self.scores.get(str(found.stage), {}).get(metric),
+            self.scores.get(str(finding.stage), {}).get(metric),
             self.gate.confidence,
             self.target.figure.bounds,
         )
         if interval is None or interval.low is None or interval.high is None:
             reason = "no interval without scores of the same examples; the point value decides"
-            return _Finding(found.value, found.stage, reason)
+            return _Finding(finding.value, finding.stage, reason)
         low, high = sorted((sign * interval.low, sign * interval.high))
         beyond = low > self.gate.limit
-        excused = found.value is not None and low <= self.gate.limit < found.value
+        excused = finding.value is not None and low <= self.gate.limit < finding.value
         note = f"the interval is {interval.note}" if excused and interval.note else None
-        return _Finding(found.value, found.stage, note, beyond, (low, high))
+        return _Finding(finding.value, finding.stage, note, beyond, (low, high))
 
     def _largest(self) -> _Finding:
         figure = self.target.figure.name
@@ -221,48 +221,52 @@ class _Checker:
             return _Finding(None, None, "no stage has a duration")
         return self._so_far(_Finding(round(sum(known), 6), None))
 
-    def _so_far(self, found: _Finding) -> _Finding:
+    def _so_far(self, finding: _Finding) -> _Finding:
         """Return a figure of the whole run; of a run that did not end, only a miss is certain."""
         ended = all(stage.status not in ("failed", "skipped") for stage in self.stages.values())
         limited = self.gate.against is None and self.gate.ratio is None
-        missed = limited and found.value is not None and found.value > self.gate.limit
-        return found if ended or missed else replace(found, reason=_UNFINISHED, judged=False)
+        missed = limited and finding.value is not None and finding.value > self.gate.limit
+        return finding if ended or missed else replace(finding, reason=_UNFINISHED, judged=False)
 
 
-def _share(found: _Finding, reference: _Finding) -> _Finding:
+def _share(finding: _Finding, reference: _Finding) -> _Finding:
     """Return the figure with the one that it is a share of, or why there is no share."""
-    if found.value is None:
-        return found
+    if finding.value is None:
+        return finding
     if reference.value is None:
         why = f"the baseline {reference.stage} has none to compare with: {reference.reason}"
-        return replace(found, value=None, reason=why)
+        return replace(finding, value=None, reason=why)
     if reference.value == 0:
         why = f"the baseline {reference.stage} has 0, of which there is no share"
-        return replace(found, value=None, reason=why)
-    return replace(found, reference=reference.value)
+        return replace(finding, value=None, reason=why)
+    return replace(finding, reference=reference.value)
 
 
-def _result(name: str, gate: Gate, checker: _Checker, found: _Finding) -> GateResult:
+def _result(name: str, gate: Gate, checker: _Checker, finding: _Finding) -> GateResult:
     limit = gate.limit if gate.ratio is None else gate.ratio
-    value = found.value
-    if value is not None and found.reference is not None:
-        value = value / found.reference
+    value = finding.value
+    if value is not None and finding.reference is not None:
+        value = value / finding.reference
     result: dict[str, object] = {
         "name": name,
         "limit": limit,
         "value": value,
-        "passed": found.judged and _keeps(value, limit, found.beyond, checker.target),
-        "stage": found.stage,
-        "level": "warn" if found.left_out else gate.level,
+        "passed": finding.judged and _keeps(value, limit, finding.beyond, checker.target),
+        "stage": finding.stage,
+        "level": "warn" if finding.left_out else gate.level,
     }
-    if found.reason is not None:
-        result["reason"] = found.reason
-    if found.limits is not None:
-        result |= {"confidence": gate.confidence, "low": found.limits[0], "high": found.limits[1]}
+    if finding.reason is not None:
+        result["reason"] = finding.reason
+    if finding.limits is not None:
+        result |= {
+            "confidence": gate.confidence,
+            "low": finding.limits[0],
+            "high": finding.limits[1],
+        }
     if gate.ratio is not None:
-        result |= {"relative_to": checker.baseline, "current": found.value}
-        result["reference"] = found.reference
-    return from_plain(GateResult, result if found.judged else result | {"judged": False})
+        result |= {"relative_to": checker.baseline, "current": finding.value}
+        result["reference"] = finding.reference
+    return from_plain(GateResult, result if finding.judged else result | {"judged": False})
 
 
 def _keeps(value: float | None, limit: float, beyond: bool | None, target: Target) -> bool:
@@ -282,11 +286,11 @@ def _pairs(
     is the largest of all stages, or for a recipe without branches, names do not matter.
     """
     if isinstance(saved, _Finding):
-        return [(found, saved) for found in now]
-    by_stage = {found.stage: found for found in saved}
+        return [(finding, saved) for finding in now]
+    by_stage = {finding.stage: finding for finding in saved}
     if len(now) == 1 and len(saved) == 1:
         by_stage = {now[0].stage: saved[0]}
-    return [(found, _known(by_stage.get(found.stage), found)) for found in now]
+    return [(finding, _known(by_stage.get(finding.stage), finding)) for finding in now]
 
 
 def _known(saved: _Finding | None, now: _Finding) -> _Finding:

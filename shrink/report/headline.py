@@ -152,9 +152,9 @@ def headlines(report: Report) -> list[Headline]:
 def origin_sentences(report: Report) -> list[str]:
     """Return what became of the first model of a line of runs, a sentence per result."""
     results, metric = _results(report), main_metric(report)
-    told = [(stage.name, _since_origin(report, stage, metric)) for stage in results]
+    changes = [(stage.name, _since_origin(report, stage, metric)) for stage in results]
     several = len(results) > 1
-    return [f"Stage {name}: {text}" if several else text for name, text in told if text]
+    return [f"Stage {name}: {text}" if several else text for name, text in changes if text]
 
 
 def results_without_headline(report: Report) -> list[Stage]:
@@ -216,24 +216,24 @@ def _change(metric: str, delta: MetricDelta) -> str:
     if limits is None:
         return f"changed by {change}; there is no interval"
     text = "is unchanged" if delta.value == 0 else f"changed by {change}"
-    told = f"{text} (95 % interval of the difference {limits})"
-    return f"{told}: {_PROVEN[proven(metric, delta)]}"
+    sentence = f"{text} (95 % interval of the difference {limits})"
+    return f"{sentence}: {_PROVEN[proven(metric, delta)]}"
 
 
 def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
     """Return what became of the model that the first run of this line began with."""
     if report.chain is None:
         return ""
-    origin, told = report.chain.origin, []
+    origin, changes = report.chain.origin, []
     before = (origin.size or {}).get("tflite_bytes")
     after = stage.figure("tflite_bytes")
     if before and after:
-        told.append(f"{format_value(before, 'bytes')} became {format_value(after, 'bytes')}")
+        changes.append(f"{format_value(before, 'bytes')} became {format_value(after, 'bytes')}")
     delta = metric_delta(stage.delta_origin, metric) if metric else None
     if metric and delta:
-        told.append(f"{metric} {_change(metric, delta)}")
+        changes.append(f"{metric} {_change(metric, delta)}")
     since = f"Since {origin.stage} of {origin.run}"
-    return f"{since}: {', '.join(told)}." if told else ""
+    return f"{since}: {', '.join(changes)}." if changes else ""
 
 
 def _metric_tile(stage: Stage, base: Stage, metric: str | None) -> Iterator[Tile]:

@@ -106,7 +106,7 @@ def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None
             return {}
         return stage_delta(alone[outcome.name], other, outcome.scores, scores[other.name])
 
-    found = []
+    stages = []
     for outcome in outcomes:
         stage = replace(
             alone[outcome.name],
@@ -116,8 +116,8 @@ def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None
         stage = replace(stage, notes=(*stage.notes, *_interval_notes(stage)))
         if chain is not None and outcome.complete:
             stage = replace(stage, delta_origin=chain.delta(stage, outcome.scores))
-        found.append(stage)
-    return found
+        stages.append(stage)
+    return stages
 
 
 def _stage(outcome: StageOutcome) -> Stage:
@@ -171,8 +171,8 @@ def _numbers(figures: Figures) -> Figures:
 def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
     usable = {n: s for n, s in outcome.scores.items() if s and all(map(math.isfinite, s))}
-    found = {n: mean_interval(s, bounds=metric_figure(n).bounds) for n, s in usable.items()}
-    return {name: Limits(low=i.low, high=i.high, note=i.note) for name, i in found.items()}
+    intervals = {n: mean_interval(s, bounds=metric_figure(n).bounds) for n, s in usable.items()}
+    return {name: Limits(low=i.low, high=i.high, note=i.note) for name, i in intervals.items()}
 
 
 def _interval_notes(stage: Stage) -> list[Note]:
@@ -187,10 +187,10 @@ def _missing_notes(stage: Stage, result: StepResult) -> list[Note]:
     """Return notes for the null figures that the worker did not explain."""
     not_finite, not_trained, not_measured = [], [], []
     for name in dict.fromkeys((*FIGURES, *result.metrics)):
-        given = result.figure(name)
+        measured = result.figure(name)
         if stage.figure(name) is not None or stage.reason(name):
             continue
-        if given is not None:
+        if measured is not None:
             not_finite.append(name)
         elif name in _TRAINING_FIGURES and stage.training is None:
             not_trained.append(name)

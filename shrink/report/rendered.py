@@ -138,8 +138,8 @@ def _origin(report: Report, report_sha256: str) -> Iterator[str]:
 def _settings(value: object) -> str:
     if not isinstance(value, Mapping):
         return str(value)
-    given = {key: item for key, item in value.items() if item not in (None, [], {}, "")}
-    return ", ".join(f"{key} {_inner(item)}" for key, item in given.items())
+    filled = {key: item for key, item in value.items() if item not in (None, [], {}, "")}
+    return ", ".join(f"{key} {_inner(item)}" for key, item in filled.items())
 
 
 def _inner(value: object) -> str:

@@ -48,18 +48,18 @@ def sanity_warnings(
     """
     complete = {stage.name: stage for stage in stages if stage.metrics is not None}
     base = complete.get(baseline)
-    found: list[ReportWarning] = []
+    warnings: list[ReportWarning] = []
     if base is not None:
-        found += _of_data(base)
+        warnings += _of_data(base)
         at_chance = _at_chance(base, base.guess, "baseline-at-chance")
-        found += at_chance
+        warnings += at_chance
         if not at_chance:
             ends = [complete[name] for name in finals if name in complete and name != baseline]
-            found += [warning for end in ends for warning in _of_result(end, base, gates)]
+            warnings += [warning for end in ends for warning in _of_result(end, base, gates)]
     for stage in complete.values():
-        found += _larger(stage, complete.get(previous.get(stage.name) or ""))
-        found += _lost_outputs(stage)
-    return found
+        warnings += _larger(stage, complete.get(previous.get(stage.name) or ""))
+        warnings += _lost_outputs(stage)
+    return warnings
 
 
 def data_warnings(
@@ -72,15 +72,15 @@ def data_warnings(
         in_train: names of the classes of the examples to train on.
         in_test: those of the test examples.
     """
-    found = []
+    warnings = []
     if count < _FEW:
         message = f"only {_counted(count)}, on which every figure of a report rests"
-        found.append(ReportWarning("few-test-examples", message, _MORE_EXAMPLES))
+        warnings.append(ReportWarning("few-test-examples", message, _MORE_EXAMPLES))
     guess = Guess(
         only_in_test=tuple(name for name in in_test if name not in in_train),
         only_in_train=tuple(name for name in in_train if name not in in_test),
     )
-    return [*found, *_missing_classes(guess, few=bool(found))]
+    return [*warnings, *_missing_classes(guess, few=bool(warnings))]
 
 
 def _of_data(base: Stage) -> Iterator[ReportWarning]:
@@ -189,19 +189,19 @@ def _normalisation(guess: Guess) -> Iterator[str]:
     low, high = guess.low, guess.high
     if low is None or high is None:
         return
-    told = ""
+    clues = ""
     if guess.rescales is not None:
         has = "scales its inputs itself" if guess.rescales else "has no layer that scales them"
-        told = f", and the model {has}"
+        clues = f", and the model {has}"
     if _is_scaled_otherwise(guess):
-        told += (
+        clues += (
             ": does it expect 0 to 255?"
             if guess.rescales
             else ": was it trained on 0 to 1? data.normalize: {scale: 1/255}, or "
             "--normalize-scale 1/255"
         )
     between = f"inputs are {low:.4g} to {high:.4g} as data.normalize leaves them"
-    yield f"the normalisation ({between}{told})"
+    yield f"the normalisation ({between}{clues})"
 
 
 def _is_scaled_otherwise(guess: Guess) -> bool:
@@ -285,12 +285,12 @@ def _lost_outputs(stage: Stage) -> Iterator[ReportWarning]:
         if row.compared.endswith("to quantized") and row.snr_db and row.snr_db < _LEAST_DB
     }
     if lost:
-        told = ", ".join(
+        named = ", ".join(
             f"{name} (signal to noise {decibels:.1f} dB)" for name, decibels in lost.items()
         )
         yield ReportWarning(
             "outputs-lost",
-            f"of {len(task.outputs)} outputs these are hardly the float model's any more: {told}; "
+            f"of {len(task.outputs)} outputs these are hardly the float model's any more: {named}; "
             "a metric that is a mean over outputs need not show it",
             "scale targets of very different sizes alike before training, or try the scheme "
             "static_wi8_ai16 or dynamic_wi8_afp32",

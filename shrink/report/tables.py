@@ -14,7 +14,7 @@ from shrink.report.tradeoff import Mark, names
 
 def control_tables(report: Report) -> list[Table]:
     """Return a table for each stage whose student was trained without its teacher, too."""
-    found = []
+    tables = []
     for stage in report.stages:
         control = stage.told.control or Control()
         if names := list(control.taught):
@@ -24,8 +24,8 @@ def control_tables(report: Report) -> list[Table]:
                 ("teacher", *_metrics(control.teacher, names)),
                 ("teaching brought", *(_gain(name, control.gain.get(name)) for name in names)),
             )
-            found.append(Table(("", *names), rows, stage.name))
-    return found
+            tables.append(Table(("", *names), rows, stage.name))
+    return tables
 
 
 def _metrics(values: Mapping[str, object], names: list[str]) -> list[str]:
@@ -61,24 +61,24 @@ Cell = Callable[[Row], str]
 
 def layer_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
     """Return a table per Keras stage: each layer, as it is in the baseline and in the stage."""
-    found = [(stage, stage.told.layers) for stage in report.stages if stage.told.layers]
-    before = next((rows for stage, rows in found if stage.name == report.baseline), ())
-    others = [(stage, rows) for stage, rows in found if rows is not before] or found
+    by_stage = [(stage, stage.told.layers) for stage in report.stages if stage.told.layers]
+    before = next((rows for stage, rows in by_stage if stage.name == report.baseline), ())
+    others = [(stage, rows) for stage, rows in by_stage if rows is not before] or by_stage
     room = most_rows // max(1, len(others))
     return [_layer_table(stage, rows, before, report.baseline, room) for stage, rows in others]
 
 
 def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
     """Return a table per artifact: its operators, their types, and their error."""
-    found = [(stage, _operators(stage)) for stage in report.stages]
-    found = [(stage, rows) for stage, rows in found if rows]
-    room = most_rows // max(1, len(found))
-    return [_operator_table(stage, rows, room) for stage, rows in found]
+    by_stage = [(stage, _operators(stage)) for stage in report.stages]
+    by_stage = [(stage, rows) for stage, rows in by_stage if rows]
+    room = most_rows // max(1, len(by_stage))
+    return [_operator_table(stage, rows, room) for stage, rows in by_stage]
 
 
 def error_plots(report: Report) -> list[svg.Plot]:
     """Return a plot per quantized artifact: signal to noise of each operator's output."""
-    found = []
+    plots = []
     for index, stage in enumerate(report.stages):
         points = [
             (number, row)
@@ -86,8 +86,8 @@ def error_plots(report: Report) -> list[svg.Plot]:
             if row.snr_db is not None
         ]
         if points:
-            found.append(_error_plot(index, stage, points))
-    return found
+            plots.append(_error_plot(index, stage, points))
+    return plots
 
 
 def _layer_table(
@@ -126,10 +126,10 @@ def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> Table:
         cells = (f"{number} {row.name}", _short(row.layer or NULL), types, row.weights or NULL)
         texts.append((*cells, *(text(row) for text in _OPERATOR_COLUMNS)))
     on = (stage.told.audit or Audit()).compared_on
-    told = f"Error: signal to noise of the output against the float model's, on {on}."
+    caption = f"Error: signal to noise of the output against the float model's, on {on}."
     return Table(
         title=f"{stage.name}: {len(rows)} operators",
-        caption=_cut_caption(told, len(rows), room),
+        caption=_cut_caption(caption, len(rows), room),
         heads=_OPERATOR_HEADS,
         rows=tuple(texts),
     )
@@ -179,9 +179,9 @@ def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
     ticks = [(tick, f"{tick:.4g} dB") for tick in y.ticks(3)]
     titles = ("operator, in order of execution", "signal to noise (dB)")
     parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], ticks, titles)]
-    places = [(x(number), y(value)) for (number, _), value in zip(points, values, strict=True)]
-    parts.append(svg.stretched([svg.line(places, "curve loss")]))
-    worst = sorted(zip(values, places, points, strict=True), key=lambda one: one[0])[:_WORST_NAMED]
+    curve = [(x(number), y(value)) for (number, _), value in zip(points, values, strict=True)]
+    parts.append(svg.stretched([svg.line(curve, "curve loss")]))
+    worst = sorted(zip(values, curve, points, strict=True), key=lambda one: one[0])[:_WORST_NAMED]
     named = []
     for value, (at, height), (number, row) in worst:
         name = f"{number} {_operator_name(row)}"

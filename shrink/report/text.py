@@ -270,14 +270,14 @@ def _stage_table(report: Report, most_columns: int | None) -> str:
 
 def more_columns(report: Report) -> list[Column]:
     """Return what a terminal has no room for."""
-    found = []
+    first = []
     for name in metrics_of(report):
         if name != main_metric(report):
             unit = "points" if metric_figure(name).unit == "fraction" else "change"
-            found.append(figure_column(metric_head(name), name))
-            found.append(Column(f"{metric_head(name)} {unit}", change_cell(report, name)))
+            first.append(figure_column(metric_head(name), name))
+            first.append(Column(f"{metric_head(name)} {unit}", change_cell(report, name)))
     return [
-        *found,
+        *first,
         figure_column("file", "file_bytes"),
         figure_column("nonzero", "nonzero_parameters"),
         figure_column("predicted training", "training_peak_predicted_bytes"),

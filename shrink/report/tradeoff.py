@@ -61,17 +61,17 @@ class _Box:
         return across and self.top < other.bottom and other.top < self.bottom
 
 
-def side_by_side(places: Sequence[float], fixed: Sequence[bool]) -> list[float]:
+def side_by_side(positions: Sequence[float], fixed: Sequence[bool]) -> list[float]:
     """Return by how many pixels to move marks that stand at one place across, so that all show.
 
     Args:
-        places: of the marks, in percent of the width.
+        positions: of the marks, in percent of the width.
         fixed: the marks that stay where they are, if only one of those at a place is so.
     """
-    moves = [0.0] * len(places)
+    moves = [0.0] * len(positions)
     groups: list[list[int]] = []
-    for index in sorted(range(len(places)), key=lambda i: (places[i], not fixed[i])):
-        if groups and places[index] - places[groups[-1][0]] < _SAME_PERCENT:
+    for index in sorted(range(len(positions)), key=lambda i: (positions[i], not fixed[i])):
+        if groups and positions[index] - positions[groups[-1][0]] < _SAME_PERCENT:
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -138,11 +138,11 @@ def _free_place(
 
 def _drawn(mark: Mark, dx: float, dy: float, is_left: bool, space: Space) -> str:
     kind = "label end" if is_left else "label"
-    told = svg.text(mark.x, mark.y, _shown(mark.name, space), kind, mark.dx + dx, dy + 4)
+    label = svg.text(mark.x, mark.y, _shown(mark.name, space), kind, mark.dx + dx, dy + 4)
     if abs(dy) < _CONNECTED_FROM:
-        return told
+        return label
     start = mark.dx + dx / 2
-    return svg.leader(mark.x, mark.y, start, (mark.dx + 0.8 * dx, dy)) + told
+    return svg.leader(mark.x, mark.y, start, (mark.dx + 0.8 * dx, dy)) + label
 
 
 def _shown(name: str, space: Space) -> str:
@@ -235,22 +235,22 @@ def _plot(report: Report, metric: str | None, cost: str) -> svg.Plot | None:
     marks = [Mark(p.name, x(p.size), y(p.score), dx) for p, dx in zip(points, moves, strict=True)]
     for point, mark in zip(points, marks, strict=True):
         whisker = svg.rule((mark.x, y(point.low)), (mark.x, y(point.high)), "whisker")
-        told = f"{point.name}: {size.text(point.size)}, {figure.text(point.score)}"
+        description = f"{point.name}: {size.text(point.size)}, {figure.text(point.score)}"
         kind = "dot on-front" if point in front else "dot beaten"
-        parts.append(svg.shifted(whisker + svg.dot(mark.x, mark.y, kind, told), mark.dx))
+        parts.append(svg.shifted(whisker + svg.dot(mark.x, mark.y, kind, description), mark.dx))
     parts += _names(points, front, marks)
-    told = "; ".join(f"{p.name} {size.text(p.size)} {figure.text(p.score)}" for p in points)
+    description = "; ".join(f"{p.name} {size.text(p.size)} {figure.text(p.score)}" for p in points)
     title = f"{metric} against {heading}"
     return svg.Plot(
         title=title,
         caption=_caption(front, cost, any(moves)),
-        markup=svg.image(f"tradeoff-{cost}", _HEIGHT, title, told, "".join(parts)),
+        markup=svg.image(f"tradeoff-{cost}", _HEIGHT, title, description, "".join(parts)),
     )
 
 
 def _title(name: str, unit: str, scale: svg.Scale) -> str:
-    told = ", ".join(filter(None, (unit, "logarithmic" if scale.log else "")))
-    return f"{name} ({told})" if told else name
+    details = ", ".join(filter(None, (unit, "logarithmic" if scale.log else "")))
+    return f"{name} ({details})" if details else name
 
 
 def _score_axis(points: Sequence[Candidate], figure: Figure) -> svg.Scale:
@@ -284,13 +284,13 @@ def _x_axis(report: Report, metric: str) -> str:
 
 def _differs(report: Report, metric: str | None, cost: str) -> bool:
     """Whether a figure tells stages apart that have it."""
-    found = [point.size for point in _candidates(report, metric, cost)]
+    sizes = [point.size for point in _candidates(report, metric, cost)]
     same = _SAME_LATENCY if cost == "p50_ms" else _SAME
-    return len(found) > 1 and max(found) > same * min(found)
+    return len(sizes) > 1 and max(sizes) > same * min(sizes)
 
 
 def _candidates(report: Report, metric: str | None, cost: str) -> list[Candidate]:
-    found = []
+    candidates = []
     if metric is None:
         return []
     for stage in report.stages:
@@ -300,8 +300,8 @@ def _candidates(report: Report, metric: str | None, cost: str) -> list[Candidate
         limits = stage.intervals.get(metric, Limits())
         low = score if limits.low is None else min(limits.low, score)
         high = score if limits.high is None else max(limits.high, score)
-        found.append(Candidate(stage.name, size, score, low, high))
-    return found
+        candidates.append(Candidate(stage.name, size, score, low, high))
+    return candidates
 
 
 def _steps(front: Sequence[Candidate], x: svg.Scale, y: svg.Scale) -> list[svg.Point]:

@@ -275,8 +275,8 @@ class StageContext:
         """
         source, custom = self._job.inputs[role], self.trust().custom_objects
         builder = source.path if source.kind == "builder" else None
-        found = {"custom_objects": custom, "builder": builder}
-        return {name: None if path is None else code_digest(path) for name, path in found.items()}
+        paths = {"custom_objects": custom, "builder": builder}
+        return {name: None if path is None else code_digest(path) for name, path in paths.items()}
 
     def data_identity(self) -> dict[str, object]:
         """Return what decides which examples are trained and measured on, as plain data."""
@@ -377,8 +377,8 @@ class StageContext:
             "clusters": keep_shared,
         }
         with self.devices.scope():
-            kept = [keep(model) for trait, keep in keepers.items() if trait in self.preserves]
-        return (*after_update, *kept)
+            hooks = [keep(model) for trait, keep in keepers.items() if trait in self.preserves]
+        return (*after_update, *hooks)
 
     def warn(self, code: str, message: str, hint: str | None = None) -> None:
         """Say on top of the report that something is likely wrong; see `ReportWarning`."""

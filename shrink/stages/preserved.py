@@ -52,10 +52,10 @@ class Preserved:
 
     def check(self, outcome: StageResult, context: StageContext) -> None:
         """Raise `StageError` where the stage broke what it had to preserve."""
-        if self.zeros is not None and (kept := _zeros_left(outcome)) < self.zeros.count:
+        if self.zeros is not None and (zeros := _zeros_left(outcome)) < self.zeros.count:
             raise StageError(
                 f"an earlier stage pruned {self.zeros.count:,} of {self.zeros.of:,} weights, and "
-                f"only {kept:,} are zero now",
+                f"only {zeros:,} are zero now",
                 subject=context.name,
             )
         if lost := self._not_shared(outcome):
@@ -71,11 +71,11 @@ class Preserved:
         if outcome.model is not None:
             now = {one.layer: one.values for one in _clustered(outcome.model)}
             return [c.layer for c in self.clustered if now.get(c.layer, c.values + 1) > c.values]
-        found = _values_by_size(outcome.tflite or b"")
+        counts = _values_by_size(outcome.tflite or b"")
         lost = []
         for one in sorted(self.clustered, key=lambda c: c.values):
             # A file names its tensors as it likes, and stores equal ones once.
-            if found[one.size] and found[one.size].pop(0) > one.values:
+            if counts[one.size] and counts[one.size].pop(0) > one.values:
                 lost.append(one.layer)
         return lost
 
@@ -88,13 +88,13 @@ def _zeros_left(outcome: StageResult) -> int:
 
 
 def _clustered(model: keras.Model) -> list[Clustered]:
-    found = []
+    clustered = []
     for one in prunable_kernels(model)[0]:
         kernel = one.kernel.numpy()
         count = len(np.unique(kernel))
         if count <= MOST_VALUES:
-            found.append(Clustered(one.layer, count, kernel.size))
-    return found
+            clustered.append(Clustered(one.layer, count, kernel.size))
+    return clustered
 
 
 def _values_by_size(content: bytes) -> dict[int, list[int]]:
@@ -103,11 +103,11 @@ def _values_by_size(content: bytes) -> dict[int, list[int]]:
     Batch normalization is folded into a file's kernels, channel by channel, and so are the scales
     of integers: the values of a channel are as few as before, those of a kernel are not.
     """
-    found: dict[int, list[int]] = defaultdict(list)
+    by_size: dict[int, list[int]] = defaultdict(list)
     for tensor in weights(content):
         stored = values(tensor)
         if stored is not None:  # 4 bits, which need no more than 16 values
             array = stored.reshape(tensor.shape)
             channels = np.moveaxis(array, _CHANNELS.get(array.ndim, 0), 0)
-            found[array.size].append(max(len(np.unique(channel)) for channel in channels))
-    return defaultdict(list, {size: sorted(counts) for size, counts in found.items()})
+            by_size[array.size].append(max(len(np.unique(channel)) for channel in channels))
+    return defaultdict(list, {size: sorted(counts) for size, counts in by_size.items()})

@@ -104,8 +104,8 @@ def scores(outputs: Array, targets: Array, metric: str, *, from_logits: bool) ->
     Axes between the first and the classes (pixels, time) are averaged within an example. The
     arguments and errors are those of `sums`.
     """
-    found = sums(outputs, targets, metric, from_logits=from_logits)
-    return np.asarray(found.values / found.valid)
+    totals = sums(outputs, targets, metric, from_logits=from_logits)
+    return np.asarray(totals.values / totals.valid)
 
 
 def sums(
@@ -155,15 +155,15 @@ def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     return _among_best(outputs, targets, 5)
 
 
-def _among_best(outputs: Array, targets: Array, places: int) -> Array:
-    """Return the chance that the own class is among the `places` best, ties broken at random.
+def _among_best(outputs: Array, targets: Array, k: int) -> Array:
+    """Return the chance that the own class is among the `k` best, ties broken at random.
 
     Places that better classes leave are shared by all that have the own class' value.
     """
     own = np.take_along_axis(outputs, _labels(outputs, targets), axis=-1)
     better = (outputs > own).sum(axis=-1)
     equal = np.maximum((outputs == own).sum(axis=-1), 1)
-    chance = np.clip((places - better) / equal, 0.0, 1.0)
+    chance = np.clip((k - better) / equal, 0.0, 1.0)
     # A NaN is never the right answer, wherever it sorts.
     return np.where(np.isnan(outputs).any(axis=-1), 0.0, chance)
 

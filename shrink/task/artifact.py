@@ -53,8 +53,8 @@ class OutputMasks:
         Args:
             x: the model's inputs, (n, ...) each, nested as the model takes them.
         """
-        found = self._masks(tf.nest.map_structure(tf.convert_to_tensor, x))
-        return [None if mask is None else np.asarray(mask, bool) for mask in found]
+        masks = self._masks(tf.nest.map_structure(tf.convert_to_tensor, x))
+        return [None if mask is None else np.asarray(mask, bool) for mask in masks]
 
 
 def masks_of(model: keras.Model | None) -> OutputMasks | None:
@@ -109,15 +109,15 @@ def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]])
     """
     if len(outputs) > 1 or len(outputs[0]) != 1:
         return []
-    places = {"accuracy": "largest output", "top5_accuracy": "output, for the last of five places"}
+    where = {"accuracy": "largest output", "top5_accuracy": "output, for the last of five places"}
     tied = {
         name: int(np.count_nonzero((scores != 0) & (scores != 1)))
-        for name in places
+        for name in where
         if (scores := evaluation.scores.get(name)) is not None
     }
     return [
         f"{name}: {count} of {evaluation.examples} examples have their own class and others at the "
-        f"same {places[name]}; each counts as often as chance would break its tie for its own class"
+        f"same {where[name]}; each counts as often as chance would break its tie for its own class"
         for name, count in tied.items()
         if count
     ]
@@ -156,11 +156,11 @@ def evaluate_artifact(
             )
     pooled = {term: pool(sums_of) for term, sums_of in parts.items()}
     metrics = {
-        name: float(many.combine({term: found.value for term, found in pooled.items()}))
+        name: float(many.combine({term: one.value for term, one in pooled.items()}))
         for name, many in terms.items()
     }
     scores = {
-        name: np.asarray(many.combine({term: found.scores for term, found in pooled.items()}))
+        name: np.asarray(many.combine({term: one.scores for term, one in pooled.items()}))
         for name, many in terms.items()
     }
     return Evaluation(metrics, scores, len(examples))

@@ -61,7 +61,7 @@ def keras_interface(model: keras.Model) -> Interface:
         model.name,
         tuple(tuple(t.shape[1:]) for t in model.inputs),
         tuple(tuple(t.shape[1:]) for t in model.outputs),
-        tuple(kind_of(found) for found in ranges_of_model(model)),
+        tuple(kind_of(value_range) for value_range in ranges_of_model(model)),
         (0.0,) * len(model.outputs),
         tuple(signature_names(model.input_names)),
         tuple(model.output_names),
@@ -167,15 +167,15 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
         model: what they are fed to.
         role: what it is called in the message, such as teacher.
     """
-    given = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
-    if len(given) != len(model.inputs):
+    shapes = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
+    if len(shapes) != len(model.inputs):
         raise DataError(
             f"the {called(model, role)} takes {len(model.inputs)} inputs "
-            f"({', '.join(model.input_names)}), the examples have {len(given)}",
+            f"({', '.join(model.input_names)}), the examples have {len(shapes)}",
             subject="data",
             hint=f"set data.inputs: [{', '.join(model.input_names)}]",
         )
-    for index, (wanted, shape) in enumerate(zip(model.inputs, given, strict=True)):
+    for index, (wanted, shape) in enumerate(zip(model.inputs, shapes, strict=True)):
         if not alike(wanted, shape):
             raise DataError(
                 f"the {called(model, role)} takes inputs of shape {wanted}, the examples have "

@@ -134,10 +134,10 @@ class _Resolver:
         self, targets: Sequence[Target], endings: Sequence[EndingKind | None]
     ) -> tuple[list[str], list[Source], list[str]]:
         """Return the loss of each output, who says so, and why."""
-        given = _by_output(self._config.loss, self._model, "task.loss")
+        stated = _by_output(self._config.loss, self._model, "task.loss")
         losses, by, whys = list[str](), list[Source](), list[str]()
         for index, (target, ending) in enumerate(zip(targets, endings, strict=True)):
-            loss, source, why = given[index], "recipe", ""
+            loss, source, why = stated[index], "recipe", ""
             if loss is None:
                 loss, source = self._compiled_loss(index, target), self._stored_by
             if loss is None:
@@ -204,8 +204,8 @@ class _Resolver:
             named = ["binary_accuracy" if name == "accuracy" else name for name in named]
         elif "accuracy" in defaults:
             named = ["accuracy" if name == "binary_accuracy" else name for name in named]
-        found = tuple(dict.fromkeys([*named, *defaults]))
-        return found, self._stored_by if named else "data"
+        metrics = tuple(dict.fromkeys([*named, *defaults]))
+        return metrics, self._stored_by if named else "data"
 
     def _from_logits(
         self,
@@ -215,7 +215,7 @@ class _Resolver:
         matters: Sequence[bool],
     ) -> list[bool | None]:
         """Return whether each output is logits; fills in `by` where the model's file decides."""
-        found: list[bool | None] = []
+        resolved: list[bool | None] = []
         for index, (said, ending) in enumerate(zip(stated, endings, strict=True)):
             stored = self._stored_losses()[index]
             compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
@@ -226,8 +226,8 @@ class _Resolver:
             if matters[index]:
                 self._check_known(index, value)
                 self._compare(index, value, ending, said, compiled)
-            found.append(value)
-        return found
+            resolved.append(value)
+        return resolved
 
     def _check_known(self, index: int, value: bool | None) -> None:
         if value is None:
@@ -338,8 +338,8 @@ def _by_output(
     if len(values) == 1 and tuple(model.output_names) == (LONE_OUTPUT,):
         return list(values.values())  # the recipe has the name of the Keras model's output
     # A .tflite file calls "my-head" my_head; the recipe has the name of the Keras model's output.
-    given = model.output_names
-    own = {name: name if name in given else signature_names([name])[0] for name in values}
+    names = model.output_names
+    own = {name: name if name in names else signature_names([name])[0] for name in values}
     for name in values:
         if own[name] not in model.output_names:
             raise RecipeError(
@@ -348,5 +348,5 @@ def _by_output(
                 subject=key,
                 hint=hint_for(name, model.output_names),
             )
-    found = {own[name]: value for name, value in values.items()}
-    return [found.get(name) for name in model.output_names]
+    by_name = {own[name]: value for name, value in values.items()}
+    return [by_name.get(name) for name in model.output_names]

@@ -366,12 +366,12 @@ def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
             hint="build it with an output of fixed size",
         )
     for name in ("train", "validation", "test"):
-        found = getattr(dataset, name).labels
-        if found is None:
-            found = target.sample if name == "train" else np.zeros(0)
-        if found.size and int(np.max(found)) >= classes:
+        labels = getattr(dataset, name).labels
+        if labels is None:
+            labels = target.sample if name == "train" else np.zeros(0)
+        if labels.size and int(np.max(labels)) >= classes:
             raise DataError(
-                f"a label of the {name} split is {int(np.max(found))}, and the model has "
+                f"a label of the {name} split is {int(np.max(labels))}, and the model has "
                 f"{classes} outputs (labels 0 to {classes - 1})",
                 subject="data",
                 hint="name the model for these classes, or correct the labels",

@@ -150,9 +150,9 @@ def _examples(
     derived = derived_splits(train.labels, train.count, seed, config, splits, path)
     examples = {}
     for name in SPLIT_NAMES:
-        given = name in splits and name != "train"
-        split = splits[name] if given else train
-        rows = np.arange(split.count) if given else derived[name]
+        is_given = name in splits and name != "train"
+        split = splits[name] if is_given else train
+        rows = np.arange(split.count) if is_given else derived[name]
         x, y = tuple(split.x.values()), tuple(split.y.values())
         x_dtypes = tuple(fed_dtype(array) for array in x)
         y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)

@@ -52,14 +52,14 @@ class ChunkedRows:
         try:
             if isinstance(rows, slice):
                 return np.asarray(self._dataset[rows])
-            unique, places = np.unique(np.asarray(rows), return_inverse=True)
+            unique, positions = np.unique(np.asarray(rows), return_inverse=True)
             read = np.empty((len(unique), *self.shape[1:]), self.dtype)
             ends = np.flatnonzero(np.diff(unique) != 1) + 1
             for run in np.split(np.arange(len(unique)), ends):
                 if len(run):
                     first = int(unique[run[0]])
                     read[run[0] : run[-1] + 1] = self._dataset[first : first + len(run)]
-            return read[places]
+            return read[positions]
         except OSError as error:
             raise DataError(
                 f"{self._dataset.name} is damaged: {error}",

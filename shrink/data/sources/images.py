@@ -192,8 +192,8 @@ class ImageExamples(DecodedExamples):
 
     def _read(self, indices: np.ndarray) -> np.ndarray:
         contents = np.empty(len(indices), object)
-        for place, index in enumerate(indices):
-            contents[place] = self._decoder.read(self._files.encoded(index))
+        for position, index in enumerate(indices):
+            contents[position] = self._decoder.read(self._files.encoded(index))
         return contents
 
     def _read_and_decode(self, index: tf.Tensor) -> tf.Tensor:
@@ -283,17 +283,17 @@ def fitted_to(
     changes: dict[str, object] = {"image_size": shape[:2]} if own[:2] != shape[:2] else {}
     if own[2] != shape[2] and config.channels is None:
         changes["channels"] = shape[2]
-    told = " x ".join(map(str, own)), " x ".join(map(str, shape))
-    note = f"images of {told[0]} are brought to the model's input, {told[1]}; data.image_size"
+    sizes = " x ".join(map(str, own)), " x ".join(map(str, shape))
+    note = f"images of {sizes[0]} are brought to the model's input, {sizes[1]}; data.image_size"
     return config.model_copy(update=changes), f"{note} and data.channels say otherwise"
 
 
 def _in_folders(path: Path, config: DataConfig) -> Images:
     folders = find_images(path)
     _check_classes(folders, needs_two=config.target == "label")
-    found = tuple(next(iter(folders.splits.values())))
-    names = class_order(found, config.classes, path)
-    labels = np.array([names.index(name) for name in found], np.int64)
+    present = tuple(next(iter(folders.splits.values())))
+    names = class_order(present, config.classes, path)
+    labels = np.array([names.index(name) for name in present], np.int64)
     splits, first = {}, 0
     for split, classes in folders.splits.items():
         counts = [len(files) for files in classes.values()]
@@ -306,17 +306,17 @@ def _in_folders(path: Path, config: DataConfig) -> Images:
 def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
     root = folders.root
     if ALL not in folders.splits and "train" not in folders.splits:
-        given = ", ".join(sorted(folders.splits))
+        names = ", ".join(sorted(folders.splits))
         raise DataError(
-            f"there is {given}, and no folder train", subject=shown(root), hint="add a folder train"
+            f"there is {names}, and no folder train", subject=shown(root), hint="add a folder train"
         )
     every = {name for classes in folders.splits.values() for name in classes}
     for split, classes in folders.splits.items():
         for name in sorted(every):
             if not classes.get(name):
-                place = "" if split == ALL else f" of {split}"
+                where = "" if split == ALL else f" of {split}"
                 raise DataError(
-                    f"the class {shown(name)!r}{place} has no images",
+                    f"the class {shown(name)!r}{where} has no images",
                     subject=shown(root),
                     hint=f"add images ({', '.join(IMAGE_ENDINGS)}) or remove the folder",
                 )

@@ -95,16 +95,22 @@ def _open(path: Path) -> lmdb.Environment:
 
 
 def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, np.ndarray]:
-    found: dict[str, list[bytes]] = {}
+    by_split: dict[str, list[bytes]] = {}
     with environment.begin() as transaction:
         for key in transaction.cursor().iternext(keys=True, values=False):
             if not key.startswith(b"__"):
                 prefix = key.partition(b"/")[0].decode("utf-8", "replace")
-                found.setdefault(SPLIT_OF_NAME.get(prefix, ALL), []).append(bytes(key))
-    if not found or (ALL in found and len(found) > 1) or not {ALL, "train"} & found.keys():
+                by_split.setdefault(SPLIT_OF_NAME.get(prefix, ALL), []).append(bytes(key))
+    if (
+        not by_split
+        or (ALL in by_split and len(by_split) > 1)
+        or not {ALL, "train"} & by_split.keys()
+    ):
         raise DataError(
-            "no keys" if not found else f"its keys are of the parts {', '.join(sorted(found))}",
+            "no keys"
+            if not by_split
+            else f"its keys are of the parts {', '.join(sorted(by_split))}",
             subject=path,
             hint="begin each key with train/, validation/ or test/, or none",
         )
-    return {split: np.array(keys, object) for split, keys in found.items()}
+    return {split: np.array(keys, object) for split, keys in by_split.items()}

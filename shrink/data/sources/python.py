@@ -51,15 +51,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         return key_of(fingerprint(config), json.dumps(versions()), config.target, *names)
 
     def flat_splits() -> dict[str, Iterator[Example]]:
-        sides = [inputs, targets] if config.target == "label" else [inputs]
-        return {split: _flat(found, sides, source) for split, found in source.splits().items()}
+        groups = [inputs, targets] if config.target == "label" else [inputs]
+        return {
+            split: _flat(examples, groups, source) for split, examples in source.splits().items()
+        }
 
     with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
         spools = spooled(key, flat_splits, names, watched=source.watched)
     arrays = {
         f"{name}_{split}" if split != ALL else name: array
-        for split, found in spools.items()
-        for name, array in found.items()
+        for split, examples in spools.items()
+        for name, array in examples.items()
     }
     return open_columns(source.path, arrays, lambda _: arrays, config, seed)
 
@@ -80,13 +82,13 @@ class _Function:
 
     def splits(self) -> dict[str, Iterable[object]]:
         """Return the examples of each split, or of the split `all` where they are not divided."""
-        found = self._call()
-        if not isinstance(found, Mapping):
-            return {ALL: found}
-        unknown = sorted(set(found) - set(SPLIT_NAMES))
-        if unknown or "train" not in found:
-            raise self.error(f"it returned the parts {', '.join(map(str, found)) or 'none'}")
-        return dict(found)
+        returned = self._call()
+        if not isinstance(returned, Mapping):
+            return {ALL: returned}
+        unknown = sorted(set(returned) - set(SPLIT_NAMES))
+        if unknown or "train" not in returned:
+            raise self.error(f"it returned the parts {', '.join(map(str, returned)) or 'none'}")
+        return dict(returned)
 
     def _call(self) -> _Returned:
         function = self._load()
@@ -123,7 +125,7 @@ class _Function:
 
 
 def _flat(
-    examples: Iterable[object], sides: Sequence[tuple[str, ...]], source: _Function
+    examples: Iterable[object], groups: Sequence[tuple[str, ...]], source: _Function
 ) -> Iterator[Example]:
     """Yield the arrays of each example: those of the input, then those of the target."""
     if isinstance(examples, tf.data.Dataset):
@@ -132,12 +134,12 @@ def _flat(
         examples = examples.as_numpy_iterator()
     try:
         for example in examples:
-            values = (example,) if len(sides) == 1 else example
-            if not isinstance(values, tuple) or len(values) != len(sides):
+            values = (example,) if len(groups) == 1 else example
+            if not isinstance(values, tuple) or len(values) != len(groups):
                 raise source.error("an example is not a pair (input, target)")
             yield [
                 np.asarray(array)
-                for value, names in zip(values, sides, strict=True)
+                for value, names in zip(values, groups, strict=True)
                 for array in _side(value, names, source)
             ]
     except (ShrinkError, GeneratorExit):
@@ -153,7 +155,7 @@ def _side(value: object, names: tuple[str, ...], source: _Function) -> list[obje
             present = ", ".join(map(str, value))
             raise source.error(f"an example has no {missing[0]}; it has {present}")
         return [value[name] for name in names]
-    found = list(value) if isinstance(value, tuple) else [value]
-    if len(found) != len(names):
-        raise source.error(f"an example has {len(found)} arrays for {', '.join(names)}")
-    return found
+    arrays = list(value) if isinstance(value, tuple) else [value]
+    if len(arrays) != len(names):
+        raise source.error(f"an example has {len(arrays)} arrays for {', '.join(names)}")
+    return arrays

@@ -54,8 +54,8 @@ class NamedFeatures:
     @property
     def label(self) -> str | None:
         """The name of the only target where it holds integer labels, else None."""
-        found = list(self.targets.items())
-        return found[0][0] if len(found) == 1 and found[0][1].dtype == tf.int64 else None
+        targets = list(self.targets.items())
+        return targets[0][0] if len(targets) == 1 and targets[0][1].dtype == tf.int64 else None
 
     @property
     def input_spec(self) -> Specs:
@@ -217,9 +217,9 @@ def divided(
     derived = derived_splits(labels[main], len(splits[main]), seed, config, splits, path)
 
     def examples(split: str) -> RecordExamples:
-        given = split in splits and split != "train"
-        source = split if given else main
-        numbers = np.arange(len(splits[split])) if given else derived[split]
+        is_given = split in splits and split != "train"
+        source = split if is_given else main
+        numbers = np.arange(len(splits[split])) if is_given else derived[split]
         known = labels[source]
         return RecordExamples(
             splits[source], numbers, parser, None if known is None else known[numbers]
@@ -227,9 +227,9 @@ def divided(
 
     train, validation, test = (examples(split) for split in SPLIT_NAMES)
     classes = manifest.num_classes
-    found = [known for known in labels.values() if known is not None]
-    if classes is None and found:
-        classes = 1 + max(int(known.max()) for known in found)
+    all_known = [known for known in labels.values() if known is not None]
+    if classes is None and all_known:
+        classes = 1 + max(int(known.max()) for known in all_known)
     names = manifest.class_names or tuple(map(str, range(classes or 0)))
     own = frozenset(splits) - {ALL, "train"}
     return Dataset(

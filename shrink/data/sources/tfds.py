@@ -70,8 +70,8 @@ class FeatureParser(NamedFeatures):
     @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the labels, empty where they have none."""
-        found = getattr(self._features[self.label], "names", None) if self.label else None
-        return tuple(found or ())
+        names = getattr(self._features[self.label], "names", None) if self.label else None
+        return tuple(names or ())
 
     def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced.

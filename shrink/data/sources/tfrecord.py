@@ -97,13 +97,13 @@ def index_records(paths: Sequence[str]) -> RecordIndex:
     Raises:
         DataError: a file cannot be read, or its records do not fill it exactly.
     """
-    found = [_walk(path) for path in paths]
-    counts = [len(offsets) for offsets, _ in found]
+    extents = [_walk(path) for path in paths]
+    counts = [len(offsets) for offsets, _ in extents]
     return RecordIndex(
         tuple(paths),
         np.repeat(np.arange(len(paths), dtype=np.int32), counts),
-        np.concatenate([offsets for offsets, _ in found] or [np.zeros(0, np.int64)]),
-        np.concatenate([lengths for _, lengths in found] or [np.zeros(0, np.int64)]),
+        np.concatenate([offsets for offsets, _ in extents] or [np.zeros(0, np.int64)]),
+        np.concatenate([lengths for _, lengths in extents] or [np.zeros(0, np.int64)]),
     )
 
 
@@ -234,11 +234,11 @@ class ExampleParser(NamedFeatures):
         names = (*manifest.inputs, *targets)
         self._features = {name: manifest.features[name] for name in names}
         stored = {
-            name: tf.TensorSpec(found.shape, _stored_dtype(found))
-            for name, found in self._features.items()
+            name: tf.TensorSpec(feature.shape, _stored_dtype(feature))
+            for name, feature in self._features.items()
         }
         super().__init__(manifest.inputs, targets, stored)
-        self._spec = {name: _parsed_as(found) for name, found in self._features.items()}
+        self._spec = {name: _parsed_as(feature) for name, feature in self._features.items()}
 
     @property
     def label_feature(self) -> str:

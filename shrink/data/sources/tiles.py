@@ -184,8 +184,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     listing = read_listing(path, ("x", "y", *targets))
     names, values = listed_targets(listing, targets, config.classes)
     corners = np.stack([numbers_of(listing, "y"), numbers_of(listing, "x")], 1).astype(np.int64)
-    found, files = np.unique(np.array(listing.files), return_inverse=True)
-    paths = [str(path.parent / file) for file in found]
+    unique, files = np.unique(np.array(listing.files), return_inverse=True)
+    paths = [str(path.parent / file) for file in unique]
     rows = TileRows(files, paths, corners, config.image_size, config.level)
     splits = np.array(listing.splits or [ALL] * len(files))
     main = np.flatnonzero((splits == ALL) | (splits == "train"))
@@ -196,8 +196,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     own = frozenset(map(str, splits)) - {ALL, "train"}
     chosen = {p: np.flatnonzero(splits == p) if p in own else main[derived[p]] for p in SPLIT_NAMES}
     train, validation, test = (ArrayExamples(rows, values, chosen[split]) for split in SPLIT_NAMES)
-    told = _windows(path, list(found), files, corners, (*config.image_size, config.level))
-    known = Membership("window", {split: told[chosen[split]] for split in SPLIT_NAMES})
+    hashes = _windows(path, list(unique), files, corners, (*config.image_size, config.level))
+    known = Membership("window", {split: hashes[chosen[split]] for split in SPLIT_NAMES})
     classes = len(names) or None
     return Dataset(train, validation, test, names, classes, given=own, known_membership=known)
 
@@ -215,12 +215,12 @@ def _windows(
         form: height, width and level of all of them.
     """
     digests = hash_files(path.parent, names, path)
-    told = np.empty(len(files), np.uint64)
+    hashes = np.empty(len(files), np.uint64)
     for index, (file, (top, left)) in enumerate(zip(files, corners, strict=True)):
         content = digests[file * DIGEST_BYTES : (file + 1) * DIGEST_BYTES]
         window = hashlib.blake2b(content + repr((int(top), int(left), *form)).encode())
-        told[index] = int.from_bytes(window.digest()[:8], "little")
-    return told
+        hashes[index] = int.from_bytes(window.digest()[:8], "little")
+    return hashes
 
 
 def _check_page(page: tifffile.TiffPage, path: str) -> None:

@@ -37,15 +37,15 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
     skipped += [{"layer": one.layer, "reason": reason} for one in few]
     context.phase("clustering")
     keep_zeros = "sparsity" in context.preserves
-    found: list[Shared] = []
+    clustered: list[Shared] = []
     for one in kernels:
         shared = cluster(one.kernel.numpy(), config.clusters, context.training.seed, keep_zeros)
         one.kernel.assign(shared.kernel)
-        found.append(shared)
+        clustered.append(shared)
     record = None
     if config.epochs:
         with context.devices.scope():
-            pairs = [(k.kernel, shared) for k, shared in zip(kernels, found, strict=True)]
+            pairs = [(k.kernel, shared) for k, shared in zip(kernels, clustered, strict=True)]
             hook = SharedKernels(pairs)
         objective = context.task(model).objective()
         record = context.train(model, objective, config.epochs, after_update=(hook,))

@@ -126,14 +126,14 @@ class DistillationObjective:
         """Return the loss of each example, (n,)."""
         if isinstance(y, DistillationTargets) and self._decode is not None:
             targets = self._decode(y.taught)
-        labels, given, count = _labels(y), tf.nest.flatten(outputs), self._outputs
-        hard = self._hard.loss(labels, _plain(given[:count]), None)
+        labels, flat, count = _labels(y), tf.nest.flatten(outputs), self._outputs
+        hard = self._hard.loss(labels, _plain(flat[:count]), None)
         alpha = self._now(self._distillation_loss.alpha, hard.dtype)
-        soft = self._soft(labels, given[:count], targets.outputs)
+        soft = self._soft(labels, flat[:count], targets.outputs)
         total = alpha * hard + (1 - alpha) * tf.cast(soft, hard.dtype)
         if self._distillation_loss.feature_loss is None:
             return total
-        return total + tf.cast(self._features(given[count:], targets.features), hard.dtype)
+        return total + tf.cast(self._features(flat[count:], targets.features), hard.dtype)
 
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the hard loss of each example, (n,)."""
@@ -151,14 +151,14 @@ class DistillationObjective:
         return tf.cast(value_at(setting, self._progress()), dtype)
 
     def _soft(
-        self, labels: Tensors, outputs: Sequence[tf.Tensor], taught: Sequence[tf.Tensor]
+        self, labels: Tensors, outputs: Sequence[tf.Tensor], teacher_outputs: Sequence[tf.Tensor]
     ) -> tf.Tensor:
         distillation_loss = self._distillation_loss
         weights = distillation_loss.output_weights or (1 / len(outputs),) * len(outputs)
         parts = []
         losses = for_each(distillation_loss.loss, len(outputs))
         for loss, weight, y, own, other in zip(
-            losses, weights, tf.nest.flatten(labels), outputs, taught, strict=True
+            losses, weights, tf.nest.flatten(labels), outputs, teacher_outputs, strict=True
         ):
             student = at_least_float32(own)
             temperature = self._now(distillation_loss.temperature, student.dtype)
@@ -168,11 +168,11 @@ class DistillationObjective:
             parts.append(weight * per_example(values))
         return tf.add_n(parts)
 
-    def _features(self, own: Sequence[tf.Tensor], taught: Sequence[tf.Tensor]) -> tf.Tensor:
+    def _features(self, own: Sequence[tf.Tensor], features: Sequence[tf.Tensor]) -> tf.Tensor:
         compare = FEATURE_LOSSES[str(self._distillation_loss.feature_loss)]
         parts = [
             compare(at_least_float32(s), tf.cast(t, at_least_float32(s).dtype))
-            for s, t in zip(own, taught, strict=True)
+            for s, t in zip(own, features, strict=True)
         ]
         return self._distillation_loss.feature_weight * tf.add_n(parts) / len(parts)
 
@@ -268,9 +268,9 @@ def teacher_outputs_of(model: keras.Model, features: Sequence[tf.Tensor] = ()) -
     extended = keras.Model(model.inputs, [*model.outputs, *features]) if features else model
 
     def teach(x: Tensors) -> TeacherOutputs:
-        given = tf.nest.flatten(extended(cast_inputs(extended, x), training=False))
-        given = [at_least_float32(each) for each in given]
-        return TeacherOutputs(tuple(given[:count]), tuple(given[count:]))
+        outputs = tf.nest.flatten(extended(cast_inputs(extended, x), training=False))
+        outputs = [at_least_float32(each) for each in outputs]
+        return TeacherOutputs(tuple(outputs[:count]), tuple(outputs[count:]))
 
     return teach
 
@@ -287,7 +287,7 @@ def ensemble(teachers: Sequence[Teach]) -> Teach:
 
     def teach(x: Tensors) -> TeacherOutputs:
         each = [one(x) for one in teachers]
-        columns = zip(*(taught.outputs for taught in each), strict=True)
+        columns = zip(*(teacher_outputs.outputs for teacher_outputs in each), strict=True)
         means = tuple(tf.add_n(list(column)) / len(each) for column in columns)
         return TeacherOutputs(means, each[0].features)
 

@@ -76,14 +76,14 @@ def compare_with_control(
         context: of the stage.
     """
     context.phase("training without the teacher")
-    task, taught = context.task(student), student.get_weights()
+    task, distilled = context.task(student), student.get_weights()
     own = _evaluate(student, task, context)
     keras.utils.set_random_seed(context.training.seed)
     student.set_weights(initial)
     objective = task.objective()
     context.train(student, objective, record.epochs, training=_as_long(context.training))
     alone = _evaluate(student, task, context)
-    student.set_weights(taught)
+    student.set_weights(distilled)
     teacher = fed_like(context.load("teacher"), context.dataset)
     its_own = _evaluate(teacher, context.task(teacher), context)
     gains = {

@@ -72,13 +72,13 @@ class Rows:
         """Bytes of a row."""
         return self.columns * int(self.dtype.itemsize)
 
-    def encode(self, taught: TeacherOutputs) -> tf.Tensor:
+    def encode(self, teacher_outputs: TeacherOutputs) -> tf.Tensor:
         """Return (n, columns) in `dtype`."""
         parts = [
             self._sparse(logits) if self._is_sparse(shape) else logits
-            for logits, shape in zip(taught.outputs, self.outputs, strict=True)
+            for logits, shape in zip(teacher_outputs.outputs, self.outputs, strict=True)
         ]
-        everything = [*parts, *taught.features]
+        everything = [*parts, *teacher_outputs.features]
         flat = [tf.reshape(p, (tf.shape(p)[0], -1)) for p in everything]
         return tf.cast(tf.concat(flat, axis=-1), tf.as_dtype(self.dtype))
 
@@ -119,9 +119,9 @@ class Rows:
     def _dense(self, part: tf.Tensor, shape: Shape) -> tf.Tensor:
         entries = _shaped(part, (*shape[:-1], 2 * self.top_k + 1))
         largest, classes, shared = tf.split(entries, [self.top_k, self.top_k, 1], axis=-1)
-        places = tf.one_hot(tf.cast(classes, tf.int32), shape[-1], dtype=largest.dtype)
-        kept = tf.reduce_sum(places, axis=-2)
-        return tf.reduce_sum(places * largest[..., None], axis=-2) + (1 - kept) * shared
+        one_hot = tf.one_hot(tf.cast(classes, tf.int32), shape[-1], dtype=largest.dtype)
+        kept = tf.reduce_sum(one_hot, axis=-2)
+        return tf.reduce_sum(one_hot * largest[..., None], axis=-2) + (1 - kept) * shared
 
 
 def shapes_of(tensors: Sequence[tf.Tensor]) -> tuple[Shape, ...]:
@@ -214,16 +214,16 @@ def every_view(examples: Examples, batch_size: int, seed: int, epochs: int) -> T
     steps = -(-n // batch_size)
 
     def start(done: int) -> int:
-        epoch, place = divmod(done, n)
-        return epoch * n + place // batch_size * batch_size
+        epoch, position = divmod(done, n)
+        return epoch * n + position // batch_size * batch_size
 
     def batches(done: int) -> tf.data.Dataset:
-        epoch, place = divmod(done, n)
+        epoch, position = divmod(done, n)
         return training_batches(
             examples,
             global_batch_size=batch_size,
             seed=seed,
-            first_step=epoch * steps + place // batch_size,
+            first_step=epoch * steps + position // batch_size,
             last_step=epochs * steps,
         )
 

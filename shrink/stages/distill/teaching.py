@@ -75,8 +75,8 @@ class DistillationExamples(DerivedExamples):
         return x, DistillationTargets(y, self._rows_of(indices))
 
     def _look_up(self, read: Callable[[np.ndarray], np.ndarray], keys: tf.Tensor) -> tf.Tensor:
-        found = tf.numpy_function(read, [keys], tf.as_dtype(self._rows.dtype))
-        return tf.ensure_shape(found, (None, self._rows.columns))
+        rows = tf.numpy_function(read, [keys], tf.as_dtype(self._rows.dtype))
+        return tf.ensure_shape(rows, (None, self._rows.columns))
 
     def _rows_of(self, indices: np.ndarray) -> np.ndarray:
         if self._stored is None:
@@ -96,8 +96,8 @@ class DistillationViews(DistillationExamples):
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         """Return the examples' random numbers with the epoch and their places in it, float32."""
         # A float32 holds every whole number below 2**24 exactly.
-        places = _places(len(self), seed, epoch)[indices]
-        key = np.stack([np.full(len(indices), epoch), places], axis=1)
+        positions = _positions(len(self), seed, epoch)[indices]
+        key = np.stack([np.full(len(indices), epoch), positions], axis=1)
         numbers = self._views.draw(seed, epoch, indices)
         return np.concatenate([numbers, key], axis=1, dtype=np.float32)
 
@@ -113,12 +113,12 @@ class DistillationViews(DistillationExamples):
         return self._base
 
     def _rows_of_views(self, key: np.ndarray) -> np.ndarray:
-        epochs, places = key.astype(np.int64).T
-        return self._rows_of(epochs * len(self) + places)
+        epochs, positions = key.astype(np.int64).T
+        return self._rows_of(epochs * len(self) + positions)
 
 
 @functools.lru_cache(maxsize=2)
-def _places(n: int, seed: int, epoch: int) -> np.ndarray:
+def _positions(n: int, seed: int, epoch: int) -> np.ndarray:
     """Return each example's place in the order of an epoch, int64 (n,)."""
     return np.argsort(epoch_order(n, seed, epoch))
 
@@ -193,15 +193,15 @@ def open_teaching(
             return Teaching(losses, rows, context.dataset, teach, notes=(*said, *why))
         identity = {**_identity(models, config, losses, context), "from_logits": endings}
         folder = context.teachers / cache_key(identity)
-        found = _cached(folder, losses, rows, teach, context, _teacher_inputs(config, context))
-        return replace(found, notes=(*said, *found.notes))
+        teaching = _cached(folder, losses, rows, teach, context, _teacher_inputs(config, context))
+        return replace(teaching, notes=(*said, *teaching.notes))
 
 
-def check_outputs(taught: Sequence[Shape], model: keras.Model, role: str) -> None:
+def check_outputs(expected: Sequence[Shape], model: keras.Model, role: str) -> None:
     """Raise `ModelError` unless a model gives outputs of the teacher's shapes."""
     own = shapes_of(model.outputs)
-    if own != tuple(taught):
-        shown = [" and ".join(map(str, shapes)) for shapes in (taught, own)]
+    if own != tuple(expected):
+        shown = [" and ".join(map(str, shapes)) for shapes in (expected, own)]
         raise ModelError(
             f"the teacher gives outputs of shape {shown[0]}, the {role} {shown[1]}",
             subject="distill",

@@ -247,7 +247,7 @@ def _less_than_asked(graph: ChannelGraph, counts: Counts, config: PruneConfig) -
     """Say so where groups keep channels that the ratio would have taken, for `round_to`."""
     if config.round_to == 1 or config.ratio is None or config.allocation != "uniform":
         return []
-    kept = [
+    rounded = [
         group.name
         for group, wanted, count in zip(
             graph.groups,
@@ -257,12 +257,12 @@ def _less_than_asked(graph: ChannelGraph, counts: Counts, config: PruneConfig) -
         )
         if count < wanted
     ]
-    if not kept:
+    if not rounded:
         return []
     total = sum(len(group) for group in graph.groups)
     return [
         f"{sum(counts) / total:.1%} of the channels go, less than was asked for: in "
-        f"{', '.join(kept[:_LISTED])} what stays is a multiple of {config.round_to}"
+        f"{', '.join(rounded[:_LISTED])} what stays is a multiple of {config.round_to}"
     ]
 
 

@@ -58,8 +58,10 @@ def _gradients(graph: ChannelGraph, count: int, context: StageContext) -> Weight
     for x, y in _batches(examples, chosen, _GRADIENT_BATCH, model):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(objective.loss(y, model(x, training=False), None))
-        found = tape.gradient(loss, variables, unconnected_gradients="zero")
-        total = [t + np.asarray(tf.convert_to_tensor(g)) for t, g in zip(total, found, strict=True)]
+        gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+        total = [
+            t + np.asarray(tf.convert_to_tensor(g)) for t, g in zip(total, gradients, strict=True)
+        ]
     by_id = {id(v): t / count for v, t in zip(variables, total, strict=True)}
     return {
         name: [by_id.get(id(w), np.zeros(w.shape)) for w in model.get_layer(name).weights]
@@ -82,10 +84,10 @@ def choose(
     """Return the channels of least importance, so many of each group."""
     weights, seed = weights_of(graph), context.training.seed
     if config.importance == "least_squares":
-        found = least_squares(graph, counts, weights, sample(context, config.samples), seed)
-        ranked = ", ".join(found.ranked)
+        solution = least_squares(graph, counts, weights, sample(context, config.samples), seed)
+        ranked = ", ".join(solution.ranked)
         note = f"no layer to solve for reads {ranked}: pruned by L2 norm instead"
-        return Chosen(found.removed, found.weights, (note,) if ranked else ())
+        return Chosen(solution.removed, solution.weights, (note,) if ranked else ())
     score = scorer(graph, config, context)
     parts = [
         least_important(group, score(group), count)

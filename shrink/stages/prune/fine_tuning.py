@@ -63,7 +63,7 @@ def fine_tuning(
     with context.devices.scope():
         teacher = rebuild(unpruned, unpruned.keep(np.array([])), weights_of(unpruned))
         with (
-            open_outputs(teacher, task.losses, task.from_logits) as taught,
+            open_outputs(teacher, task.losses, task.from_logits) as open_teacher,
             open_outputs(model, task.losses, task.from_logits) as learning,
         ):
             distillation_loss = DistillationLoss(
@@ -74,7 +74,7 @@ def fine_tuning(
             yield (
                 learning,
                 DistillationObjective(
-                    teacher_outputs_of(taught), hard_loss(task), distillation_loss
+                    teacher_outputs_of(open_teacher), hard_loss(task), distillation_loss
                 ),
             )
 

@@ -106,10 +106,10 @@ def _finish(
 def _more_zeros(kernels: Sequence[PrunableKernel], config: PruneConfig) -> list[str]:
     """Say which kernels have more zeros than was asked for, as some had before."""
     more = [
-        f"{one.layer} ({found / of:.1%})"
+        f"{one.layer} ({zeros / of:.1%})"
         for one in kernels
-        for found, of in [_units(one, config)]
-        if found > round(config.sparsity * of)
+        for zeros, of in [_units(one, config)]
+        if zeros > round(config.sparsity * of)
     ]
     if not more or config.pattern == "2:4":
         return []
@@ -119,9 +119,9 @@ def _more_zeros(kernels: Sequence[PrunableKernel], config: PruneConfig) -> list[
 
 def _missing(one: PrunableKernel, config: PruneConfig) -> int:
     """Return how many units of the pattern a kernel lacks at zero."""
-    found, of = _units(one, config)
+    zeros, of = _units(one, config)
     wanted = of if config.pattern == "2:4" else round(config.sparsity * of)
-    return max(0, wanted - found)
+    return max(0, wanted - zeros)
 
 
 def _units(one: PrunableKernel, config: PruneConfig) -> tuple[int, int]:

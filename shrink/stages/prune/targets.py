@@ -128,9 +128,9 @@ def find_target(
         measure = step_peak(graph, config, context)
         # As a plan does, it leaves free what peaks of one model differ by.
         goal = usable(config.training_peak_bytes, MARGIN)
-        found = by_training_peak(graph, goal, measure, allocate)
-        _refuse_nothing_to_do("training_peak_bytes", config.training_peak_bytes, found.before)
-        return Target(found.counts, [found.note])
+        pruned = by_training_peak(graph, goal, measure, allocate)
+        _refuse_nothing_to_do("training_peak_bytes", config.training_peak_bytes, pruned.before)
+        return Target(pruned.counts, [pruned.note])
     for name in ("macs", "parameters", "file_bytes", "arena_bytes"):
         if getattr(config, name) is not None:
             return _budget(name, graph, config, context, allocate)
@@ -201,15 +201,15 @@ def _macs(content: bytes) -> float:
     Raises:
         StageError: the file has a loop whose rounds nobody can tell.
     """
-    found: int | None = count_macs(content)
-    if found is None:
+    macs: int | None = count_macs(content)
+    if macs is None:
         raise StageError(
             "macs: the multiply-accumulates of this model cannot be counted: it has a loop whose "
             "number of rounds the file does not tell",
             subject="prune",
             hint="give a budget of parameters or file_bytes, or a ratio",
         )
-    return float(found)
+    return float(macs)
 
 
 def _arena(content: bytes) -> float:

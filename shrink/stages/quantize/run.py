@@ -143,14 +143,14 @@ def train_aware(
             subject=path,
             hint="start from the .keras or .h5 file, or leave out quantize.aware",
         )
-    given = context.load()
-    task = context.task(given)
+    original = context.load()
+    task = context.task(original)
     if not context.planning:
-        _refuse_early(given, config, context)
+        _refuse_early(original, config, context)
     context.phase("calibrating")
     with context.devices.scope():
         # A mean is trained as the mean that the artifact will have.
-        rewritten, notes = for_conversion(given)
+        rewritten, notes = for_conversion(original)
         model = aware_model(rewritten, calibration.batches())
     record = context.train(model.aware, task.objective(), config.epochs, task=task)
     source = model.source(calibration.batches())
@@ -191,14 +191,14 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     notes = [*conversion.notes, *_lint(config, calibration, context)]
     examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
     if config.sparse:
-        content, told = _stored_sparsely(content, examples)
-        notes.append(told)
+        content, sentence = _stored_sparsely(content, examples)
+        notes.append(sentence)
     content = _with_interface(content, config, context)
     context.phase("auditing")
     candidate = context.work / "audited.tflite"
     compared_on = "training examples" if context.has_data else "random inputs"
-    audited, found = audit(content, source, examples, config.target, candidate, compared_on)
-    notes += found
+    audited, remarks = audit(content, source, examples, config.target, candidate, compared_on)
+    notes += remarks
     details["audit"] = audited
 
     def later() -> StageDetails:
@@ -273,8 +273,8 @@ def _stored_sparsely(content: bytes, examples: Named) -> tuple[bytes, str]:
     before, after = (load(one).predict(examples) for one in (content, sparse))
     if not all(np.array_equal(*pair) for pair in zip(before, after, strict=True)):
         return content, "sparse: not used, as LiteRT gives other outputs without the zeros"
-    kept = f"zeros are left out of {len(kernels)} kernels"
-    return sparse, f"sparse: {kept}: {len(content):,} bytes became {len(sparse):,}"
+    saved = f"zeros are left out of {len(kernels)} kernels"
+    return sparse, f"sparse: {saved}: {len(content):,} bytes became {len(sparse):,}"
 
 
 def _source(context: StageContext) -> FloatModel:

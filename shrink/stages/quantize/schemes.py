@@ -67,20 +67,20 @@ def static_int8(
         StageError: neither can quantize the model.
     """
     few = calibration.batches(_CORRECTED_ON)
-    found = _by_quantizer(source, calibration, config, 8)
-    if isinstance(found, StageError):
-        found = _by_converter(source, calibration, config, "static_int8", found)
-    elif source.model is not None and _noise(found, source, few) > _MOST_NOISE:
+    conversion = _by_quantizer(source, calibration, config, 8)
+    if isinstance(conversion, StageError):
+        conversion = _by_converter(source, calibration, config, "static_int8", conversion)
+    elif source.model is not None and _noise(conversion, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
-        found = min((found, other), key=lambda one: _noise(one, source, few))
+        conversion = min((conversion, other), key=lambda one: _noise(one, source, few))
     if config.aware:
-        return Conversion(without_constant_names(found.content), found.notes)
+        return Conversion(without_constant_names(conversion.content), conversion.notes)
     try:
-        content = with_corrected_biases(found.content, source.float32.content, few)
+        content = with_corrected_biases(conversion.content, source.float32.content, few)
     except ModelError as error:
         why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
-        return Conversion(found.content, (*found.notes, why))
-    return Conversion(without_constant_names(content), found.notes)
+        return Conversion(conversion.content, (*conversion.notes, why))
+    return Conversion(without_constant_names(content), conversion.notes)
 
 
 def static_int16(
@@ -93,10 +93,10 @@ def static_int16(
     """
     if source.model is not None:
         return _by_converter(source, calibration, config, "static_int16")
-    found = _by_quantizer(source, calibration, config, 16)
-    if isinstance(found, StageError):
-        raise found
-    return found
+    conversion = _by_quantizer(source, calibration, config, 16)
+    if isinstance(conversion, StageError):
+        raise conversion
+    return conversion
 
 
 def _by_converter(
@@ -160,13 +160,13 @@ def _by_quantizer(
 def _noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float:
     """Return the squared error of the worst output over that of taking its mean for it."""
     reference, now = load(source.float32.content), load(conversion.content)
-    wanted, found = (
+    wanted, outputs = (
         [np.concatenate(column) for column in zip(*map(runner.predict, batches), strict=True)]
         for runner in (reference, now)
     )
     return max(
         float(np.mean((a - b) ** 2)) / (float(np.mean((a - a.mean(axis=0)) ** 2)) or 1.0)
-        for a, b in zip(wanted, found, strict=True)
+        for a, b in zip(wanted, outputs, strict=True)
     )
 
 
@@ -276,11 +276,11 @@ def mixed_artifact(
     context.phase("searching")
     build = _builder(content, mode, config, batches)
     if config.file_bytes is not None:
-        found = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
+        best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
     else:
         drop_of = _drop_on_validation(source, context)
-        found = smallest_within_drop(ranked, build, drop_of, config.accuracy_drop or 0.0)
-    return Conversion(found.content, (*notes, _sentence(found))), _table(found, ranked, config)
+        best = smallest_within_drop(ranked, build, drop_of, config.accuracy_drop or 0.0)
+    return Conversion(best.content, (*notes, _sentence(best))), _table(best, ranked, config)
 
 
 def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches) -> Build:
@@ -313,32 +313,32 @@ def _drop_on_validation(source: FloatModel, context: StageContext) -> Callable[[
 
     def accuracy(content: bytes) -> float:
         files.write_bytes(candidate, content)
-        found = evaluate_artifact(candidate, validation, scored, masks)
-        return found.metrics["accuracy"]
+        evaluation = evaluate_artifact(candidate, validation, scored, masks)
+        return evaluation.metrics["accuracy"]
 
     reference = accuracy(source.float32.content)
     return lambda content: reference - accuracy(content)
 
 
-def _sentence(found: Assignment) -> str:
-    narrow = sum(width == 4 for width in found.bits.values())
-    text = f"mixed: {narrow} of {len(found.bits)} operators have 4-bit weights"
-    if found.drop is not None:
-        change = f"accuracy on validation {-100 * found.drop:+.2f} points".replace("-0.00", "+0.00")
-        text += f"; {change}, {found.tried} artifacts scored"
+def _sentence(best: Assignment) -> str:
+    narrow = sum(width == 4 for width in best.bits.values())
+    text = f"mixed: {narrow} of {len(best.bits)} operators have 4-bit weights"
+    if best.drop is not None:
+        change = f"accuracy on validation {-100 * best.drop:+.2f} points".replace("-0.00", "+0.00")
+        text += f"; {change}, {best.tried} artifacts scored"
     return text
 
 
-def _table(found: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedTable:
+def _table(best: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedTable:
     return {
         "activations": config.activations,
         "budget": {"accuracy_drop": config.accuracy_drop, "file_bytes": config.file_bytes},
-        "validation_drop": found.drop,
+        "validation_drop": best.drop,
         "operators": [
             {
                 "name": one.name,
                 "kind": one.kind,
-                "weight_bits": found.bits[one.name],
+                "weight_bits": best.bits[one.name],
                 "parameters": one.parameters,
                 "error_at_4_bits": one.error,
             }
