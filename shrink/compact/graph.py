@@ -318,6 +318,7 @@ class _Writer:
             stored.type, stored.buffer = tensor.type, self._buffer_of(tensor.data)
         else:
             stored.buffer = self._moved_buffer(stored.buffer) if tensor.constant else 0
+        stored.quantization = _in_rank(stored.quantization, len(tensor.shape))
         if tensor.stored is None or tensor.shape != _indices(tensor.stored.shape):
             stored.shape, stored.shapeSignature = np.array(tensor.shape, np.int32), None
             stored.name = None
@@ -365,6 +366,21 @@ class _Writer:
         for entry in kept:
             entry.buffer = self._moved_buffer(entry.buffer)
         return kept
+
+
+def _in_rank(
+    stored: schema.QuantizationParametersT | None, rank: int
+) -> schema.QuantizationParametersT | None:
+    """Return a tensor's quantization along a dimension that it has.
+
+    Converters of 2020 gave biases the dimension of their kernels, 3: LiteRT refuses such files,
+    which TFLite Micro runs.
+    """
+    if stored is None or stored.quantizedDimension < max(1, rank):
+        return stored
+    moved = copy.copy(stored)
+    moved.quantizedDimension = 0
+    return moved
 
 
 def _code(code: OperatorCode) -> schema.OperatorCodeT:

@@ -22,7 +22,7 @@ from shrink.base.errors import ResourceError, ShrinkError
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
-from shrink.contract.job import DoctorJob, Job, ModelJob, TrackerJob
+from shrink.contract.job import CompactJob, DoctorJob, Job, ModelJob, TrackerJob
 from shrink.contract.model_source import ModelSource
 from shrink.model.scan import SCANNED, guard_model_file
 from shrink.run.process import run_worker, show
@@ -30,12 +30,15 @@ from shrink.run.store import Store
 from shrink.tflite.guard import guard_artifact
 
 
-def guard_source(source: ModelSource, to_be_quantized: bool = False) -> None:
+def guard_source(
+    source: ModelSource, to_be_quantized: bool = False, in_litert: bool = True
+) -> None:
     """Scan a Keras model's file, or try a .tflite file; what is code anyway passes.
 
     Args:
         source: the model.
         to_be_quantized: whether a .tflite file must be a float one.
+        in_litert: whether LiteRT has to run a .tflite file; it refuses some that TFLite Micro runs.
 
     Raises:
         ModelError: it is damaged, refused, or brings down the process that looks at it.
@@ -43,7 +46,7 @@ def guard_source(source: ModelSource, to_be_quantized: bool = False) -> None:
     if source.kind in SCANNED:
         guard_model_file(source.path, source.trust)
     elif source.kind == "tflite":
-        guard_artifact(source.path, to_be_quantized=to_be_quantized)
+        guard_artifact(source.path, to_be_quantized=to_be_quantized, in_litert=in_litert)
 
 
 def run_action(job: Job, console: Console) -> Json:
@@ -68,7 +71,7 @@ def run_tool(job: ModelJob, console: Console) -> Json:
 
     See `run_action`.
     """
-    guard_source(job.model)
+    guard_source(job.model, in_litert=not isinstance(job, CompactJob))
     return run_action(job, console)
 
 

@@ -239,14 +239,21 @@ def run_in_litert(request: LitertRequest, _: Channel) -> None:
 
 @dataclass(frozen=True)
 class GuardRequest:
-    """The .tflite file to look into; `must_be_float` where it must not be quantized."""
+    """The .tflite file to look into.
+
+    Attributes:
+        path: where it is.
+        must_be_float: whether it must not be quantized.
+        in_litert: whether LiteRT has to run it; if not, its structure alone is looked at.
+    """
 
     path: str
     must_be_float: bool
+    in_litert: bool = True
 
 
 def guard(request: GuardRequest, _: Channel) -> None:
-    """Check a file's structure, and run it once.
+    """Check a file's structure, and run it once if it is one for LiteRT.
 
     What LiteRT and its kernels do with a file that passes the check is not caught here: a signal
     ends this process, and the parent says so.
@@ -259,9 +266,10 @@ def guard(request: GuardRequest, _: Channel) -> None:
         needed = check_artifact(path)
         if request.must_be_float:
             _check_float(path)
-        limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        _run_on_zeros(path)
+        if request.in_litert:
+            limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            _run_on_zeros(path)
     except (ModelError, MemoryError) as error:
         if isinstance(error, MemoryError):
             error = ModelError("refused: running it once takes more memory than its tensors")

@@ -18,6 +18,7 @@ def guard_artifact(
     timeout_s: float = _TIMEOUT_S,
     child: str = _CHILD,
     to_be_quantized: bool = False,
+    in_litert: bool = True,
 ) -> None:
     """Check a .tflite file's structure and run it once on zeros, in a child with limited memory.
 
@@ -26,12 +27,13 @@ def guard_artifact(
         timeout_s: seconds that the child may take.
         child: the module that it runs.
         to_be_quantized: whether it must be a float model.
+        in_litert: whether LiteRT is to run it; if not, its structure alone is looked at.
 
     Raises:
         ModelError: its structure is corrupt, it asks for more memory than there is, or running it
             ends the child: by a signal, or by taking too long. Or it was to be quantized, and is.
     """
-    request = GuardRequest(str(path.resolve()), must_be_float=to_be_quantized)
+    request = GuardRequest(str(path.resolve()), to_be_quantized, in_litert)
     run = run_child(child, request, NoAnswer, timeout_s=timeout_s)
     if run.failure is None:
         return

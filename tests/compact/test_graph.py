@@ -11,7 +11,7 @@ from shrink.compact.plan import plan
 from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
 from shrink.tflite.structure import read_metadata
 from tests.compact.runs import outputs_of
-from tests.compact.toys import chain, random_net
+from tests.compact.toys import as_of_2020, chain, random_net
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -23,6 +23,13 @@ def test_a_graph_is_written_as_it_was_read(seed: int) -> None:
     assert [list(o.inputs) for o in before.operators] == [list(o.inputs) for o in after.operators]
     assert outputs_of(again) == outputs_of(content)
     assert write_graph(read_graph(again)) == again
+
+
+def test_biases_with_the_dimension_of_their_kernels_are_written_so_that_litert_runs_them() -> None:
+    old = as_of_2020(chain())
+    with pytest.raises(ValueError, match="quantized_dimension"):
+        outputs_of(old)
+    assert outputs_of(write_graph(read_graph(old))) == outputs_of(chain())
 
 
 def test_what_nothing_reads_is_left_out() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.tflite.edit import packed
+from shrink.tflite.edit import packed, unpacked
 
 _CODE, _KIND = schema.BuiltinOperator, schema.BuiltinOptions
 _SAME, _VALID = schema.Padding.SAME, schema.Padding.VALID
@@ -195,6 +195,15 @@ def chain(rows: int = 16) -> bytes:
     net = Net((1, rows, 8, 4))
     wide = net.conv(net.input, 24, (1, 1))
     return net.file(net.conv(net.conv(wide, 0, (3, 3), depthwise=True), 4, (1, 1)))
+
+
+def as_of_2020(content: bytes) -> bytes:
+    """Return convolutions with their kernels' dimension at the biases, as converters wrote it."""
+    model = unpacked(content)
+    tensors = model.subgraphs[0].tensors
+    for operator in model.subgraphs[0].operators:
+        tensors[operator.inputs[2]].quantization.quantizedDimension = 3
+    return packed(model)
 
 
 def random_net(seed: int) -> bytes:
