@@ -3,13 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from shrink.cli.options import JsonFlag, QuietFlag, epilog
 
+if TYPE_CHECKING:
+    from shrink.tools.compact import Rewriting
+
 _DEFAULT_EXTRA_MACS = 0.05
+
+
+TfliteArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one.")
+]
+ArenaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--arena-bytes",
+        metavar="SIZE",
+        help="The tensor arena that it shall fit, such as 64KB, with as little extra work as is "
+        "found.",
+    ),
+]
+ExtraMacsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-extra-macs",
+        metavar="SHARE",
+        min=0.0,
+        max=10.0,
+        help=f"Multiply-accumulates that may come on top, {_DEFAULT_EXTRA_MACS} by default.",
+        show_default=False,
+    ),
+]
+TargetOption = Annotated[
+    Literal["tflm"], typer.Option("--target", help="The runtime whose memory counts.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE.tflite", help="File to write; by default beside the model."
+    ),
+]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -18,43 +56,13 @@ def register(app: typer.Typer) -> None:
 
 
 def compact(
-    model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one."),
-    ],
-    arena_bytes: Annotated[
-        str | None,
-        typer.Option(
-            "--arena-bytes",
-            metavar="SIZE",
-            help="The tensor arena that it shall fit, such as 64KB, with as little extra work as "
-            "is found.",
-        ),
-    ] = None,
-    max_extra_macs: Annotated[
-        float | None,
-        typer.Option(
-            "--max-extra-macs",
-            metavar="SHARE",
-            min=0.0,
-            max=10.0,
-            help=f"Multiply-accumulates that may come on top, {_DEFAULT_EXTRA_MACS} by default.",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        Literal["tflm"], typer.Option("--target", help="The runtime whose memory counts.")
-    ] = "tflm",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.tflite",
-            help="File to write; by default beside the model.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    model: TfliteArgument,
+    *,
+    arena_bytes: ArenaOption = None,
+    max_extra_macs: ExtraMacsOption = None,
+    target: TargetOption = "tflm",
+    output: OutputOption = None,
+    force: ForceFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -83,11 +91,11 @@ def compact(
         arena_bytes=_limit(arena_bytes, max_extra_macs),
         max_extra_macs=_DEFAULT_EXTRA_MACS if max_extra_macs is None else max_extra_macs,
     )
-    found = run_tool(job, console)
+    result: Rewriting = run_tool(job, console)
     if json_:
-        console.document(found)
+        console.document(result)
     elif not quiet:
-        for line in lines_of(found):
+        for line in lines_of(result):
             console.print(line)
 
 
@@ -123,26 +131,27 @@ def _target(model: Path, output: Path | None, force: bool) -> Path:
     return target
 
 
-def lines_of(found: dict[str, Any]) -> list[str]:
+def lines_of(result: Rewriting) -> list[str]:
     """Return what became of a file, for people."""
-    before, after = found["arena_before"], found["arena_after"]
-    if not found["changed"]:
+    before, after = result["arena_before"], result["arena_after"]
+    if not result["changed"]:
         return [
-            f"unchanged   {found['reason']}",
+            f"unchanged   {result['reason']}",
             f"arena       {before:,} bytes",
-            f"written     {found['path']}, the same bytes",
+            f"written     {result['path']}, the same bytes",
         ]
-    share = found["macs_after"] / max(1, found["macs_before"]) - 1
-    equality = found["equality"]
-    needs = ", ".join(found["new_operators"]) or "none that it did not have"
+    share = result["macs_after"] / max(1, result["macs_before"]) - 1
+    equality = result["equality"]
+    assert equality is not None, "a changed file is compared"
+    needs = ", ".join(result["new_operators"]) or "none that it did not have"
     return [
         f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}); no plan of this "
-        f"file takes less than {found['bound_bytes']:,}",
-        f"MACs        {found['macs_before']:,} -> {found['macs_after']:,} ({share:+.1%})",
-        f"file        {found['file_bytes_before']:,} -> {found['file_bytes']:,} bytes",
+        f"file takes less than {result['bound_bytes']:,}",
+        f"MACs        {result['macs_before']:,} -> {result['macs_after']:,} ({share:+.1%})",
+        f"file        {result['file_bytes_before']:,} -> {result['file_bytes']:,} bytes",
         f"operators   new to a firmware's resolver: {needs}",
         f"outputs     equal to the byte on {equality['examples']} inputs in "
         f"{', '.join(equality['runtimes'])}",
-        *(f"done        {line}" for line in found["done"]),
-        f"written     {found['path']}",
+        *(f"done        {line}" for line in result["done"]),
+        f"written     {result['path']}",
     ]
