@@ -372,8 +372,8 @@ def _read_files(root: Path, names: Sequence[str], rows: Sequence[int], hashes: K
         return [(row, _hash_file(_place(root, names[row]))) for row in chunk]
 
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for found in pool.map(hash_chunk, range(0, len(rows), _CHUNK)):
-            for row, digest in found:
+        for digests in pool.map(hash_chunk, range(0, len(rows), _CHUNK)):
+            for row, digest in digests:
                 hashes.put(row, bytes.fromhex(digest))
 
 

@@ -52,10 +52,10 @@ class TeacherOutputs(NamedTuple):
 
 
 class DistillationTargets(NamedTuple):
-    """Labels and cached teacher outputs of a batch; `taught` as it is stored."""
+    """Labels and cached teacher outputs of a batch; `cached` as they are stored."""
 
     labels: Tensors
-    taught: tf.Tensor
+    cached: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class DistillationObjective:
     def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,)."""
         if isinstance(y, DistillationTargets) and self._decode is not None:
-            targets = self._decode(y.taught)
+            targets = self._decode(y.cached)
         labels, flat, count = _labels(y), tf.nest.flatten(outputs), self._outputs
         hard = self._hard.loss(labels, _plain(flat[:count]), None)
         alpha = self._now(self._distillation_loss.alpha, hard.dtype)

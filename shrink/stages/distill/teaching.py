@@ -94,7 +94,7 @@ class DistillationViews(DistillationExamples):
     """
 
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Return the examples' random numbers with the epoch and their places in it, float32."""
+        """Return the examples' random numbers with the epoch and their positions in it, float32."""
         # A float32 holds every whole number below 2**24 exactly.
         positions = _positions(len(self), seed, epoch)[indices]
         key = np.stack([np.full(len(indices), epoch), positions], axis=1)
@@ -119,7 +119,7 @@ class DistillationViews(DistillationExamples):
 
 @functools.lru_cache(maxsize=2)
 def _positions(n: int, seed: int, epoch: int) -> np.ndarray:
-    """Return each example's place in the order of an epoch, int64 (n,)."""
+    """Return each example's position in the order of an epoch, int64 (n,)."""
     return np.argsort(epoch_order(n, seed, epoch))
 
 

@@ -109,10 +109,10 @@ def test_taught_examples_give_each_its_own_row(tmp_path: Path) -> None:
     taught = DistillationExamples(EXAMPLES, ROWS, open_cache(tmp_path / "key", ROWS, 50))
     indices = np.array([31, 2, 2, 49])
     x, lesson = taught.load(tf.constant(indices))
-    np.testing.assert_array_equal(lesson.taught, 2 * x.numpy())
+    np.testing.assert_array_equal(lesson.cached, 2 * x.numpy())
     np.testing.assert_array_equal(lesson.labels, indices % 2)
-    np.testing.assert_array_equal(taught.arrays(indices)[1].taught, 2 * X[indices])
-    assert taught.target_spec.taught == tf.TensorSpec((3,), tf.float32)
+    np.testing.assert_array_equal(taught.arrays(indices)[1].cached, 2 * X[indices])
+    assert taught.target_spec.cached == tf.TensorSpec((3,), tf.float32)
 
 
 def test_model_digest_changes_with_a_single_weight() -> None:
@@ -151,7 +151,7 @@ def test_taught_views_bring_the_answers_to_each_epochs_view(tmp_path: Path) -> N
     batches = training_batches(taught, global_batch_size=8, seed=5, first_step=2, last_step=6)
     for x, lesson in batches:
         expected = tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255
-        np.testing.assert_allclose(lesson.taught, expected, rtol=1e-6)
+        np.testing.assert_allclose(lesson.cached, expected, rtol=1e-6)
 
 
 RANDOM = np.random.default_rng(0)
