@@ -43,10 +43,12 @@ def replacing(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; on success it is synced and renamed over it.
 
     Args:
-        target: the file or folder to (re)place. Its parent is created.
+        target: the file or folder to (re)place; a file takes no folder's place. Its parent is
+            created.
 
     Raises:
-        ResourceError: the disk is full, a size limit is reached, or the place is not writable.
+        ResourceError: the disk is full, a size limit is reached, the place is not writable, or a
+            folder lies where a file is to be.
     """
     with typed_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +57,8 @@ def replacing(target: Path) -> Iterator[Path]:
         yield temporary
         sync(temporary)
         if target.is_dir() and not target.is_symlink():
+            if not temporary.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             # A folder cannot be renamed over another; this one's content goes with `folder`.
             target.rename(folder / f"before-{target.name}")
         temporary.replace(target)

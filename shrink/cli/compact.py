@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -100,10 +101,12 @@ def compact(
 
 
 def _limit(arena: str | None, share: float | None) -> int | None:
-    """Return the arena to fit in bytes, None where no arena is given."""
+    """Return the arena to fit in bytes, None where it is a share of MACs that decides."""
     from shrink.base.errors import RecipeError
     from shrink.base.fields import parse_bytes
 
+    if share is not None and not math.isfinite(share):
+        raise RecipeError("it is a number from 0 to 10", subject="--max-extra-macs")
     if arena is None:
         return None
     if share is not None:
@@ -124,6 +127,8 @@ def _target(model: Path, output: Path | None, force: bool) -> Path:
     target = (output or model.with_name(f"{model.stem}-compact.tflite")).resolve()
     if target.suffix != ".tflite":
         raise RecipeError("the name of the file to write ends in .tflite", subject=target)
+    if target.is_dir():
+        raise RecipeError("the file to write is a folder", subject=target)
     if target.exists() and not force:
         raise RecipeError(
             "it is there already", subject=target, hint="choose --output, or --force to overwrite"

@@ -72,6 +72,15 @@ def test_write_text_refuses_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
         files.write_text(tmp_path / "a" / "b", "x")
 
 
+def test_a_file_takes_no_folders_place(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "notes").write_text("kept")
+    with pytest.raises(ResourceError, match="directory"):
+        files.write_text(tmp_path / "target", "new")
+    assert (tmp_path / "target" / "notes").read_text() == "kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
 def test_sha256_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         (tmp_path / name).mkdir()

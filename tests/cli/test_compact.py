@@ -43,6 +43,17 @@ def test_compact_refuses_flags_that_contradict(model: Path) -> None:
     assert "give one of the two" in run("compact", model, *both, model=model, expect=2).stderr
     other = run("compact", model, "--output", "small.bin", model=model, expect=2)
     assert "ends in .tflite" in other.stderr
+    none = run("compact", model, "--max-extra-macs", "nan", model=model, expect=2)
+    assert "--max-extra-macs: it is a number" in none.stderr
+
+
+def test_compact_leaves_a_folder_where_it_is(model: Path) -> None:
+    folder = model.parent / "folder.tflite"
+    folder.mkdir()
+    (folder / "notes").write_text("kept")
+    done = run("compact", model, "--output", folder, "--force", model=model, expect=2)
+    assert "is a folder" in done.stderr
+    assert (folder / "notes").read_text() == "kept"
 
 
 def test_compact_names_what_it_cannot_rewrite(model: Path) -> None:
