@@ -295,6 +295,7 @@ class _Writer:
         self._added: dict[bytes, int] = {}
 
     def model(self) -> schema.ModelT:
+        """Return the model, a copy; buffers are shared."""
         model = copy.copy(self._graph.model)
         subgraph = copy.copy(model.subgraphs[0])
         subgraph.tensors = [self._tensor(self._graph.tensors[index]) for index in self._kept]

@@ -146,7 +146,7 @@ def blocks_of(graph: Graph) -> list[Block]:
     A window that shares rows with the window before it does not lie over them: a chain of such
     windows would move through the arena as it goes. Rows that are kept are copied.
     """
-    return _Blocks(graph).found()
+    return _Blocks(graph).blocks()
 
 
 class _Blocks:
@@ -159,7 +159,8 @@ class _Blocks:
         self._blocks = {index: {index: 0} for index in self._life}
         self._cells = {index: self._cells_of({index: 0}) or [] for index in self._life}
 
-    def found(self) -> list[Block]:
+    def blocks(self) -> list[Block]:
+        """Return the blocks: tensors that lie in others in theirs, and those that roll."""
         written = {o.outputs[0]: o for o in self._graph.operators if o.outputs}
         placed: set[int] = set()
         for operator in self._graph.operators:
