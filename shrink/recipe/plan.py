@@ -354,11 +354,14 @@ class _Builder:
     ) -> None:
         before = self._find(source.step) if source.step else None
         if before is not None and before.kind != BASELINE:
-            if before.form != "keras":  # a stage's artifact is an end; a file can be a start
+            if before.form not in config.follows:  # a file can be a start, to more of them
+                wants = "keras" in config.follows
                 raise RecipeError(
                     f"{name} cannot follow {before.name}, whose artifact is a .{before.form} file",
                     position=self.loaded.position(*path),
-                    hint="branch from an earlier stage with `from: NAME`",
+                    hint="branch from an earlier stage with `from: NAME`"
+                    if wants
+                    else "quantize before it: `- quantize: {scheme: static_wi8_ai8}`",
                 )
             return
         reference = source.reference or self.reference

@@ -187,7 +187,9 @@ def metadata(report: Report, report_sha256: str) -> dict[str, object]:
         `recipe`; `report_sha256`; and per finished .tflite artifact in `artifacts`: `file`,
         `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
         `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
-        before the model sees them, or null), `metrics` and the `examples` they are of.
+        before the model sees them, or null), `metrics` and the `examples` they are of; and of a
+        compacted one `arena_bytes`, `arena_32_bytes` and the kinds of `operators` that the
+        firmware's resolver needs.
     """
     return {
         "schema_version": _VERSION,
@@ -209,7 +211,13 @@ def _artifact(stage: Stage) -> dict[str, object]:
         **{key: interface.get(key) for key in ("inputs", "outputs", "labels", "normalize")},
         "metrics": stage.metrics,
         "examples": stage.examples,
+        **(_firmware(stage) if stage.told.compact else {}),
     }
+
+
+def _firmware(stage: Stage) -> dict[str, object]:
+    arenas = {name: stage.figure(name) for name in ("arena_bytes", "arena_32_bytes")}
+    return {**arenas, "operators": sorted({row.name for row in stage.told.operators})}
 
 
 ARTIFACTS = "artifacts"

@@ -28,6 +28,8 @@ class StageConfig(Config):
     """The stage's key in a recipe and the folder of its code."""
     accepts: ClassVar[tuple[Form, ...]] = ("keras",)
     """The forms of model that the stage can start from."""
+    follows: ClassVar[tuple[Form, ...]] = ("keras",)
+    """The forms of an earlier stage's artifact that it can go on from."""
     produces: ClassVar[Form] = "keras"
     """The form of its artifact."""
     preserves: ClassVar[tuple[str, ...]] = ()

@@ -166,6 +166,22 @@ def test_build_plan_quantizes_a_tflite_file_but_no_stages_artifact() -> None:
         plan(QUANTIZE, {"quantize": {"scheme": "float16"}}, model="done.tflite")
 
 
+def test_build_plan_compacts_what_was_quantized() -> None:
+    compact: dict[str, Any] = {"compact": {}}
+    built = plan(TRAIN, QUANTIZE, compact)
+    assert [(step.name, step.previous, step.form) for step in built.steps[1:]] == [
+        ("quantize", "train", "tflite"),
+        ("compact", "quantize", "tflite"),
+    ]
+    assert built.finals == ("compact",)
+    assert names(plan(compact, model="done.tflite")) == ["baseline", "compact"]
+    with pytest.raises(RecipeError, match="compact cannot follow train") as caught:
+        plan(TRAIN, compact)
+    assert "quantize before it" in str(caught.value)
+    with pytest.raises(RecipeError, match="cannot follow compact"):
+        plan(TRAIN, QUANTIZE, compact, {"quantize": {"name": "again"}})
+
+
 def test_build_plan_refuses_a_gate_on_an_unknown_stage() -> None:
     with pytest.raises(RecipeError, match="no stage is called"):
         plan(TRAIN, gates={"tflite_bytes": {"limit": "1KB", "stage": "prune"}})

@@ -139,7 +139,7 @@ def test_every_report_names_what_holds_the_peak() -> None:
     told = "held by expand/Relu6 (55,000) and depthwise/Relu6 (55,000)."
     page = Page(render_html(document))
     assert plot.caption in page.text
-    assert "Memory by operator, before and after" in page.text
+    assert "Memory by operator" in page.text
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     assert set(" ".join(page.values("aria-labelledby")).split()) <= set(ids)

@@ -16,6 +16,7 @@ class CompactConfig(StageConfig):
 
     kind: ClassVar[str] = "compact"
     accepts: ClassVar[tuple[Form, ...]] = ("tflite",)
+    follows: ClassVar[tuple[Form, ...]] = ("tflite",)
     produces: ClassVar[Form] = "tflite"
 
     arena_bytes: Bytes | None = None
