@@ -77,9 +77,9 @@ def _plot(
         spans = [_Span(*w, live) for w, live in zip(widths, one.live_bytes, strict=True)]
         corners = [(x(at), y(s.live)) for s in _thinned(spans) for at in (s.start, s.end)]
         lines.append(svg.line(corners, f"curve {kind}"))
-        number = _peak_number(one)
-        peak = spans[number - 1]
-        label = f"{number} {one.peak_operator.removesuffix('_2D')}"
+        peak = spans[_peak_number(one) - 1]
+        number = _given_number(one)  # as the axis counts
+        label = f"{number or ''} {one.peak_operator.removesuffix('_2D')}".strip()
         marks.append(Mark(label, x((peak.start + peak.end) / 2), y(peak.live)))
         dots.append(svg.dot(marks[-1].x, marks[-1].y, f"dot {kind}", f"{word}: {_peak(one)}"))
     named = names(marks, [], _HEIGHT, Space(longest=_LONGEST_LABEL))
@@ -128,15 +128,24 @@ def _peak_number(one: MemoryMap) -> int:
     return one.live_bytes.index(max(one.live_bytes)) + 1
 
 
+def _given_number(one: MemoryMap) -> int | None:
+    """Return which of the given file's operators, from 1, holds the peak, or is in bands there."""
+    origins = one.origins[_peak_number(one) - 1 : _peak_number(one)]
+    return next((origin + 1 for origin in origins if origin is not None), None)
+
+
 def _peak(one: MemoryMap) -> str:
     """Return how high the peak is, at which operator, and what holds it."""
     shown = [_held(holder) for holder in one.holders[:_MOST_HOLDERS]]
     if rest := len(one.holders) - len(shown):
         shown.append(f"{rest} more")
     held = " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+    number = _given_number(one)
+    band = number is not None and one.origins.count(number - 1) > 1
+    kind = f"{one.peak_operator}, a band of {number}" if band else one.peak_operator
     return (
         f"{max(one.live_bytes):,} bytes of activations at operator {_peak_number(one)} of "
-        f"{len(one.live_bytes)} ({one.peak_operator}){held and f', held by {held}'}"
+        f"{len(one.live_bytes)} ({kind}){held and f', held by {held}'}"
     )
 
 

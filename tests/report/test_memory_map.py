@@ -79,13 +79,13 @@ def test_memory_map_plots_mark_and_name_the_peaks() -> None:
     (plot,) = memory_map_plots(built())
     root = ElementTree.fromstring(plot.markup)
     labels = [t.text for t in root.iter("text") if "label" in t.attrib["class"].split()]
-    assert labels == ["2 DEPTHWISE_CONV", "3 DEPTHWISE_CONV"]
+    assert labels == ["2 DEPTHWISE_CONV", "2 DEPTHWISE_CONV"]
     assert [c.attrib["class"] for c in root.iter("circle")] == ["dot val_loss", "dot loss"]
     assert plot.caption == (
-        "At most 40,000 bytes of activations at operator 3 of 10 (DEPTHWISE_CONV_2D), held by "
-        "in (20,000), t0 (5,000 of 55,000), t1 (5,000 of 55,000) and 2 more; before, 110,000 "
-        "bytes of activations at operator 2 of 4 (DEPTHWISE_CONV_2D), held by expand/Relu6 "
-        "(55,000) and depthwise/Relu6 (55,000)."
+        "At most 40,000 bytes of activations at operator 3 of 10 (DEPTHWISE_CONV_2D, a band of "
+        "2), held by in (20,000), t0 (5,000 of 55,000), t1 (5,000 of 55,000) and 2 more; before, "
+        "110,000 bytes of activations at operator 2 of 4 (DEPTHWISE_CONV_2D), held by "
+        "expand/Relu6 (55,000) and depthwise/Relu6 (55,000)."
     )
     assert plot.caption in ElementTree.tostring(root, encoding="unicode")
     titles = [t.text for t in root.iter("text") if "title" in t.attrib["class"].split()]
