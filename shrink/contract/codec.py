@@ -115,7 +115,7 @@ def to_plain(value: object) -> Json:
 def _fields_to_plain(value: object) -> JsonObject:
     shape, plain = _shape(cast("TypeForm", type(value))), JsonObject()
     if shape.as_read and (read := getattr(value, shape.as_read)) is not None:
-        return dict(read)
+        return {key: to_plain(item) for key, item in read.items()}
     for field in shape.fields:
         item = getattr(value, field.name)
         if field.unknown:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from shrink.base.measured import Measured, Note, reasons
 from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.details import Details, MetricDelta
 from shrink.contract.result import StepManifest, StepResult
 
 MEMORY = {
@@ -53,6 +56,13 @@ def test_a_manifest_of_the_version_before_is_read_and_written_again_as_it_was() 
     assert read.result.figure("arena_bytes") == 24_000
     assert read.result.details is not None
     assert read.result.details.layers[0].name == "conv"
+
+
+def test_details_of_a_stage_of_another_package_are_made_plain() -> None:
+    told = {"file": Path("a/b"), "rows": ({"note": Note("x")}, MetricDelta(value=0.5))}
+    sent = to_plain(StepResult(details=from_plain(Details, told)))["details"]
+    delta = {"value": 0.5, "low": None, "high": None}
+    assert json.loads(json.dumps(sent)) == {"file": "a/b", "rows": [{"note": "x"}, delta]}
 
 
 def test_a_reason_keeps_its_figures_on_the_way_to_the_parent() -> None:
