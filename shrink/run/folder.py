@@ -90,8 +90,8 @@ class RunFolder:
         if not target.is_file() or files.sha256(target) != files.sha256(source):
             files.copy(source, target, before=self._withdraw_report)
             log = f"{LOGS}/{target.stem}.log"
-            if log not in self._logs and (self.path / log).is_file():
-                (self.path / log).unlink()  # it is of another artifact
+            if log not in self._logs:
+                _remove_log(self.path / log)  # it is of another artifact
 
     def keep_log(self, step: Step, source: Path) -> Path:
         """Keep what the worker of a step printed; return where it will be once the run has ended.
@@ -226,7 +226,7 @@ class RunFolder:
         told = {f"{LOGS}/{Path(name).stem}.log" for name in kept if name} | self._logs.keys()
         for path in (self.path / LOGS).glob("*.log"):
             if self._ours and _is_log(path) and f"{LOGS}/{path.name}" not in told:
-                path.unlink()
+                _remove_log(path)
 
     def _check_owner(self) -> None:
         if not self.path.exists():
@@ -318,6 +318,12 @@ def _holds_other_things(path: Path) -> bool:
 def _is_log(path: Path) -> bool:
     """Whether a file is called what a run calls its logs."""
     return re.fullmatch(r"\d\d+-.+\.log", path.name) is not None
+
+
+def _remove_log(path: Path) -> None:
+    """Remove a log, where that can be: it is no reason to lose the report."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _is_artifact(path: Path) -> bool:

@@ -134,6 +134,16 @@ def test_log_that_cannot_be_replaced_does_not_cost_the_report(
     assert (tmp_path / "out" / "report.json").is_file()
 
 
+def test_log_that_cannot_be_removed_does_not_cost_the_report(
+    go: Callable[..., RunResult], tmp_path: Path
+) -> None:
+    go(worker())
+    (tmp_path / "out" / "logs" / "07-old.log").mkdir()
+    finished = go(worker("second"), first="train")
+    assert finished.error is None
+    assert (tmp_path / "out" / "report.json").is_file()
+
+
 def test_log_is_kept_by_its_begin_and_end_where_it_is_long(tmp_path: Path) -> None:
     source, line = tmp_path / "worker.log", b"a line of thirty-one bytes, full\n"
     source.write_bytes(b"begin\n" + line * 1_000_000 + b"end\n")
