@@ -196,6 +196,9 @@ def _is_saved(name: str, gate: Gate, path: Path) -> bool:
     )
 
 
+_QUANTIZE_FIRST = "quantize before it: `- quantize: {scheme: static_wi8_ai8}`"
+
+
 def _called(reference: ModelReference) -> str:
     return "SavedModel of a graph" if reference.graph_only else ".tflite file"
 
@@ -355,16 +358,20 @@ class _Builder:
         before = self._find(source.step) if source.step else None
         if before is not None and before.kind != BASELINE:
             if before.form not in config.follows:  # a file can be a start, to more of them
-                wants = "keras" in config.follows
+                branch = "branch from an earlier stage with `from: NAME`"
                 raise RecipeError(
                     f"{name} cannot follow {before.name}, whose artifact is a .{before.form} file",
                     position=self.loaded.position(*path),
-                    hint="branch from an earlier stage with `from: NAME`"
-                    if wants
-                    else "quantize before it: `- quantize: {scheme: static_wi8_ai8}`",
+                    hint=branch if "keras" in config.follows else _QUANTIZE_FIRST,
                 )
             return
         reference = source.reference or self.reference
+        if "keras" not in config.accepts and reference.kind != "tflite":
+            raise ModelError(
+                f"{config.kind} starts from a .tflite file",
+                subject=reference.path,
+                hint=_QUANTIZE_FIRST,
+            )
         if reference.form not in config.accepts:
             raise ModelError(
                 f"{config.kind} cannot start from a {_called(reference)}, which has no layers",

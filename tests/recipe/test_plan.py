@@ -178,6 +178,9 @@ def test_build_plan_compacts_what_was_quantized() -> None:
     with pytest.raises(RecipeError, match="compact cannot follow train") as caught:
         plan(TRAIN, compact)
     assert "quantize before it" in str(caught.value)
+    with pytest.raises(ModelError, match="compact starts from a") as refused:
+        plan(compact, model="model.keras")
+    assert "quantize before it" in str(refused.value)
     with pytest.raises(RecipeError, match="cannot follow compact"):
         plan(TRAIN, QUANTIZE, compact, {"quantize": {"name": "again"}})
 
