@@ -40,7 +40,7 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
     if context.invoked_subcommand is not None:
         return
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
-    found = cache.entries(root)
+    entries = cache.entries(root)
     kinds: list[CacheKind] = [
         {
             "kind": kind,
@@ -51,7 +51,7 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
             "kept_days": about.days,
         }
         for kind, about in cache.KINDS.items()
-        if (of_kind := [entry for entry in found if entry.kind == kind])
+        if (of_kind := [entry for entry in entries if entry.kind == kind])
     ]
     document: CacheSize = {
         "path": str(root),
@@ -77,8 +77,8 @@ def list_(
     from shrink.tools.show import show_cache_entries
 
     console = Console(as_json=json_, quiet=quiet)
-    found = cache.entries(cache_root(), _kinds(kinds))
-    document: CacheEntries = {"path": str(cache_root()), "entries": [_plain(one) for one in found]}
+    chosen = cache.entries(cache_root(), _kinds(kinds))
+    document: CacheEntries = {"path": str(cache_root()), "entries": [_plain(one) for one in chosen]}
     if json_:
         console.document(document)
     elif not quiet:
@@ -182,7 +182,7 @@ def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
 def _seconds(age: str) -> float:
     from shrink.base.errors import RecipeError
 
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([hdw])", age.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([hdw])", age.strip())
+    if match is None:
         raise RecipeError(f"{age!r} is no age", subject="--older-than", hint="such as 12h, 30d, 4w")
-    return float(found[1]) * _UNITS_S[found[2]]
+    return float(match[1]) * _UNITS_S[match[2]]

@@ -50,19 +50,19 @@ def check(
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
     check_early(config)
     job = CheckJob(name=data, data=config.model_dump(mode="json"), seed=seed)
-    found: DataCheck = run_action(job, console)
+    document: DataCheck = run_action(job, console)
     console.end_progress()
-    found["fingerprint"] = fingerprint(config)
-    train, test = (found["splits"][name] for name in ("train", "test"))
+    document["fingerprint"] = fingerprint(config)
+    train, test = (document["splits"][name] for name in ("train", "test"))
     warnings = data_warnings(test["examples"], train["classes"], test["classes"])
-    found["warnings"] = [warning.to_dict() for warning in warnings]
+    document["warnings"] = [warning.to_dict() for warning in warnings]
     for warning in warnings:
         console.warn(warning.text())
     if json_:
-        console.document(found)
+        console.document(document)
     elif not quiet:
-        show_data(found, console.rich())
-    if found["bad"]:
+        show_data(document, console.rich())
+    if document["bad"]:
         raise typer.Exit(3)
 
 
@@ -122,8 +122,8 @@ def unpack(
     """Write labelled images of any data as PNG files, split/class/number.png."""
     from shrink.contract.job import UnpackJob
 
-    place = output.expanduser().absolute()
-    job = UnpackJob(name=data, data=_section(data), seed=seed, output=place)
+    folder = output.expanduser().absolute()
+    job = UnpackJob(name=data, data=_section(data), seed=seed, output=folder)
     _convert(job, json_=json_, quiet=quiet)
 
 
@@ -143,10 +143,10 @@ def _convert(job: DataJob, *, json_: bool, quiet: bool) -> None:
     from shrink.run.tool import run_action
 
     console = Console(as_json=json_, quiet=quiet)
-    found = run_action(job, console)
+    result = run_action(job, console)
     console.end_progress()
     if json_:
-        console.document(found)
+        console.document(result)
     elif not quiet:
-        counts = ", ".join(f"{split} {count:,}" for split, count in found["examples"].items())
-        console.print(f"{counts}: {found['path']}")
+        counts = ", ".join(f"{split} {count:,}" for split, count in result["examples"].items())
+        console.print(f"{counts}: {result['path']}")

@@ -140,11 +140,11 @@ def with_flags(function: Callable[..., None], flags: Sequence[Flag]) -> Callable
     ]
 
     def command(**arguments: object) -> None:
-        given = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
+        values = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
         lists = {flag.keys for flag in flags if flag.is_list}
         chosen = {
             keys: _bracketed(_text(value)) if keys in lists else _text(value)
-            for keys, value in given.items()
+            for keys, value in values.items()
             if value is not None
         }
         function(**arguments, flags=chosen)
@@ -168,10 +168,10 @@ def _bracketed(text: str) -> str:
     return text if text.lstrip().startswith("[") else f"[{text}]"
 
 
-def section_of(given: dict[tuple[str, ...], str]) -> JsonObject:
+def section_of(texts: dict[tuple[str, ...], str]) -> JsonObject:
     """Return the mapping that flags stand for, each text read as a recipe's scalar is."""
     section: JsonObject = {}
-    for keys, text in given.items():
+    for keys, text in texts.items():
         target = section
         for key in keys[:-1]:
             target = target.setdefault(key, {})
@@ -186,8 +186,8 @@ def _help(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default in (None, (), [], {}) or isinstance(default, BaseModel):
         return text
-    told = str(default).lower() if isinstance(default, bool) else default
-    return f"{text} [default: {told}]"
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return f"{text} [default: {shown}]"
 
 
 def _metavar(field: FieldInfo) -> str:

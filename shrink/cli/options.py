@@ -117,15 +117,15 @@ def without_values(words: Sequence[str], command: Callable[..., object] | None) 
         command: the command's function, from `with_flags` or any other.
     """
     switches: frozenset[str] = getattr(command, "switches", frozenset())
-    found: list[str] = []
+    cleaned: list[str] = []
     for word in words:
         name, separator, value = word.partition("=")
-        if word in ("true", "false") and found and found[-1] in switches:
-            name, separator, value = found.pop(), "=", word
+        if word in ("true", "false") and cleaned and cleaned[-1] in switches:
+            name, separator, value = cleaned.pop(), "=", word
         if name in switches and separator and value in ("true", "false"):
             word = name if value == "true" else f"--no-{name[2:]}"
-        found.append(word)
-    return found
+        cleaned.append(word)
+    return cleaned
 
 
 def meant(message: str) -> tuple[str, str | None]:

@@ -68,20 +68,20 @@ def validate(
     problems: list[RecipeError] = []
     for recipe in recipes:
         try:
-            found = _check(recipe, set_ or [])
+            valid = _check(recipe, set_ or [])
         except RecipeError as error:
             problems.append(error)
             continue
-        checked.append(found)
-        for warning in found.warnings:
+        checked.append(valid)
+        for warning in valid.warnings:
             console.warn(warning)
         if not json_ and not quiet:
-            stages = " -> ".join(found.stages) or found.name
+            stages = " -> ".join(valid.stages) or valid.name
             console.print(f"{recipe}: valid ({stages})")
     if problems:
         raise together(problems)
     if json_:
-        documents = [found.to_dict() for found in checked]
+        documents = [valid.to_dict() for valid in checked]
         # One recipe keeps the document that it has always had.
         console.document(documents[0] if len(recipes) == 1 else {"recipes": documents})
 
@@ -125,16 +125,16 @@ def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     from shrink.recipe.bundle import bundled_recipes
 
     console = Console(as_json=json_, quiet=quiet)
-    found = bundled_recipes()
+    bundled = bundled_recipes()
     if json_:
         console.document(
-            [{"name": r.name, "summary": r.summary, "path": str(r.path)} for r in found]
+            [{"name": r.name, "summary": r.summary, "path": str(r.path)} for r in bundled]
         )
         return
-    width = max((len(r.name) for r in found), default=0)
+    width = max((len(r.name) for r in bundled), default=0)
     # Wrapped for people; whole lines for programs, which have no width.
     line = shutil.get_terminal_size().columns if sys.stdout.isatty() else _ENDLESS
-    for recipe in found:
+    for recipe in bundled:
         indent = " " * (width + 2)
         text = f"{recipe.name:<{width}}  {recipe.summary}"
         fits = max(line, len(indent) + _LEAST_TEXT)
@@ -170,12 +170,12 @@ def init(
         from shrink.base.errors import RecipeError
 
         raise RecipeError("it is there already", subject=output, hint="overwrite it with --force")
-    text, found = _written(model, data, output, console)
+    text, look = _written(model, data, output, console)
     files.write_text(output, text)
     plan = build_plan(load_recipe(output))
     stages = [step.name for step in plan.steps]
     if json_:
-        console.document({"path": str(output), "stages": stages, "found": found})
+        console.document({"path": str(output), "stages": stages, "found": look})
         return
     console.print(str(output))
     if not quiet:
@@ -200,6 +200,6 @@ def _written(model: str, data: str, output: Path, console: Console) -> tuple[str
     check_early(section)
     config = section.model_dump(mode="json")
     job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)
-    found = run_tool(job, console)
-    look = from_plain(FirstLook, found)
-    return first_recipe(recipe_name(model), reference, named, look, output.parent), found
+    answer = run_tool(job, console)
+    look = from_plain(FirstLook, answer)
+    return first_recipe(recipe_name(model), reference, named, look, output.parent), answer

@@ -40,15 +40,15 @@ def report(
     console = Console(as_json=json_, quiet=quiet)
     trackers = Trackers(tensorboard, mlflow)
     trackers.check()
-    found = read_report(run)
+    saved = read_report(run)
     folder = run if run.is_dir() else run.parent
-    files.write_together(folder, render(found))
-    for warning in warnings_of(found):
+    files.write_together(folder, render(saved))
+    for warning in warnings_of(saved):
         console.warn(warning.text())
     if json_:
-        console.document(to_plain(found))
+        console.document(to_plain(saved))
     elif not quiet:
-        render_report(found, console.rich(), run_folder=folder)
+        render_report(saved, console.rich(), run_folder=folder)
     for line in trackers.publish(folder, console):
         console.say(line)
 
@@ -71,10 +71,10 @@ def diff(
 
     console = Console(as_json=json_, quiet=quiet)
     first, second = read_report(before), read_report(after)
-    found = diff_reports(first, second, recipe_changes(first, second))
+    difference = diff_reports(first, second, recipe_changes(first, second))
     if json_:
-        console.document(to_plain(found))
+        console.document(to_plain(difference))
     elif markdown:
-        console.print(render_diff_markdown(found).rstrip())
+        console.print(render_diff_markdown(difference).rstrip())
     else:
-        render_diff_terminal(found, console.rich())
+        render_diff_terminal(difference, console.rich())

@@ -90,8 +90,8 @@ def inspect(
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
     job = InspectJob(name=str(reference), model=reference.source(trust), groups=groups)
-    found: KerasInspection | ArtifactInspection = run_tool(job, console)
-    _show(found, console, show_inspection)
+    inspection: KerasInspection | ArtifactInspection = run_tool(job, console)
+    _show(inspection, console, show_inspection)
 
 
 def export(
@@ -230,11 +230,11 @@ def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     from shrink.run.tool import examine, lines_of
 
     console = Console(as_json=json_, quiet=quiet)
-    found = examine(console)
+    examination = examine(console)
     if json_:
-        console.document(found)
+        console.document(examination)
     else:
-        for line in lines_of(found):
+        for line in lines_of(examination):
             console.print(line)
-    if found["problems"]:
+    if examination["problems"]:
         raise typer.Exit(_PROBLEM_CODE)

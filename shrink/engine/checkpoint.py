@@ -194,9 +194,9 @@ class TrainingState:
         if missing := sorted(names.keys() - shapes.keys()):
             return f"it lacks {missing[0]} and {len(missing) - 1} more"
         for name, variable in names.items():
-            given, wanted = shapes[name], tuple(variable.shape)
-            if given != wanted:
-                return f"{name} has the shape {given}, not {wanted}"
+            stored, expected = shapes[name], tuple(variable.shape)
+            if stored != expected:
+                return f"{name} has the shape {stored}, not {expected}"
         return ""
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
@@ -207,9 +207,9 @@ class TrainingState:
         """Assign the metrics, which Keras resets at the start of an epoch."""
         self._assign(arrays, lambda name: name.startswith("metric/"))
 
-    def _assign(self, arrays: Mapping[str, Array], wanted: Callable[[str], bool]) -> None:
+    def _assign(self, arrays: Mapping[str, Array], selects: Callable[[str], bool]) -> None:
         for name, components in self._components():
-            if wanted(name):
+            if selects(name):
                 value = arrays[name]
                 for component in components:
                     component.assign(value)

@@ -55,16 +55,16 @@ def forward_effects(model: keras.Model) -> dict[keras.layers.Layer, set[Effect]]
     graph = run.get_concrete_function(specs).graph.as_graph_def()
     effects: dict[keras.layers.Layer, set[Effect]] = {}
     for path, operation in _operations(graph):
-        found = {name for name, pattern in _OPERATIONS.items() if pattern.search(operation)}
-        if found:
-            effects.setdefault(_layer_at(path, model), set()).update(found)
+        own_effects = {name for name, pattern in _OPERATIONS.items() if pattern.search(operation)}
+        if own_effects:
+            effects.setdefault(_layer_at(path, model), set()).update(own_effects)
     return effects
 
 
 def layers_that_compute(operation: str, model: keras.Model, graph: tf.Graph) -> list[str]:
     """Return the names of a model's layers that have an operation of a type in a graph."""
-    found = (path for path, kind in _operations(graph.as_graph_def()) if kind == operation)
-    return list(dict.fromkeys(_layer_at(path, model).name for path in found))
+    paths = (path for path, kind in _operations(graph.as_graph_def()) if kind == operation)
+    return list(dict.fromkeys(_layer_at(path, model).name for path in paths))
 
 
 def _input_specs(model: keras.Model) -> Tensors:
@@ -102,14 +102,14 @@ def _layer_at(path: str, model: keras.Model) -> keras.layers.Layer:
         ]
         if not inner:
             return layer
-        *_, layer, name = max(inner, key=lambda found: found[:2])
+        *_, layer, name = max(inner, key=lambda candidate: candidate[:2])
         rest = rest.removeprefix(f"{name}/")
 
 
 def _scope_of(layer: keras.layers.Layer, path: str) -> str:
     """Return the name of a layer's scope, if a path begins with it: numbered after its first."""
-    found = re.match(rf"({re.escape(layer.name)}(_\d+)?)/", path)
-    return found[1] if found else ""
+    scope = re.match(rf"({re.escape(layer.name)}(_\d+)?)/", path)
+    return scope[1] if scope else ""
 
 
 _BATCH_NORM = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"

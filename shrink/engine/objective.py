@@ -205,7 +205,7 @@ def _top5_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Te
     return _among_best(y, outputs, 5)
 
 
-def _among_best(y: tf.Tensor, outputs: tf.Tensor, places: int) -> tf.Tensor:
+def _among_best(y: tf.Tensor, outputs: tf.Tensor, top: int) -> tf.Tensor:
     """Return the chance that the own class is among the best, ties broken at random.
 
     As the report's metrics do (`shrink.task.accuracy`): outputs that all became equal, or NaN,
@@ -216,7 +216,7 @@ def _among_best(y: tf.Tensor, outputs: tf.Tensor, places: int) -> tf.Tensor:
     )
     better = tf.math.count_nonzero(outputs > own, axis=-1, dtype=tf.float32)
     equal = tf.math.count_nonzero(outputs == own, axis=-1, dtype=tf.float32)
-    chance = tf.clip_by_value((places - better) / tf.maximum(equal, 1.0), 0.0, 1.0)
+    chance = tf.clip_by_value((top - better) / tf.maximum(equal, 1.0), 0.0, 1.0)
     return tf.where(tf.reduce_any(tf.math.is_nan(outputs), axis=-1), 0.0, chance)
 
 

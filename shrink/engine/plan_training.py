@@ -99,9 +99,9 @@ def plan_training(setup: TrainingSetup, dataset: Dataset) -> MicroBatchPlan:
     if config.class_weights is not None:
         class_weights_of(config.class_weights, dataset)  # refused before minutes of probes
     examples, checks = len(dataset.train), len(dataset.validation)
-    wanted = plan_batches(config, setup.devices.replicas, examples, checks)
+    batches = plan_batches(config, setup.devices.replicas, examples, checks)
     with batch_norm_mode(model, config.batch_norm):
-        step = TrainingStep(setup, dataset.train, never_empty=wanted.never_empty)
+        step = TrainingStep(setup, dataset.train, never_empty=batches.never_empty)
         with recomputed(model, config.recompute, step.trainer.seeds):
             plan = plan_step(step, config.memory_limit)
             # Masked losses are means over the valid elements of a batch: its size decides them.
@@ -113,10 +113,10 @@ def plan_training(setup: TrainingSetup, dataset: Dataset) -> MicroBatchPlan:
 
 def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
     """Return the plan of a training step; see `plan_training`."""
-    least, given = step.static_bytes + step.gradient_bytes, limit or 0
+    least, whole_limit = step.static_bytes + step.gradient_bytes, limit or 0
     limit = None if limit is None else usable(limit, step.margin)
     if limit is not None and least > limit:
-        raise cannot_fit(given, least, memory_savings(step), step.margin)
+        raise cannot_fit(whole_limit, least, memory_savings(step), step.margin)
     probe, rows = MicroBatchProbe(step), step.plan.most_rows
     # A batch that is taken whole needs no loop: its peak is another curve, below this one.
     largest = _power_below(rows) if step.never_empty and rows > 1 else rows
@@ -126,7 +126,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
         plan = _plan_whole(step, limit, predict(probed, rows, probe.floor)) or plan
     if plan is None:
         least = min(probed.values(), default=least)
-        raise cannot_fit(given, least, memory_savings(step, least, probe.floor), step.margin)
+        raise cannot_fit(whole_limit, least, memory_savings(step, least, probe.floor), step.margin)
     return plan
 
 

@@ -42,14 +42,14 @@ def plan_batches(
     """Split the global batch over replicas and micro-batches; `auto` is one micro-batch."""
     batch_size = config.global_batch_size
     most_rows = math.ceil(min(batch_size, examples) / replicas)
-    wanted = most_rows if config.micro_batch_size == "auto" else config.micro_batch_size
+    micro_batch_size = most_rows if config.micro_batch_size == "auto" else config.micro_batch_size
     smallest = smallest_batch(examples, batch_size)
     if validation_examples:
         smallest = min(smallest, smallest_batch(validation_examples, batch_size))
     return BatchPlan(
         steps=math.ceil(examples / batch_size),
         most_rows=most_rows,
-        micro_batch_size=min(wanted, most_rows),
+        micro_batch_size=min(micro_batch_size, most_rows),
         never_empty=smallest >= replicas,
     )
 

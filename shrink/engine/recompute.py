@@ -71,14 +71,14 @@ class Step:
 
 
 def choose_segments(
-    steps: Sequence[Step], wanted: int | None, kept: Sequence[str] = ()
+    steps: Sequence[Step], number: int | None, outputs: Sequence[str] = ()
 ) -> list[range]:
     """Return the runs of steps to compute again, in order and disjoint.
 
     Args:
         steps: in the order of execution.
-        wanted: how many segments; None for the number that holds least.
-        kept: names of tensors that are needed after the last step.
+        number: how many segments; None for the number that holds least.
+        outputs: names of tensors that are needed after the last step.
 
     Returns:
         Ranges of indices into `steps`. Steps that may not be repeated are in none of them, and
@@ -86,9 +86,9 @@ def choose_segments(
     """
     if len(steps) < 2 * _FEWEST_STEPS:
         return []
-    crossing = _crossing_bytes(steps, kept)
+    crossing = _crossing_bytes(steps, outputs)
     most = min(_MOST_SEGMENTS, len(steps) // _FEWEST_STEPS)
-    counts = range(2, most + 1) if wanted is None else [min(wanted, most)]
+    counts = range(2, most + 1) if number is None else [min(number, most)]
     cuts = min(
         (_cuts(steps, crossing, count) for count in counts), key=lambda c: _held(steps, crossing, c)
     )
@@ -97,10 +97,10 @@ def choose_segments(
     return [part for piece in pieces for part in _repeatable(steps, piece)]
 
 
-def _crossing_bytes(steps: Sequence[Step], kept: Sequence[str]) -> list[int]:
+def _crossing_bytes(steps: Sequence[Step], outputs: Sequence[str]) -> list[int]:
     """Return for each index before a step the bytes that are made before and used after it."""
     last_use = {name: index for index, step in enumerate(steps) for name in step.inputs}
-    last_use |= {name: len(steps) for name in kept}
+    last_use |= {name: len(steps) for name in outputs}
     crossing = [0] * (len(steps) + 1)
     for made, step in enumerate(steps):
         for name in step.outputs:
@@ -217,8 +217,8 @@ class SegmentedRun:
         self._kept = [str(id(output)) for output in network.outputs]
         effects = forward_effects(network)
         self._steps = [_step(node, seeds, effects) for node in self.nodes]
-        wanted = None if recompute == "auto" else int(recompute)
-        self.segments = choose_segments(self._steps, wanted, self._kept)
+        number = None if recompute == "auto" else int(recompute)
+        self.segments = choose_segments(self._steps, number, self._kept)
 
     def __call__(
         self, inputs: Tensors, training: bool | None = None, mask: Tensors = None

@@ -166,10 +166,10 @@ class MemoryTimeline(keras.callbacks.Callback):
 
     def _sample(self) -> None:
         elapsed = time.perf_counter() - self._began
-        found = Sample(self._update, elapsed, self._memory.window(), host_resident_bytes())
+        sample = Sample(self._update, elapsed, self._memory.window(), host_resident_bytes())
         if self.samples and self.samples[-1].update == self._update:
-            found = merged(self.samples.pop(), found)
-        self.samples.append(found)
+            sample = merged(self.samples.pop(), sample)
+        self.samples.append(sample)
         if len(self.samples) > MOST_POINTS:
             self.samples = thinned(self.samples)
             self._stride *= 2

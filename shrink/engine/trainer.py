@@ -110,8 +110,8 @@ def build_optimizer(config: Optimizer, total_updates: int) -> keras.optimizers.O
         total_updates: updates of the whole stage, over which the schedule runs.
     """
     optimizer_class = OPTIMIZERS[config.name]
-    given = {name: value for name, value in vars(config).items() if value is not None}
-    arguments = {name: value for name, value in given.items() if name not in _SCHEDULING}
+    settings = {name: value for name, value in vars(config).items() if value is not None}
+    arguments = {name: value for name, value in settings.items() if name not in _SCHEDULING}
     optimizer = optimizer_class(learning_rate=_learning_rate(config, total_updates), **arguments)
     if keras.mixed_precision.global_policy().name == "mixed_float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)

@@ -264,8 +264,8 @@ def _group(
     for layer, weight, axis in uses:
         labels = roots[axis.labels]
         if np.isin(labels, channels).any():
-            places = tuple(np.flatnonzero(labels == channel) for channel in channels)
-            members.append(Member(layer, weight, axis.axis, axis.role, places))
+            positions = tuple(np.flatnonzero(labels == channel) for channel in channels)
+            members.append(Member(layer, weight, axis.axis, axis.role, positions))
     return Group(names, channels, tuple(members))
 
 

@@ -35,25 +35,25 @@ class Scalars:
         self.graphs = graphs
         self._prepared: dict[int, tuple[Known, list[Operator]]] = {}
 
-    def known(self, index: int, given: Known) -> Known:
-        """Return all known numbers of a subgraph, from those that it is given."""
+    def known(self, index: int, inputs: Known) -> Known:
+        """Return all known numbers of a subgraph, from those of its inputs."""
         constants, operators = self._prepare(index)
         tensors = self.graphs[index].tensors
-        numbers = {**constants, **given}
+        numbers = {**constants, **inputs}
         for operator in operators:
-            arguments = [numbers.get(place) for place in _arguments(operator)]
+            arguments = [numbers.get(i) for i in _arguments(operator)]
             known = [argument for argument in arguments if argument is not None]
             if len(known) == len(arguments):
-                (place,) = operator.outputs
-                numbers[place] = _stored(_FUNCTIONS[operator.name](*known), tensors[place])
+                (output,) = operator.outputs
+                numbers[output] = _stored(_FUNCTIONS[operator.name](*known), tensors[output])
         return numbers
 
     def _prepare(self, index: int) -> tuple[Known, list[Operator]]:
         if index not in self._prepared:
             graph = self.graphs[index]
             constants = {
-                place: number
-                for place, tensor in enumerate(graph.tensors)
+                position: number
+                for position, tensor in enumerate(graph.tensors)
                 if (number := _number(tensor)) is not None
             }
             self._prepared[index] = constants, [o for o in graph.operators if _is_scalar(graph, o)]
@@ -72,9 +72,9 @@ def loop_states(scalars: Scalars, index: int, loop: Operator, known: Known) -> l
     Returns:
         None where its end depends on anything but numbers that follow from constants.
     """
-    condition, body = (scalars.graphs[place] for place in loop.subgraphs)
+    condition, body = (scalars.graphs[i] for i in loop.subgraphs)
     test, iteration = loop.subgraphs
-    state = [known.get(place) for place in loop.inputs]
+    state = [known.get(i) for i in loop.inputs]
     states: list[Known] = []
     while True:
         goes_on = scalars.known(test, _bound(condition.inputs, state)).get(condition.outputs[0])
@@ -82,15 +82,15 @@ def loop_states(scalars: Scalars, index: int, loop: Operator, known: Known) -> l
             return None
         if not goes_on:
             return states
-        given = _bound(body.inputs, state)
-        states.append(given)
-        after = scalars.known(iteration, given)
-        state = [after.get(place) for place in body.outputs]
+        inputs = _bound(body.inputs, state)
+        states.append(inputs)
+        after = scalars.known(iteration, inputs)
+        state = [after.get(i) for i in body.outputs]
 
 
-def _bound(places: Iterable[int], numbers: Iterable[float | None]) -> Known:
-    pairs = zip(places, numbers, strict=False)
-    return {place: number for place, number in pairs if number is not None}
+def _bound(indices: Iterable[int], numbers: Iterable[float | None]) -> Known:
+    pairs = zip(indices, numbers, strict=False)
+    return {index: number for index, number in pairs if number is not None}
 
 
 def _number(tensor: Tensor) -> float | None:
@@ -111,8 +111,8 @@ def _is_scalar(graph: Subgraph, operator: Operator) -> bool:
     """Whether an operator makes one number of single numbers, and is known here."""
     if operator.name not in _FUNCTIONS or len(operator.outputs) != 1:
         return False
-    places = (*_arguments(operator), *operator.outputs)
-    return all(place >= 0 and _one_number(graph.tensors[place]) for place in places)
+    indices = (*_arguments(operator), *operator.outputs)
+    return all(index >= 0 and _one_number(graph.tensors[index]) for index in indices)
 
 
 def _arguments(operator: Operator) -> tuple[int, ...]:
@@ -214,10 +214,10 @@ class MacsCounter:
         except UnknownMacsError:
             return None
 
-    def _graph(self, index: int, given: Known, callers: tuple[int, ...]) -> int:
+    def _graph(self, index: int, inputs: Known, callers: tuple[int, ...]) -> int:
         if index in callers:
             raise UnknownMacsError("a subgraph runs itself")
-        known = self._scalars.known(index, given)
+        known = self._scalars.known(index, inputs)
         inside = (*callers, index)
         return sum(self._operator(index, o, known, inside) for o in self.graphs[index].operators)
 
@@ -328,12 +328,12 @@ def _batch_matmul(inputs: Inputs, output: Tensor) -> int | None:
     return output.elements * (left.shape[-2] * left.shape[-1] // output.shape[-2])
 
 
-def _each_step(inputs: Inputs, places: tuple[int, ...]) -> int | None:
+def _each_step(inputs: Inputs, positions: tuple[int, ...]) -> int | None:
     """Return the elements of some matrices, each applied once a step of the sequence."""
     source = inputs[0]
     if source is None or not source.shape or not source.shape[-1]:
         return None
-    used = [inputs[i] for i in places if i < len(inputs)]
+    used = [inputs[i] for i in positions if i < len(inputs)]
     matrices = sum(tensor.elements for tensor in used if tensor is not None)
     return source.elements // source.shape[-1] * matrices
 

@@ -142,8 +142,8 @@ class _Reader:
 
 def _leaf(tensor: tf.Tensor) -> keras.layers.Layer:
     """Return the layer that makes a tensor, inside of nested models."""
-    layer, _, place = tensor._keras_history
-    return _leaf(layer.outputs[place]) if getattr(layer, "_is_graph_network", False) else layer
+    layer, _, index = tensor._keras_history
+    return _leaf(layer.outputs[index]) if getattr(layer, "_is_graph_network", False) else layer
 
 
 def map_tensors(
@@ -175,16 +175,16 @@ def with_losses(model: keras.Model, other: keras.Model) -> keras.Model:
     """
     nodes = [node for node in _nodes(model) if _adds(node.layer)]
     known = {id(layer) for layer in other.layers}
-    wanted: dict[int, Node] = {}
+    needed: dict[int, Node] = {}
     while nodes:
         node = nodes.pop()
-        if id(node) not in wanted and not node.is_input:
-            wanted[id(node)] = node
+        if id(node) not in needed and not node.is_input:
+            needed[id(node)] = node
             nodes += node.parent_nodes
-    layers = {id(node.layer): node.layer for node in wanted.values()}
+    layers = {id(node.layer): node.layer for node in needed.values()}
     apart = [layer for key, layer in layers.items() if key not in known]
     if apart:
-        other._insert_layers(apart, list(wanted.values()))
+        other._insert_layers(apart, list(needed.values()))
     return other
 
 

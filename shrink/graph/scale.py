@@ -112,8 +112,8 @@ def _removed(group: Group, width: float, weights: Weights, inherit: bool) -> np.
 def _dropped(run: list[Block], depth: float) -> list[Block]:
     """Return the blocks of a run that go: those that stay are spread evenly, the first included."""
     count = round(depth * len(run))
-    stay = {round(place) for place in np.linspace(0, len(run) - 1, count)} if count else set()
-    return [block for place, block in enumerate(run) if place not in stay]
+    stay = {round(index) for index in np.linspace(0, len(run) - 1, count)} if count else set()
+    return [block for index, block in enumerate(run) if index not in stay]
 
 
 def _nothing(model: keras.Model, graph: ChannelGraph, width: float) -> ModelError:
@@ -192,11 +192,11 @@ def _segments(network: Network) -> list[Block]:
     alive = {ref.index: ref for _, ref in network.inputs if ref.index in last_use}
     segments, calls = [], []
     start = next(iter(alive.values())) if len(alive) == 1 else None
-    for place, call in enumerate(network.calls):
+    for index, call in enumerate(network.calls):
         calls.append(call)
         for ref in call.outputs:
             alive[ref.index] = ref
-        alive = {i: r for i, r in alive.items() if last_use.get(i, -1) > place}
+        alive = {i: r for i, r in alive.items() if last_use.get(i, -1) > index}
         if len(alive) == 1:
             (cut,) = alive.values()
             made = {ref.index for each in calls for ref in each.outputs}
@@ -209,8 +209,8 @@ def _segments(network: Network) -> list[Block]:
 
 
 def _last_uses(network: Network) -> dict[int, int]:
-    """Return the place of the last call that reads each tensor."""
-    return {ref.index: place for place, call in enumerate(network.calls) for ref in call.inputs}
+    """Return the index of the last call that reads each tensor."""
+    return {ref.index: index for index, call in enumerate(network.calls) for ref in call.inputs}
 
 
 def _joins(block: Block, segment: Block) -> bool:

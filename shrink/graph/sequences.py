@@ -119,11 +119,11 @@ def _cell(
 
 
 def _positions(site: Site, layer: keras.layers.Layer) -> int:
-    """Return how often the kernels are multiplied: the steps, and the places of an image."""
+    """Return how often the kernels are multiplied: the steps, and the positions of an image."""
     time = 0 if getattr(layer, "time_major", False) else 1
     steps = site.inputs[0].shape[time] or 1
-    places = site.output.shape[:-1][-layer.cell.rank :] if type(layer) in CONVOLUTIONAL else ()
-    return int(steps) * math.prod(length or 1 for length in places)
+    dimensions = site.output.shape[:-1][-layer.cell.rank :] if type(layer) in CONVOLUTIONAL else ()
+    return int(steps) * math.prod(length or 1 for length in dimensions)
 
 
 def _last(ref: Ref, labels: Labels) -> Channels:

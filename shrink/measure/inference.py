@@ -245,9 +245,9 @@ def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Lat
         none = Measured[float](None, f"latency not measured: {reason}")
         return Latency(none, none, threads, examples)
     made_up = None if path else result.inputs
-    told = f"timed on made-up inputs ({made_up}), as there is no example" if made_up else ""
+    note = f"timed on made-up inputs ({made_up}), as there is no example" if made_up else ""
     p50, p90 = (float(value) for value in np.percentile(result.times_ms, [50, 90]))
-    return Latency(Measured(p50, told), Measured(p90, told), threads, examples, made_up)
+    return Latency(Measured(p50, note), Measured(p90, note), threads, examples, made_up)
 
 
 def _save(inputs: Sequence[Array], path: Path) -> str:

@@ -208,9 +208,9 @@ class Owners:
     def of(self, graphs: tuple[Subgraph, ...], operator: Operator) -> str | None:
         """Return the path of the layer that an operator of the entry subgraph computes, or None."""
         for name in _names(graphs, operator):
-            found = [path for part in name.split(";") if (path := self._named(part))]
-            if found:
-                return found[-1]
+            paths = [path for part in name.split(";") if (path := self._named(part))]
+            if paths:
+                return paths[-1]
         return None
 
     def _named(self, name: str) -> str | None:
@@ -240,13 +240,13 @@ def _weights(
 ) -> list[Tensor]:
     """Return the weights of an operator and of what it runs, each buffer once."""
     starts = loop_starts(graphs, graph)
-    found = {tensor.buffer: tensor for tensor in operator_weights(graph, operator, starts)}
+    tensors = {tensor.buffer: tensor for tensor in operator_weights(graph, operator, starts)}
     if depth < len(graphs):  # no deeper than there are subgraphs, if one should run itself
         for index in operator.subgraphs:
             for inner in graphs[index].operators:
                 for tensor in _weights(graphs, graphs[index], inner, depth + 1):
-                    found.setdefault(tensor.buffer, tensor)
-    return list(found.values())
+                    tensors.setdefault(tensor.buffer, tensor)
+    return list(tensors.values())
 
 
 def _written_bytes(graph: Subgraph, operator: Operator) -> int:
@@ -262,13 +262,13 @@ def _zeros(weights: list[Tensor]) -> float | None:
 def _macs_by_layer(content: bytes, layers: Collection[str]) -> dict[str, int | None]:
     graphs = read(content)
     counter, owners = MacsCounter(graphs), Owners(layers)
-    found: dict[str, int | None] = {}
+    macs: dict[str, int | None] = {}
     for operator in graphs[0].operators:
         path = owners.of(graphs, operator)
         if path is not None:
-            known, more = found.get(path, 0), counter.operator(operator)
-            found[path] = None if known is None or more is None else known + more
-    return found
+            known, more = macs.get(path, 0), counter.operator(operator)
+            macs[path] = None if known is None or more is None else known + more
+    return macs
 
 
 def _leaves(model: keras.Model, prefix: str) -> Iterator[tuple[str, keras.layers.Layer]]:

@@ -110,8 +110,8 @@ def read_compiled(path: Path) -> Compiled | None:
     Args:
         path: a `.keras` or `.h5` file, or a SavedModel folder.
     """
-    if (said := said_by_run(path)) is not None:
-        return Compiled(said["loss"], said["metrics"], said["loss_weights"], "run")
+    if (task := said_by_run(path)) is not None:
+        return Compiled(task["loss"], task["metrics"], task["loss_weights"], "run")
     stored = None
     # A damaged file is refused where the model is loaded, with the reason.
     with contextlib.suppress(ShrinkError, OSError, ValueError):

@@ -282,7 +282,7 @@ def _check_dataset(data: h5py.Dataset, where: str, path: Path) -> None:
 
 
 def _check_extent(data: h5py.Dataset, where: str, path: Path) -> None:
-    stored, wanted = data.id.get_storage_size(), data.nbytes
+    stored, needed = data.id.get_storage_size(), data.nbytes
     packed = data.chunks is not None
-    if wanted > (max(_HDF5_RATIO_CAP * stored, _FREE_BYTES) if packed else stored):
-        raise refused(f"{data.shape} needs {wanted} bytes, {stored} are there", where, path)
+    if needed > (max(_HDF5_RATIO_CAP * stored, _FREE_BYTES) if packed else stored):
+        raise refused(f"{data.shape} needs {needed} bytes, {stored} are there", where, path)

@@ -107,7 +107,7 @@ def users_file(module: ModuleType | None) -> Path | None:
 def is_users(path: Path) -> bool:
     """Whether a path is outside of Python, of installed packages and of shrink itself."""
     return not any(name in path.parts for name in _LIBRARIES) and not any(
-        path.is_relative_to(place) for place in _not_users()
+        path.is_relative_to(folder) for folder in _not_users()
     )
 
 
@@ -181,9 +181,9 @@ def _roots(entry: Path) -> list[Path]:
     # The first entry of a search path that is not safe is the folder of whoever calls shrink.
     searched = sys.path if sys.flags.safe_path else sys.path[1:]
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    places = [entry.parent, *(Path(text) for text in (*named, *searched) if text)]
-    resolved = [Path(os.path.realpath(place)) for place in places]
-    return [place for place in dict.fromkeys(resolved) if is_users(place) and place.is_dir()]
+    folders = [entry.parent, *(Path(text) for text in (*named, *searched) if text)]
+    resolved = [Path(os.path.realpath(folder)) for folder in folders]
+    return [folder for folder in dict.fromkeys(resolved) if is_users(folder) and folder.is_dir()]
 
 
 def _imported_by(file: Path, roots: list[Path]) -> Iterator[Path]:
@@ -197,20 +197,20 @@ def _imported_by(file: Path, roots: list[Path]) -> Iterator[Path]:
             for alias in node.names:
                 yield from _resolved(alias.name, roots)
         elif isinstance(node, ast.ImportFrom):
-            base, places = node.module or "", roots
+            base, folders = node.module or "", roots
             if node.level:
-                places = [file.parents[min(node.level, len(file.parents)) - 1]]
+                folders = [file.parents[min(node.level, len(file.parents)) - 1]]
             for alias in node.names:
-                yield from _resolved(f"{base}.{alias.name}".lstrip("."), places)
+                yield from _resolved(f"{base}.{alias.name}".lstrip("."), folders)
 
 
 def _resolved(dotted: str, roots: list[Path]) -> Iterator[Path]:
     """Yield the files that importing a dotted name runs: its packages, and itself if a module."""
     for root in roots:
-        place, is_there = root, False
+        folder, is_there = root, False
         for name in dotted.split("."):
-            place = place / name
-            for path in (place / "__init__.py", place.with_name(f"{name}.py")):
+            folder = folder / name
+            for path in (folder / "__init__.py", folder.with_name(f"{name}.py")):
                 if path.is_file() and is_users(path):
                     is_there = True
                     yield Path(os.path.realpath(path))

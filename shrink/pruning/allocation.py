@@ -139,8 +139,8 @@ def by_ranking(groups: Sequence[Group], scores: Sequence[np.ndarray], round_to: 
     """
     ranked = [np.sort(score)[:-1] for score in scores]
     owners = np.repeat(np.arange(len(groups)), [len(one) for one in ranked])
-    places = [np.arange(len(one)) / len(one) for one in ranked if len(one)]
-    order = owners[np.lexsort([_joined(places), _joined(ranked)])]
+    relative_ranks = [np.arange(len(one)) / len(one) for one in ranked if len(one)]
+    order = owners[np.lexsort([_joined(relative_ranks), _joined(ranked)])]
 
     def allocate(extent: float) -> Counts:
         lowest = order[: round(extent * len(order))]

@@ -154,14 +154,14 @@ def bn_scale(group: Group, evidence: Evidence) -> np.ndarray:
     Raises:
         StageError: no batch norm with a scale follows the group.
     """
-    found = [m for m in group.members if m.role == "scale"]
-    if not found:
+    scales = [m for m in group.members if m.role == "scale"]
+    if not scales:
         raise StageError(
             "no batch norm with a scale follows its channels, which bn_scale needs",
             subject=group.name,
             hint=f"exclude {group.name}, or take importance: l2",
         )
-    return _total(found, lambda m: np.abs(weight_of(m, evidence.weights)))
+    return _total(scales, lambda m: np.abs(weight_of(m, evidence.weights)))
 
 
 def taylor(group: Group, evidence: Evidence) -> np.ndarray:
@@ -242,7 +242,10 @@ def _over_readers(
             hint=f"exclude {group.name}, or take importance: l2",
         )
     parts = [
-        [np.mean(value(known[m.layer])[places]) if places.size else 0.0 for places in m.positions]
+        [
+            np.mean(value(known[m.layer])[positions]) if positions.size else 0.0
+            for positions in m.positions
+        ]
         for m in readers
     ]
     return np.mean(parts, axis=0)
@@ -279,8 +282,8 @@ class Curve:
         if len(self.ratios) == 1:
             return np.full(len(counts), self.losses[0])
         rising = np.maximum.accumulate(np.array(self.losses))
-        found: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
-        return found
+        losses: np.ndarray = PchipInterpolator(self.ratios, rising)(counts / self.channels)
+        return losses
 
 
 def cached_curves(

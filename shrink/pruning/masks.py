@@ -89,8 +89,8 @@ def unstructured(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
 
     def with_equals() -> tf.Tensor:
         """Keep so many of those that equal the threshold."""
-        places = tf.where(magnitudes == threshold, _spread(weights.shape), -1.0)
-        last = tf.argsort(tf.reshape(places, [-1]), direction="DESCENDING", stable=True)[:too_many]
+        spread = tf.where(magnitudes == threshold, _spread(weights.shape), -1.0)
+        last = tf.argsort(tf.reshape(spread, [-1]), direction="DESCENDING", stable=True)[:too_many]
         kept = tf.scatter_nd(last[:, tf.newaxis], tf.ones([too_many], tf.int32), [size])
         return tf.logical_or(above, tf.reshape(kept, weights.shape) > 0)
 
@@ -107,8 +107,8 @@ def two_of_four(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
 def block(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
     """Return 0 for the `round(sparsity * groups)` groups of smallest L1 norm."""
     groups = _groups(weights)
-    *places, inputs, outputs = weights.shape
-    norms = tf.reshape(tf.reduce_sum(tf.abs(groups), -1), [*places, outputs, inputs // GROUP])
+    *spatial, inputs, outputs = weights.shape
+    norms = tf.reshape(tf.reduce_sum(tf.abs(groups), -1), [*spatial, outputs, inputs // GROUP])
     kept = tf.reshape(unstructured(norms, sparsity), [-1, 1])
     return _ungroup(kept * tf.ones_like(groups), weights)
 
@@ -145,12 +145,12 @@ def _spread(shape: tf.TensorShape) -> tf.Tensor:
     ratio = 2.0
     for _ in range(50):
         ratio = (1 + ratio) ** (1 / (len(shape) + 1))
-    places = tf.zeros(shape, tf.float64)
+    numbers = tf.zeros(shape, tf.float64)
     for axis, length in enumerate(shape):
         along = [length if other == axis else 1 for other in range(len(shape))]
         steps = tf.cast(tf.range(length), tf.float64) / ratio ** (axis + 1)
-        places += tf.reshape(steps, along)
-    return places % 1.0
+        numbers += tf.reshape(steps, along)
+    return numbers % 1.0
 
 
 def _groups(weights: tf.Tensor) -> tf.Tensor:

@@ -230,12 +230,12 @@ class _System:
         self.alive = np.flatnonzero(keep[labels["input"]])
         self.outputs = np.flatnonzero(keep[labels["output"]])
         self.taps = int(np.prod(self.layer.kernel.shape[:-2], dtype=np.int64))
-        self.blocks = [self._columns(places) for places in member.positions]
+        self.blocks = [self._columns(positions) for positions in member.positions]
         width = self.taps * len(self.alive)
         self.moments = Moments(width, len(self.outputs))
 
-    def _columns(self, places: np.ndarray) -> np.ndarray:
-        inside = np.flatnonzero(np.isin(self.alive, places))
+    def _columns(self, positions: np.ndarray) -> np.ndarray:
+        inside = np.flatnonzero(np.isin(self.alive, positions))
         return (np.arange(self.taps)[:, None] * len(self.alive) + inside).ravel()
 
     def add(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:

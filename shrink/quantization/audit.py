@@ -92,8 +92,8 @@ def audit(
         notes.append(_agreement_note(agreements, compared_on))
     if target == "tflm":
         few = {name: array[:_MICRO_EXAMPLES] for name, array in inputs.items()}
-        found, told = compare_with_micro(content, few, compared_on)
-        agreements, notes = [*agreements, *found], [*notes, told]
+        micro_agreements, micro_note = compare_with_micro(content, few, compared_on)
+        agreements, notes = [*agreements, *micro_agreements], [*notes, micro_note]
     return {
         "operators": operator_table(graphs, layers),
         "float_islands": float_islands(graph),
@@ -127,11 +127,11 @@ def with_errors(
     """
     reference = source.float32.content
     errors = layer_errors(content, reference, inputs) if content != reference else {}
-    found = []
+    rows = []
     for number, row in enumerate(operators):
         snr, cosine = errors.get(number, (None, None))
-        found.append({**row, "snr_db": snr, "cosine": cosine})
-    return found
+        rows.append({**row, "snr_db": snr, "cosine": cosine})
+    return rows
 
 
 def float_islands(graph: Subgraph) -> list[str]:
@@ -186,13 +186,13 @@ def compare_with_micro(
     runner = load(content)
     reference, other = runner.predict(inputs), predict_in_micro(content, inputs)
     pairs = list(zip(reference, other, strict=True))
-    found = [agreement(i, "litert to tflm", a, b) for i, (a, b) in enumerate(pairs)]
+    agreements = [agreement(i, "litert to tflm", a, b) for i, (a, b) in enumerate(pairs)]
     most = max(float(np.max(np.abs(a - b), initial=0)) for a, b in pairs)
     scale = max(detail.scale for detail in runner.output_details)
     apart = f"{most / scale:.0f} of 255 steps" if scale else f"{most:.3g}"
     verdict = "equal LiteRT's" if most == 0 else f"differ from LiteRT's by at most {apart}"
     count = row_count(inputs)
-    return found, f"tflm: outputs of TFLite Micro on {count} {compared_on} {verdict}"
+    return agreements, f"tflm: outputs of TFLite Micro on {count} {compared_on} {verdict}"
 
 
 def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:

@@ -179,8 +179,8 @@ class AwareModel:
         few = [{name: array[:_TOLD_BY] for name, array in next(iter(batches)).items()}]
         (ours,) = _activations(read_network(self.plain), self.aware, few)
         (theirs,) = tensor_values(source.float32.content, few)
-        told = {name: _same_values(array, ours) for name, array in theirs.items()}
-        source.ranges = {name: self.ranges[index] for name, index in told.items() if index}
+        indices = {name: _same_values(array, ours) for name, array in theirs.items()}
+        source.ranges = {name: self.ranges[index] for name, index in indices.items() if index}
         return source
 
 
@@ -208,7 +208,7 @@ def stored_activations(network: Network) -> list[int]:
     """Return the indices of tensors that the integer artifact rounds, its outputs left out."""
     readers = _readers(network)
     outputs = {ref.index for ref in network.outputs}
-    found = [ref.index for _, ref in network.inputs]
+    stored = [ref.index for _, ref in network.inputs]
     for call in network.calls:
         if isinstance(call.layer, _PASSING):
             continue
@@ -216,8 +216,8 @@ def stored_activations(network: Network) -> list[int]:
             after = readers.get(ref.index, [])
             fused = len(after) == 1 and _is_fused(call.layer, after[0].layer)
             if ref.index not in outputs and not fused:
-                found.append(ref.index)
-    return found
+                stored.append(ref.index)
+    return stored
 
 
 def _readers(network: Network) -> dict[int, list[Call]]:
@@ -358,7 +358,7 @@ def _take_weights(
 def _ranges(network: Network, batches: Batches) -> Ranges:
     """Return the range of each stored activation, by its index as text."""
     inputs = {str(ref.index) for _, ref in network.inputs}
-    found = dict(
+    ranges = dict(
         least_squares_of(lambda: _activations(network, network.model, batches), _LEVELS, inputs)
     )
     scaled_as: dict[str, str] = {}
@@ -366,9 +366,9 @@ def _ranges(network: Network, batches: Batches) -> Ranges:
         read, written = (str(refs[0].index) if refs else "" for refs in (call.inputs, call.outputs))
         if isinstance(call.layer, (*_PASSING, *_KEEPING_SCALE)):
             scaled_as[written] = scaled_as.get(read, read)
-        if (fixed := _SCALED.get(_function(call.layer))) and written in found:
-            found[written] = fixed
-    return found | {a: found[b] for a, b in scaled_as.items() if a in found and b in found}
+        if (fixed := _SCALED.get(_function(call.layer))) and written in ranges:
+            ranges[written] = fixed
+    return ranges | {a: ranges[b] for a, b in scaled_as.items() if a in ranges and b in ranges}
 
 
 def _function(layer: keras.layers.Layer) -> Callable[[tf.Tensor], tf.Tensor] | None:
@@ -415,10 +415,10 @@ def _same_values(array: np.ndarray, known: Mapping[str, np.ndarray]) -> str | No
 
 def _quantize(ranges: Ranges) -> Callable[[Ref, tf.Tensor], tf.Tensor]:
     def then(ref: Ref, tensor: tf.Tensor) -> tf.Tensor:
-        found = ranges.get(str(ref.index))
-        if found is None:
+        range_ = ranges.get(str(ref.index))
+        if range_ is None:
             return tensor
-        low, high = min(found[0], 0.0), max(found[1], 1e-6)
+        low, high = min(range_[0], 0.0), max(range_[1], 1e-6)
         return FakeQuantize(low, high, name=f"fake_quantize_{ref.index}")(tensor)
 
     return then

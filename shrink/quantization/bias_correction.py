@@ -126,8 +126,8 @@ def with_corrected_biases(content: bytes, reference: bytes, batches: Batches) ->
     biased = [number for number in matches if _is_biased(graph, graph.operators[number])]
     if not biased:
         return content
-    wanted = _means(reference, [matches[number] for number in biased], batches)
-    for number, mean in zip(biased, wanted, strict=True):
+    reference_means = _means(reference, [matches[number] for number in biased], batches)
+    for number, mean in zip(biased, reference_means, strict=True):
         operator = graph.operators[number]
         (now,) = _means(content, [operator.outputs[0]], batches)
         bias = _shifted(graph, operator, mean - now)

@@ -199,23 +199,23 @@ def extremes_of(activations: Iterable[Activations]) -> Ranges:
     Raises:
         StageError: there are no examples, or they lead to values that are not finite.
     """
-    found: dict[str, tuple[float, float]] = {}
+    extremes: dict[str, tuple[float, float]] = {}
     for batch in activations:
         for name, array in batch.items():
-            low, high = found.get(name, (np.inf, -np.inf))
-            found[name] = (min(low, float(array.min())), max(high, float(array.max())))
-    for name, ends in found.items():
+            low, high = extremes.get(name, (np.inf, -np.inf))
+            extremes[name] = (min(low, float(array.min())), max(high, float(array.max())))
+    for name, ends in extremes.items():
         if not np.isfinite(ends).all():
             raise StageError(
                 "calibration examples lead to values that are not finite",
                 subject=name,
                 hint="shrink data check",
             )
-    if not found:
+    if not extremes:
         raise StageError(
             "there are no calibration examples", hint="raise quantize.calibration_samples"
         )
-    return found
+    return extremes
 
 
 def least_squares_of(
@@ -275,8 +275,8 @@ def least_squares_range(
 
 def _histogram(array: np.ndarray, range_: tuple[float, float]) -> np.ndarray:
     """Return how many values lie in each bin; `numpy.histogram` takes twice as long."""
-    places = (array.ravel() - np.float32(range_[0])) * np.float32(_BINS / (range_[1] - range_[0]))
-    return np.bincount(np.clip(places, 0, _BINS - 1).astype(np.int32), minlength=_BINS)
+    bins = (array.ravel() - np.float32(range_[0])) * np.float32(_BINS / (range_[1] - range_[0]))
+    return np.bincount(np.clip(bins, 0, _BINS - 1).astype(np.int32), minlength=_BINS)
 
 
 def _with_zero(extremes: tuple[float, float]) -> tuple[float, float]:

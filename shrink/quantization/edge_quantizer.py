@@ -109,13 +109,13 @@ def weighted_operators(content: bytes) -> list[Weighted]:
     """Return the operators of the first subgraph with constant float32 weights, in order."""
     graph = read(content)[0]
     stored = schema.Model.GetRootAs(content, 0).Subgraphs(0)
-    found = []
+    operators = []
     for index, operator in enumerate(graph.operators):
         if operator.name in _WEIGHTED and len(operator.inputs) > _WEIGHTS:
             tensor = graph.tensors[operator.inputs[_WEIGHTS]]
             if tensor.constant and tensor.dtype == "FLOAT32":
-                found.append(_weighted(graph, index, tensor, stored.Operators(index)))
-    return found
+                operators.append(_weighted(graph, index, tensor, stored.Operators(index)))
+    return operators
 
 
 def _weighted(graph: Subgraph, index: int, tensor: Tensor, stored: schema.Operator) -> Weighted:
@@ -144,8 +144,8 @@ def _weighted(graph: Subgraph, index: int, tensor: Tensor, stored: schema.Operat
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    found = values(tensor)
-    return np.zeros(0, np.float32) if found is None else found.reshape(tensor.shape)
+    array = values(tensor)
+    return np.zeros(0, np.float32) if array is None else array.reshape(tensor.shape)
 
 
 _ALL = qtyping.TFLOperationName.ALL_SUPPORTED

@@ -50,13 +50,13 @@ def measure_sensitivity(
     """
     reference = _outputs(content, batches)
     spread = float(np.mean((reference - reference.mean(axis=0)) ** 2)) or 1.0
-    found = []
+    measured = []
     for operator in operators:
         moments = measure_moments(content, content, operator, batches)
         changed = with_constants(content, round_operator(operator, 4, moments))
         error = float(np.mean((_outputs(changed, batches) - reference) ** 2)) / spread
-        found.append(Sensitivity(operator.name, operator.kind, operator.weights.size, error))
-    return sorted(found, key=lambda one: one.error / max(one.saved_bytes, 1))
+        measured.append(Sensitivity(operator.name, operator.kind, operator.weights.size, error))
+    return sorted(measured, key=lambda one: one.error / max(one.saved_bytes, 1))
 
 
 def _outputs(content: bytes, batches: Batches) -> np.ndarray:
@@ -165,7 +165,7 @@ def least_error_within_bytes(
 
 
 def _widths(ranked: Sequence[Sensitivity], count: int) -> dict[str, int]:
-    return {one.name: 4 if place < count else 8 for place, one in enumerate(ranked)}
+    return {one.name: 4 if rank < count else 8 for rank, one in enumerate(ranked)}
 
 
 def _four(bits: Mapping[str, int]) -> dict[str, int]:

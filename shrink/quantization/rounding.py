@@ -286,7 +286,7 @@ def rounded_model(content: bytes, bits: Mapping[str, int], batches: Batches) -> 
 
 
 def round_operator(operator: Weighted, width: int, moments: Moments) -> Constants:
-    """Return an operator's rounded weights and corrected bias, by operator and input place."""
+    """Return an operator's rounded weights and corrected bias, by operator and input position."""
     pruned = operator.matrix == 0  # zeros that an earlier stage promised to keep
     target = np.where(pruned, 0.0, absorbing_weights(operator.matrix, moments))
     spread = moments.covariance_now()
@@ -297,11 +297,11 @@ def round_operator(operator: Weighted, width: int, moments: Moments) -> Constant
     )
     rounded = gptq_round(target, spread, scales, width, pruned)
     rounded = descend(target, rounded, spread, scales, width, pruned)
-    found = {(operator.index, _WEIGHTS): rounded.reshape(operator.weights.shape)}
+    constants = {(operator.index, _WEIGHTS): rounded.reshape(operator.weights.shape)}
     if operator.bias is not None:
         bias = corrected_bias(operator.bias, operator.matrix, rounded, moments)
-        found[operator.index, _BIAS] = bias
-    return found
+        constants[operator.index, _BIAS] = bias
+    return constants
 
 
 def measure_moments(

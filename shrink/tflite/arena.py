@@ -67,16 +67,16 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
         return ArenaFigure(None, f"not measured: {error.message}")
     planned = planned_bytes(graphs[0], offsets)
     run = _run_tflite_micro(path, graphs[0], planned, timeout_s)
-    found = run.answer or ArenaAnswer()
-    if found.smallest_bytes is None:
-        return ArenaFigure(None, _why_nothing(run), planned, runs=found.runs)
-    reason = "" if found.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
-    head, tail = found.head_bytes, found.tail_bytes
+    answer = run.answer or ArenaAnswer()
+    if answer.smallest_bytes is None:
+        return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs)
+    reason = "" if answer.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
+    head, tail = answer.head_bytes, answer.tail_bytes
     if head is None or tail is None:
         known = Measured[int](None, "TFLite Micro does not say what it takes")
     else:
         known = Measured(arena_32_bytes(graphs, head, tail, offsets))
-    return ArenaFigure(found.smallest_bytes, reason, planned, known, found.runs)
+    return ArenaFigure(answer.smallest_bytes, reason, planned, known, answer.runs)
 
 
 def _run_tflite_micro(
@@ -164,5 +164,5 @@ def predict_in_micro(
             )
         with np.load(outputs) as archive:
             # TFLite Micro gives them in the file's order, which need not be the model's.
-            found = [archive[f"output_{place}"] for place in runner.output_places]
-    return [dequantize(a, d) for a, d in zip(found, runner.output_details, strict=True)]
+            arrays = [archive[f"output_{position}"] for position in runner.output_positions]
+    return [dequantize(a, d) for a, d in zip(arrays, runner.output_details, strict=True)]

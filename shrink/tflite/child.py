@@ -114,11 +114,11 @@ def in_use(interpreter: object) -> tuple[int | None, int | None]:
     An allocation needs as many, and for many small tensors more: the planner's own memory. None
     where it does not say.
     """
-    with tempfile.TemporaryFile() as said, silence(said.fileno()):
+    with tempfile.TemporaryFile() as printed, silence(printed.fileno()):
         interpreter.print_allocations()  # type: ignore[attr-defined]
-        said.seek(0)
-        found = dict(_IN_USE.findall(said.read()))
-    head, tail = found.get(b"head"), found.get(b"tail")
+        printed.seek(0)
+        sizes = dict(_IN_USE.findall(printed.read()))
+    head, tail = sizes.get(b"head"), sizes.get(b"tail")
     return None if head is None else int(head), None if tail is None else int(tail)
 
 
@@ -159,14 +159,14 @@ def _around(fits: Callable[[int], bool], enough: int, near: int) -> tuple[int, i
 @contextlib.contextmanager
 def silence(into: int | None = None) -> Iterator[None]:
     """Throw away what the process prints, also from C++, or print it to another file."""
-    kept = os.dup(2)
+    stderr = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere if into is None else into, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(nowhere)
 
 
@@ -195,7 +195,7 @@ def run_in_micro(request: MicroRequest, _: Channel) -> None:
     interpreter = runtime.Interpreter.from_file(request.path, arena_size=request.arena_bytes)
     with np.load(request.examples) as archive:
         arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
-    found: dict[str, list[np.ndarray]] = {}
+    outputs: dict[str, list[np.ndarray]] = {}
     for row in range(len(arrays[0])):
         interpreter.reset()  # else the states of LSTMs would last from one example to the next
         for index, array in enumerate(arrays):
@@ -203,8 +203,8 @@ def run_in_micro(request: MicroRequest, _: Channel) -> None:
         interpreter.invoke()
         for index in range(_output_count(interpreter)):
             output = np.array(interpreter.get_output(index))
-            found.setdefault(f"output_{index}", []).append(output)
-    arrays_by_name = {name: np.concatenate(rows) for name, rows in found.items()}
+            outputs.setdefault(f"output_{index}", []).append(output)
+    arrays_by_name = {name: np.concatenate(rows) for name, rows in outputs.items()}
     np.savez(request.outputs, **arrays_by_name)  # type: ignore[arg-type]
 
 
@@ -293,11 +293,11 @@ def check_artifact(path: Path) -> int:
         if any(index < 0 for index in (*graph.inputs, *graph.outputs)):
             raise ModelError("the TFLite file is corrupt (an input or output is left out)")
         for tensor in graph.tensors:
-            stored, wanted = tensor.data.size, tensor_bytes(tensor)
+            stored, needed = tensor.data.size, tensor_bytes(tensor)
             flexible = tensor.sparse or tensor.dtype in ("STRING", "RESOURCE", "VARIANT")
-            if tensor.constant and not flexible and stored != wanted:
+            if tensor.constant and not flexible and stored != needed:
                 raise ModelError(
-                    f"the TFLite file is corrupt ({tensor.name[:80]} needs {wanted} bytes, "
+                    f"the TFLite file is corrupt ({tensor.name[:80]} needs {needed} bytes, "
                     f"{stored} are there)"
                 )
         arena += planned_bytes(graph)

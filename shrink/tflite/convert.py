@@ -47,15 +47,15 @@ def explain(error: Exception, precision: str) -> StageError:
         precision: what the model was being converted to, for the message.
     """
     text = str(error)
-    if found := _UNSUPPORTED.search(text):
+    if match := _UNSUPPORTED.search(text):
         return StageError(
-            f"TFLite has no operator for {found.group(1).strip()}",
+            f"TFLite has no operator for {match.group(1).strip()}",
             subject=_layer(text),
             hint="replace this layer's operation by one that TFLite supports",
         )
-    if found := _NOT_16X8.search(text):
+    if match := _NOT_16X8.search(text):
         return StageError(
-            f"the operator {found.group(1)} has no version with 16-bit activations",
+            f"the operator {match.group(1)} has no version with 16-bit activations",
             hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32",
         )
     return ConversionError(
@@ -67,14 +67,14 @@ def explain(error: Exception, precision: str) -> StageError:
 
 def _reason(text: str) -> str:
     """Return why, without the nested locations that MLIR puts before it; empty if none is told."""
-    found = [line for line in text.splitlines() if "error: " in line and "loc(" in line]
-    return found[0].rpartition("): ")[2].removeprefix("error: ").strip()[:300] if found else ""
+    lines = [line for line in text.splitlines() if "error: " in line and "loc(" in line]
+    return lines[0].rpartition("): ")[2].removeprefix("error: ").strip()[:300] if lines else ""
 
 
 def _layer(text: str) -> str | None:
     """Return the layer of the first location, "model/layer/Operator" or deeper."""
-    found = _LOCATION.search(text)
-    parts = found.group(1).split("/") if found else []
+    match = _LOCATION.search(text)
+    parts = match.group(1).split("/") if match else []
     return "/".join(parts[1:-1]) or None
 
 

@@ -39,19 +39,19 @@ def with_constants(content: bytes, constants: Mapping[tuple[int, int], Array]) -
 
     Args:
         content: the .tflite file.
-        constants: by index of the operator and place among its inputs, the new values in the
+        constants: by index of the operator and position among its inputs, the new values in the
             stored shape; float32, or int32 for a constant of that type.
     """
     model = unpacked(content)
     graph = model.subgraphs[0]
-    for (operator, place), values in constants.items():
-        index = int(graph.operators[operator].inputs[place])
+    for (operator, position), values in constants.items():
+        index = int(graph.operators[operator].inputs[position])
         stored = _STORED[graph.tensors[index].type]
         data = np.frombuffer(np.ascontiguousarray(values, stored).tobytes(), np.uint8)
         if _shared(model, graph, index):
             index = _add_copy(model, graph, index)
             inputs = list(graph.operators[operator].inputs)
-            inputs[place] = index
+            inputs[position] = index
             graph.operators[operator].inputs = inputs
         model.buffers[graph.tensors[index].buffer].data = data
     return packed(model)
@@ -70,12 +70,12 @@ def exposing(content: bytes, tensors: Sequence[int]) -> bytes:
     model = unpacked(content)
     graph = model.subgraphs[0]
     needed = set(tensors)
-    kept = []
+    operators = []
     for operator in reversed(graph.operators):
         if needed & set(operator.outputs):
             needed |= set(operator.inputs)
-            kept.append(operator)
-    graph.operators = kept[::-1]
+            operators.append(operator)
+    graph.operators = operators[::-1]
     graph.outputs = list(tensors)
     model.signatureDefs = _only_signature(model)
     for signature in model.signatureDefs:
@@ -110,8 +110,8 @@ def with_ordered_borders(content: bytes, inputs: Sequence[str], outputs: Sequenc
 
 def _only_signature(model: schema.ModelT) -> list[schema.SignatureDefT]:
     """Return the signature of the first subgraph where it is the only one, else none."""
-    found = model.signatureDefs or []
-    return list(found) if len(found) == 1 and not found[0].subgraphIndex else []
+    signatures = model.signatureDefs or []
+    return list(signatures) if len(signatures) == 1 and not signatures[0].subgraphIndex else []
 
 
 def _named_tensor(name: str, index: int) -> schema.TensorMapT:
@@ -252,12 +252,12 @@ def packed(model: schema.ModelT, plan: schema.MetadataT | None = None) -> bytes:
     """
     used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors or []}
     others = [one for one in model.metadata or [] if _decoded(one.name) != PLAN_ENTRY]
-    kept = others if plan is None else [*others, plan]
-    used |= {one.buffer for one in kept}
+    entries = others if plan is None else [*others, plan]
+    used |= {one.buffer for one in entries}
     for one in model.metadata or []:
         if one.buffer not in used:
             model.buffers[one.buffer].data = None
-    model.metadata = kept
+    model.metadata = entries
     builder = _AlignedBuilder(1024)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     return bytes(builder.Output())
@@ -276,10 +276,10 @@ def with_ranges(content: bytes, ranges: Mapping[str, tuple[float, float]]) -> by
         return content
     model = unpacked(content)
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
-        found = ranges.get(tensor.name.decode())
-        if found is not None and tensor.quantization is not None:
-            tensor.quantization.min = [min(found[0], 0.0)]
-            tensor.quantization.max = [max(found[1], 0.0)]
+        range_ = ranges.get(tensor.name.decode())
+        if range_ is not None and tensor.quantization is not None:
+            tensor.quantization.min = [min(range_[0], 0.0)]
+            tensor.quantization.max = [max(range_[1], 0.0)]
     return packed(model)
 
 
@@ -305,7 +305,7 @@ def with_mended_scales(content: bytes) -> bytes:
 
 
 def _mend_lstm(graph: schema.SubGraphT, operator: schema.OperatorT) -> None:
-    state, cell = (graph.tensors[operator.inputs[place]] for place in (_STATE, _CELL))
+    state, cell = (graph.tensors[operator.inputs[position]] for position in (_STATE, _CELL))
     if cell.type != schema.TensorType.INT16:
         return
     low, high = _CELL_SCALES
@@ -335,7 +335,7 @@ def _mend_reverse(
 
 
 def _scale(tensor: schema.TensorT) -> tuple[list[float], list[int]] | None:
-    found = tensor.quantization
-    if found is None or found.scale is None:
+    quantization = tensor.quantization
+    if quantization is None or quantization.scale is None:
         return None
-    return list(found.scale), list(found.zeroPoint)
+    return list(quantization.scale), list(quantization.zeroPoint)

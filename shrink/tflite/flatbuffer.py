@@ -84,15 +84,15 @@ def nonzero_parameters(content: bytes) -> int:
 
 def weights(content: bytes) -> list[Tensor]:
     """Return the constant tensors that `parameters` counts."""
-    found: dict[int, Tensor] = {}
+    by_buffer: dict[int, Tensor] = {}
     graphs = read(content)
     for graph in graphs:
         starts = loop_starts(graphs, graph)
         for operator in graph.operators:
             for index in operator.inputs:
                 if index >= 0 and index not in starts and _is_weight(graph.tensors[index]):
-                    found.setdefault(graph.tensors[index].buffer, graph.tensors[index])
-    return list(found.values())
+                    by_buffer.setdefault(graph.tensors[index].buffer, graph.tensors[index])
+    return list(by_buffer.values())
 
 
 def operator_weights(
@@ -109,8 +109,8 @@ def operator_weights(
     """
     if operator.name == _DENSIFY:
         return []
-    places = [place for place in operator.inputs if place not in starts]
-    return [tensor for tensor in _stored_inputs(graph, places) if _is_weight(tensor)]
+    indices = [index for index in operator.inputs if index not in starts]
+    return [tensor for tensor in _stored_inputs(graph, indices) if _is_weight(tensor)]
 
 
 def loop_starts(graphs: Sequence[Subgraph], graph: Subgraph) -> set[int]:
@@ -122,11 +122,11 @@ def loop_starts(graphs: Sequence[Subgraph], graph: Subgraph) -> set[int]:
     starts: set[int] = set()
     others: set[int] = set(graph.outputs)
     for operator in reversed(graph.operators):  # those that read a tensor before its writer
-        for position, place in enumerate(operator.inputs):
+        for position, index in enumerate(operator.inputs):
             if _begins(graphs, operator, position, starts - others):
-                starts.add(place)
+                starts.add(index)
             else:
-                others.add(place)
+                others.add(index)
     return starts - others
 
 
@@ -215,12 +215,12 @@ def values(tensor: Tensor) -> Array | None:
     if stored is None or not tensor.sparse:
         return stored
     too_large = tensor.elements * stored.itemsize > _MOST_DENSE_BYTES
-    if sparsity is None or too_large or len(stored) != len(sparsity.places):
+    if sparsity is None or too_large or len(stored) != len(sparsity.indices):
         return None
     traversed = [tensor.shape[axis] for axis in sparsity.order]
     dense = np.zeros((len(sparsity.starts) - 1, traversed[-1]), stored.dtype)
     rows = np.repeat(np.arange(len(dense)), np.diff(sparsity.starts))
-    dense[rows, sparsity.places] = stored
+    dense[rows, sparsity.indices] = stored
     return dense.reshape(traversed).transpose(np.argsort(sparsity.order)).reshape(-1)
 
 
@@ -236,10 +236,10 @@ def _stored(tensor: Tensor) -> Array | None:
     return np.frombuffer(tensor.data[:whole].tobytes(), dtype)
 
 
-def _stored_inputs(graph: Subgraph, places: Sequence[int]) -> Iterator[Tensor]:
+def _stored_inputs(graph: Subgraph, indices: Sequence[int]) -> Iterator[Tensor]:
     """Yield tensors, and in place of what DENSIFY writes what it reads."""
     stored = {o.outputs[0]: o.inputs[0] for o in graph.operators if o.name == _DENSIFY}
-    return (graph.tensors[stored.get(index, index)] for index in places if index >= 0)
+    return (graph.tensors[stored.get(index, index)] for index in indices if index >= 0)
 
 
 def _is_weight(tensor: Tensor) -> bool:

@@ -84,8 +84,8 @@ class Session:
         names = next(iter(signatures.values())) if len(signatures) == 1 else {}
         inputs = self._interpreter.get_input_details()
         stored = self._interpreter.get_output_details()
-        self.output_places = tuple(_in_model_order(stored, names.get("outputs", {})))
-        outputs = [stored[place] for place in self.output_places]
+        self.output_positions = tuple(_in_model_order(stored, names.get("outputs", {})))
+        outputs = [stored[position] for position in self.output_positions]
         self._input_indices = [detail["index"] for detail in inputs]
         self._output_indices = [detail["index"] for detail in outputs]
         self.inputs = _details(inputs, names.get("inputs", {}))
@@ -155,7 +155,7 @@ def _details(details: list[_Stored], signature: dict[str, int]) -> tuple[TensorD
     by_index = {index: name for name, index in signature.items()}
     names = [by_index.get(detail["index"], _plain(detail["name"])) for detail in details]
     if len(set(names)) < len(names):
-        names = [f"{name}_{place}" for place, name in enumerate(names)]
+        names = [f"{name}_{position}" for position, name in enumerate(names)]
     return tuple(_detail(*pair) for pair in zip(details, names, strict=True))
 
 
@@ -177,16 +177,16 @@ def _detail(detail: _Stored, name: str) -> TensorDetail:
 
 
 def _in_model_order(details: list[_Stored], names: dict[str, int]) -> list[int]:
-    """Return the places of outputs by the number in their names output_0, output_1, ..."""
+    """Return the positions of outputs by the number in their names output_0, output_1, ..."""
     numbers = {
-        index: int(found.group(1))
+        index: int(match.group(1))
         for name, index in names.items()
-        if (found := re.fullmatch(r"output_(\d+)", name))
+        if (match := re.fullmatch(r"output_(\d+)", name))
     }
-    places = list(range(len(details)))
+    positions = list(range(len(details)))
     if {detail["index"] for detail in details} != set(numbers):
-        return places
-    return sorted(places, key=lambda place: numbers[details[place]["index"]])
+        return positions
+    return sorted(positions, key=lambda position: numbers[details[position]["index"]])
 
 
 def _padded(array: Array, batch: int) -> Array:
@@ -210,7 +210,7 @@ class Runner:
             which need not be the Keras model's; arrays are given by name.
         output_details: likewise, in the order of the numbers that their signature's names end in;
             artifacts made by `shrink.tflite.convert` have the Keras order.
-        output_places: the place of each of these among the outputs of the file.
+        output_positions: the position of each of these among the outputs of the file.
     """
 
     def __init__(self, content: bytes, num_threads: int) -> None:
@@ -221,7 +221,7 @@ class Runner:
         self._sessions: list[Session] = []  # one per thread, all of one batch
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
-        self.output_places: tuple[int, ...] = self._single.output_places
+        self.output_positions: tuple[int, ...] = self._single.output_positions
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -78,15 +78,15 @@ def ordered(arrays: Named | Array, names: Sequence[str]) -> list[Array]:
     Raises:
         DataError: the arrays are not those of the inputs.
     """
-    given = {LONE: arrays} if isinstance(arrays, np.ndarray) else arrays
-    if len(given) == len(names) == 1:
-        return list(given.values())
-    if set(given) != set(names):
+    by_name = {LONE: arrays} if isinstance(arrays, np.ndarray) else arrays
+    if len(by_name) == len(names) == 1:
+        return list(by_name.values())
+    if set(by_name) != set(names):
         raise DataError(
-            f"the model's inputs are {', '.join(names)}, the arrays are {', '.join(given)}",
+            f"the model's inputs are {', '.join(names)}, the arrays are {', '.join(by_name)}",
             hint="give one array for each input, by its name",
         )
-    return [given[name] for name in names]
+    return [by_name[name] for name in names]
 
 
 def row_count(arrays: Named) -> int:

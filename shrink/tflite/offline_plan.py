@@ -220,9 +220,9 @@ class _Run:
         who: str,
     ) -> None:
         """Refuse outputs over each other, or over what is read, but where kernels allow it."""
-        for place, index in enumerate(outputs):
+        for position, index in enumerate(outputs):
             start, end = self._extent(index)
-            for other in outputs[:place]:
+            for other in outputs[:position]:
                 low, high = self._extent(other)
                 if low < end and start < high:
                     raise _wrong(f"{who} writes {self._name(index)} over {self._name(other)}")
@@ -243,8 +243,8 @@ class _Run:
             same = self._graph.tensors[output].shape == self._graph.tensors[read].shape
             return apart == 0 and same and self._sizes[output] == self._sizes[read]
         if operator.name == "CONCATENATION":
-            places = self._concatenated(operator)
-            return places is not None and places.get(read) == -apart
+            offsets = self._concatenated(operator)
+            return offsets is not None and offsets.get(read) == -apart
         if operator.name in ("SLICE", "GATHER"):
             span = self._copied(operator)
             return span is not None and read == operator.inputs[0] and apart == span[0]
@@ -278,9 +278,9 @@ class _Run:
         if min(operator.inputs, default=ONLINE) < 0 or len(operator.outputs) != 1:
             return None
         ends = list(itertools.accumulate(self._sizes[index] for index in operator.inputs))
-        places = dict(zip(operator.inputs, [0, *ends], strict=False))
-        whole = ends[-1] == self._sizes[output] and len(places) == len(operator.inputs)
-        return places if whole else None
+        offsets = dict(zip(operator.inputs, [0, *ends], strict=False))
+        whole = ends[-1] == self._sizes[output] and len(offsets) == len(operator.inputs)
+        return offsets if whole else None
 
     def _copied(self, operator: Operator) -> Span | None:
         """Return the bytes of its first input that a SLICE or a GATHER copies, if in one piece."""
@@ -329,16 +329,16 @@ class _Run:
         self._spend(len(pieces) + 1)
 
     def _cut(self, at: int) -> int:
-        """Let a piece begin at this byte if one covers it; return the place of the first after."""
-        place = bisect.bisect_left(self._starts, at)
-        if place:
-            start, (length, writing, begin) = self._starts[place - 1], self._pieces[place - 1]
+        """Let a piece begin at this byte if one covers it; return the index of the first after."""
+        index = bisect.bisect_left(self._starts, at)
+        if index:
+            start, (length, writing, begin) = self._starts[index - 1], self._pieces[index - 1]
             if start + length > at:
                 head = at - start
-                self._pieces[place - 1] = (head, writing, begin)
-                self._starts.insert(place, at)
-                self._pieces.insert(place, (length - head, writing, begin + head))
-        return place
+                self._pieces[index - 1] = (head, writing, begin)
+                self._starts.insert(index, at)
+                self._pieces.insert(index, (length - head, writing, begin + head))
+        return index
 
     def _read(self, index: int, spans: Iterable[Span], who: str) -> None:
         """Refuse where bytes that are read are not those that were written for the tensor."""
@@ -346,29 +346,29 @@ class _Run:
             return
         base = self._offsets[index]
         for start, end in spans:
-            wanted = _part(self._wanted[index], start, end)
-            found = self._found(base + start, base + end)
-            self._spend(len(wanted) + len(found) + 1)
-            if _joined(wanted) != _joined(found):
+            expected = _part(self._wanted[index], start, end)
+            actual = self._found(base + start, base + end)
+            self._spend(len(expected) + len(actual) + 1)
+            if _joined(expected) != _joined(actual):
                 raise _wrong(
-                    f"{self._name(index)} is overwritten by {self._culprit(wanted, found)} "
+                    f"{self._name(index)} is overwritten by {self._culprit(expected, actual)} "
                     f"before {who} reads it"
                 )
 
     def _found(self, start: int, end: int) -> list[Piece]:
-        place = max(bisect.bisect_right(self._starts, start) - 1, 0)
-        found = []
-        while place < len(self._starts) and self._starts[place] < end:
-            at, (length, writing, begin) = self._starts[place], self._pieces[place]
+        position = max(bisect.bisect_right(self._starts, start) - 1, 0)
+        pieces = []
+        while position < len(self._starts) and self._starts[position] < end:
+            at, (length, writing, begin) = self._starts[position], self._pieces[position]
             low, high = max(at, start), min(at + length, end)
             if low < high:
-                found.append((high - low, writing, begin + low - at))
-            place += 1
-        return found
+                pieces.append((high - low, writing, begin + low - at))
+            position += 1
+        return pieces
 
-    def _culprit(self, wanted: Sequence[Piece], found: Sequence[Piece]) -> str:
-        known = {writing for _, writing, _ in wanted}
-        others = [writing for _, writing, _ in found if writing not in known]
+    def _culprit(self, expected: Sequence[Piece], actual: Sequence[Piece]) -> str:
+        known = {writing for _, writing, _ in expected}
+        others = [writing for _, writing, _ in actual if writing not in known]
         return self._writers[others[0]] if others else "a copy of itself"
 
     def _spend(self, steps: int) -> None:
@@ -379,24 +379,24 @@ class _Run:
 
 def _part(pieces: Sequence[Piece], start: int, end: int) -> list[Piece]:
     """Return the pieces of bytes `start` to `end`."""
-    found, at = [], 0
+    part, at = [], 0
     for length, writing, begin in pieces:
         low, high = max(at, start), min(at + length, end)
         if low < high:
-            found.append((high - low, writing, begin + low - at))
+            part.append((high - low, writing, begin + low - at))
         at += length
-    return found
+    return part
 
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     """Return the pieces with those put together that follow each other in one writing."""
-    found: list[Piece] = []
+    joined: list[Piece] = []
     for length, writing, begin in pieces:
-        if found and found[-1][1] == writing and found[-1][2] + found[-1][0] == begin:
-            found[-1] = (found[-1][0] + length, writing, found[-1][2])
+        if joined and joined[-1][1] == writing and joined[-1][2] + joined[-1][0] == begin:
+            joined[-1] = (joined[-1][0] + length, writing, joined[-1][2])
         else:
-            found.append((length, writing, begin))
-    return found
+            joined.append((length, writing, begin))
+    return joined
 
 
 def _box(graph: Subgraph, operator: Operator) -> list[Span] | None:
@@ -423,8 +423,8 @@ def _box(graph: Subgraph, operator: Operator) -> list[Span] | None:
 
 
 def _numbers(graph: Subgraph, index: int) -> list[int]:
-    found = values(graph.tensors[index]) if index >= 0 else None
-    return [] if found is None else [int(number) for number in found]
+    array = values(graph.tensors[index]) if index >= 0 else None
+    return [] if array is None else [int(number) for number in array]
 
 
 def _spans(shape: Sequence[int], box: Sequence[Span], width: int) -> list[Span] | None:
@@ -446,5 +446,5 @@ def _spans(shape: Sequence[int], box: Sequence[Span], width: int) -> list[Span] 
     outer = [range(b * s, e * s, s) for (b, e), s in zip(box, strides, strict=False) if s]
     if math.prod(len(one) for one in outer) > _MOST_RUNS:
         return None
-    bases = [sum(places) for places in itertools.product(*outer)]
+    bases = [sum(offsets) for offsets in itertools.product(*outer)]
     return [(base + low * run, base + high * run) for base in bases]

@@ -55,15 +55,15 @@ def serve_keras(model: keras.Model) -> Serving:
         for name, tensor in zip(names, model.inputs, strict=True)
     )
 
-    given = output_names(model.output_names)
+    returned_names = output_names(model.output_names)
 
     def serve(feed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         arrays = [feed[name] for name in names]
         structure = tf.nest.pack_sequence_as(model.input, arrays)
         outputs = tf.nest.flatten(model(structure, training=False))
-        return dict(zip(given, outputs, strict=True))
+        return dict(zip(returned_names, outputs, strict=True))
 
-    return Serving(tf.Module(), _function(serve, specs), specs, tuple(given))
+    return Serving(tf.Module(), _function(serve, specs), specs, tuple(returned_names))
 
 
 def serve_saved_model(folder: Path) -> Serving:
@@ -78,13 +78,13 @@ def serve_saved_model(folder: Path) -> Serving:
         _spec(named[name].shape, named[name].dtype, name) for name in natural_order(named)
     )
     outputs = natural_order(signature.structured_outputs)
-    given = output_names(outputs)
+    returned_names = output_names(outputs)
 
     def serve(feed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         results = signature(**feed)
-        return {name: results[own] for name, own in zip(given, outputs, strict=True)}
+        return {name: results[own] for name, own in zip(returned_names, outputs, strict=True)}
 
-    return Serving(module, _function(serve, specs), specs, tuple(given))
+    return Serving(module, _function(serve, specs), specs, tuple(returned_names))
 
 
 def load_signature(folder: Path) -> tuple[tf.Module, tf.types.experimental.ConcreteFunction]:
@@ -149,10 +149,10 @@ def _converting() -> contextlib.AbstractContextManager[object]:
     with contextlib.suppress(ImportError, AttributeError):
         from tensorflow.python.autograph.core import ag_ctx
 
-        found: contextlib.AbstractContextManager[object] = ag_ctx.ControlStatusCtx(
+        context: contextlib.AbstractContextManager[object] = ag_ctx.ControlStatusCtx(
             ag_ctx.Status.ENABLED
         )
-        return found
+        return context
     return contextlib.nullcontext()
 
 
@@ -219,10 +219,10 @@ def unrolled(config: JsonObject) -> JsonObject:
     wrapped = [key for key in ("layer", "backward_layer") if key in config]
     if not wrapped:
         return {**config, "unroll": True}
-    found = dict(config)
+    result = dict(config)
     for key in wrapped:
-        found[key] = {**config[key], "config": unrolled(config[key]["config"])}
-    return found
+        result[key] = {**config[key], "config": unrolled(config[key]["config"])}
+    return result
 
 
 def for_conversion(
@@ -282,9 +282,13 @@ def _covers_its_whole_input(layer: keras.layers.Layer) -> bool:
 def _covers(layer: keras.layers.AveragePooling2D, shape: tuple[int | None, ...]) -> bool:
     first = 2 if layer.data_format == "channels_first" else 1
     output = layer.compute_output_shape(shape)
-    sides = zip(layer.pool_size, shape[first : first + 2], output[first : first + 2], strict=True)
+    dimensions = zip(
+        layer.pool_size, shape[first : first + 2], output[first : first + 2], strict=True
+    )
     # "same" padding adds zeros that the average leaves out, so a larger pool is still the mean.
-    return all(side is not None and pool >= side and out == 1 for pool, side, out in sides)
+    return all(
+        length is not None and pool >= length and out == 1 for pool, length, out in dimensions
+    )
 
 
 def _clone(layer: keras.layers.Layer, *, to_integers: bool) -> keras.layers.Layer:

@@ -67,7 +67,7 @@ class _Encoding:
     @property
     def size_bytes(self) -> int:
         """Bytes of the values and of what tells their places."""
-        return self.values.nbytes + self.sparsity.places.nbytes + self.sparsity.starts.nbytes
+        return self.values.nbytes + self.sparsity.indices.nbytes + self.sparsity.starts.nbytes
 
 
 def _encodings(dense: Array) -> list[_Encoding]:
@@ -77,9 +77,9 @@ def _encodings(dense: Array) -> list[_Encoding]:
 
 def _encode(dense: Array, order: tuple[int, ...]) -> _Encoding:
     rows = np.ascontiguousarray(dense.transpose(order)).reshape(-1, dense.shape[order[-1]])
-    row, place = np.nonzero(rows)
+    row, column = np.nonzero(rows)
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
-    return _Encoding(rows[row, place], Sparsity(order, _narrow(starts), _narrow(place)))
+    return _Encoding(rows[row, column], Sparsity(order, _narrow(starts), _narrow(column)))
 
 
 def _narrow(numbers: Array) -> Array:
@@ -132,8 +132,8 @@ def _reads_sparse(
 def _has_weights(model: schema.ModelT, operator: schema.OperatorT, index: int) -> bool:
     """Whether a tensor is the weights of a convolution or a dense layer, and nothing else."""
     code = model.operatorCodes[operator.opcodeIndex].builtinCode
-    places = [place for place, i in enumerate(operator.inputs) if i == index]
-    return code in _LAYERS and places == [_WEIGHTS]
+    positions = [position for position, i in enumerate(operator.inputs) if i == index]
+    return code in _LAYERS and positions == [_WEIGHTS]
 
 
 def _make_sparse(
@@ -166,7 +166,7 @@ def _parameters(sparse: Sparsity, shape: Sequence[int]) -> schema.SparsityParame
     level = schema.DimensionMetadataT()
     level.format = schema.DimensionType.SPARSE_CSR
     level.arraySegmentsType, level.arraySegments = _vector(sparse.starts)
-    level.arrayIndicesType, level.arrayIndices = _vector(sparse.places)
+    level.arrayIndicesType, level.arrayIndices = _vector(sparse.indices)
     parameters.dimMetadata.append(level)
     return parameters
 

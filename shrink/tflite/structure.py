@@ -58,12 +58,12 @@ class Sparsity:
     Attributes:
         order: of the dimensions; all but the last are dense.
         starts: of each row among the values, and the end of the last, (rows + 1,).
-        places: of each value in its row, (values,).
+        indices: of each value in its row, (values,).
     """
 
     order: tuple[int, ...]
     starts: Array
-    places: Array
+    indices: Array
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Reader:
         """Return what the metadata entries of a name hold."""
         entries = self._each(self._model.MetadataLength(), self._model.Metadata)
         buffers = [entry.Buffer() for entry in entries if _text(entry.Name()) == name]
-        return [self._data(self._buffers[place]).tobytes() for place in buffers]
+        return [self._data(self._buffers[buffer]).tobytes() for buffer in buffers]
 
     def _subgraph(self, graph: schema.SubGraph) -> Subgraph:
         tensors = self._each(graph.TensorsLength(), graph.Tensors)
@@ -289,16 +289,16 @@ class _Reader:
         if len(shape) > _MOST_DIMENSIONS:
             raise ValueError(f"a sparse tensor has {len(shape)} sides")
         starts = self._union(levels[-1].ArraySegmentsType(), levels[-1].ArraySegments())
-        places = self._union(levels[-1].ArrayIndicesType(), levels[-1].ArrayIndices())
+        indices = self._union(levels[-1].ArrayIndicesType(), levels[-1].ArrayIndices())
         if sorted(order) != list(range(len(shape))):
             raise ValueError("a sparse tensor does not name each of its sides once")
         rows = math.prod(shape[axis] for axis in order[:-1])
         steps = np.diff(starts)
-        if len(starts) != rows + 1 or starts[0] or np.any(steps < 0) or starts[-1] != len(places):
+        if len(starts) != rows + 1 or starts[0] or np.any(steps < 0) or starts[-1] != len(indices):
             raise ValueError("the rows of a sparse tensor do not follow each other")
-        if np.any(places < 0) or np.any(places >= shape[order[-1]]):
+        if np.any(indices < 0) or np.any(indices >= shape[order[-1]]):
             raise ValueError("a sparse tensor has values beyond its sides")
-        return Sparsity(order, starts, places)
+        return Sparsity(order, starts, indices)
 
     def _union(self, kind: int, table: flatbuffers.table.Table) -> Array:
         vector = _INDEX_VECTORS[kind]()

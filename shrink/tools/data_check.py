@@ -130,10 +130,10 @@ def _check_files(config: DataConfig, send: Send) -> _Files:
 
 def _wrong_ending(path: str) -> str | None:
     with Path(path).open("rb") as stream:
-        found = read_header(stream.read(_HEAD_BYTES)).format
-    if not found or path.lower().endswith(_ENDINGS[found]):
+        image_format = read_header(stream.read(_HEAD_BYTES)).format
+    if not image_format or path.lower().endswith(_ENDINGS[image_format]):
         return None
-    return f"{shown(path)}: the content is {found}, whatever the name says"
+    return f"{shown(path)}: the content is {image_format}, whatever the name says"
 
 
 def _split(
@@ -149,8 +149,8 @@ def _split(
         return ([] if x is None else [_range(part) for part in tf.nest.flatten(x)]), unreadable
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = list(pool.map(read, range(0, len(examples), step)))
-    inputs = _merged([ranges for ranges, _ in found if ranges])
+        batches = list(pool.map(read, range(0, len(examples), step)))
+    inputs = _merged([ranges for ranges, _ in batches if ranges])
     none: InputRange = {"shape": [], "dtype": "", "low": None, "high": None}
     classes = _counts(dataset, examples)
     described: SplitRow = {
@@ -159,7 +159,7 @@ def _split(
         **(inputs[0] if inputs else none),
         "inputs": inputs,
     }
-    return described, [text for _, unreadable in found for text in unreadable]
+    return described, [text for _, unreadable in batches for text in unreadable]
 
 
 def _range(x: np.ndarray) -> InputRange:
@@ -167,9 +167,9 @@ def _range(x: np.ndarray) -> InputRange:
     return {"shape": list(x.shape[1:]), "dtype": x.dtype.name, "low": low, "high": high}
 
 
-def _merged(found: list[list[InputRange]]) -> list[InputRange]:
+def _merged(batches: list[list[InputRange]]) -> list[InputRange]:
     merged: list[InputRange] = []
-    for ranges in zip(*found, strict=True):
+    for ranges in zip(*batches, strict=True):
         lows = [r["low"] for r in ranges if r["low"] is not None]
         highs = [r["high"] for r in ranges if r["high"] is not None]
         low, high = min(lows, default=None), max(highs, default=None)

@@ -63,7 +63,7 @@ def data_pack(job: PackJob, send: Send) -> dict[str, object]:
     counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
     files.write_json(folder / MANIFEST, {**packer.manifest(), "examples": counts, "shards": shards})
     (folder / _STATE).unlink(missing_ok=True)
-    names = [name for found in shards.values() for name in found]
+    names = [name for of_split in shards.values() for name in of_split]
     return {
         "path": str(folder),
         "examples": counts,
@@ -95,9 +95,9 @@ def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
         counts[split] = len(examples)
         with files.replacing(folder / split) as temporary:
             for start, x, y in _batches(examples, np.arange(len(examples))):
-                for place, (image, label) in enumerate(zip(x, y, strict=True)):
+                for offset, (image, label) in enumerate(zip(x, y, strict=True)):
                     name = dataset.class_names[int(label)] if dataset.class_names else str(label)
-                    target = temporary / _safe(name) / f"{start + place:07d}.png"
+                    target = temporary / _safe(name) / f"{start + offset:07d}.png"
                     target.parent.mkdir(parents=True, exist_ok=True)
                     Image.fromarray(image.squeeze(-1) if spec.shape[-1] == 1 else image).save(
                         target

@@ -86,8 +86,8 @@ def inspect(job: InspectJob, send: Send) -> KerasInspection | ArtifactInspection
     model = load_source(source)
     description = describe_model(model, str(source.path))
     if job.groups:
-        found = describe_groups(model)
-        description["groups"], description["protected"] = found["groups"], found["protected"]
+        answer = describe_groups(model)
+        description["groups"], description["protected"] = answer["groups"], answer["protected"]
     return description
 
 
@@ -242,16 +242,16 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
     image = functools.partial(image_input, job.model)
     stored = open_dataset_for(DataConfig.model_validate(job.data), job.seed, image)
     send(Phase("looking at the model"))
-    found = _looked_at(job.model, stored, TaskConfig.model_validate(job.task))
+    look = _looked_at(job.model, stored, TaskConfig.model_validate(job.task))
     send(Phase("quantizing"))
-    scheme, content = _quantized(found.source, found.dataset)
+    scheme, content = _quantized(look.source, look.dataset)
     artifact = job.work / "quantized.tflite"
     files.write_bytes(artifact, content)
-    task, dataset = found.task, found.dataset
+    task, dataset = look.task, look.dataset
     return FirstLook(
-        parameters=found.parameters,
-        groups=found.groups,
-        float_bytes=len(found.source.float32.content),
+        parameters=look.parameters,
+        groups=look.groups,
+        float_bytes=len(look.source.float32.content),
         scheme=scheme,
         quantized_bytes=len(content),
         quantized_arena_bytes=arena_bytes(artifact).value,

@@ -90,10 +90,10 @@ def _axis_after_reshape(before: Shape | None, after: Shape | None, axis: int) ->
         return None
     behind = math.prod(length or 1 for length in rest)
     product = 1
-    for place in range(1, len(after) + 1):
-        length = after[-place]
+    for position in range(1, len(after) + 1):
+        length = after[-position]
         if length == size and product == behind:
-            return -place
+            return -position
         if length is None:
             return None
         product *= length
