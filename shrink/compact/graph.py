@@ -54,6 +54,18 @@ _STATEFUL = {
 }
 
 
+_TABLES: dict[str, type] = {
+    "CONV_2D": schema.Conv2DOptionsT,
+    "DEPTHWISE_CONV_2D": schema.DepthwiseConv2DOptionsT,
+    "AVERAGE_POOL_2D": schema.Pool2DOptionsT,
+    "MAX_POOL_2D": schema.Pool2DOptionsT,
+    "CONCATENATION": schema.ConcatenationOptionsT,
+    "RESIZE_BILINEAR": schema.ResizeBilinearOptionsT,
+    "RESIZE_NEAREST_NEIGHBOR": schema.ResizeNearestNeighborOptionsT,
+}
+"""The options of operators that passes look into."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """A tensor.
@@ -217,6 +229,7 @@ def _graph(model: schema.ModelT) -> Graph:
     inputs, outputs = _indices(subgraph.inputs), _indices(subgraph.outputs)
     graph = Graph(tensors, operators, inputs, outputs, model)
     _check_order(graph)
+    _check_tables(graph)
     return graph
 
 
@@ -263,6 +276,21 @@ def _check_order(graph: Graph) -> None:
         written.update(outputs)
     if any(graph.is_activation(index) and index not in written for index in graph.outputs):
         raise _refused("nothing writes one of its outputs")
+
+
+def _check_tables(graph: Graph) -> None:
+    """Raise `ModelError` where a table of the file does not belong to what names it."""
+    model, ends = graph.model, {*graph.inputs, *graph.outputs}
+    for operator in graph.operators:
+        wanted = _TABLES.get(operator.name)
+        if wanted is not None and not isinstance(operator.options, (wanted, type(None))):
+            raise ModelError(f"the TFLite file is corrupt (options of {operator.name})")
+    if any(not 0 <= entry.buffer < len(model.buffers) for entry in model.metadata or []):
+        raise ModelError("the TFLite file is corrupt (metadata in a buffer that is not there)")
+    for signature in model.signatureDefs or []:
+        for named in (*(signature.inputs or []), *(signature.outputs or [])):
+            if named.tensorIndex not in ends:
+                raise _refused("a signature names a tensor that is no input or output")
 
 
 def write_graph(graph: Graph, offsets: Mapping[int, int] | None = None) -> bytes:

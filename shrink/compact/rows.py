@@ -240,6 +240,16 @@ class Interpolated:
         return max(0, start), min(self._height, start + 2)
 
 
+_CUT = {
+    schema.TensorType.FLOAT32,
+    schema.TensorType.INT32,
+    schema.TensorType.INT16,
+    schema.TensorType.INT8,
+    schema.TensorType.BOOL,
+}
+"""Types that TFLite Micro's SLICE and CONCATENATION take: what reads a uint8 input runs whole."""
+
+
 def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
     """Return the rows of zeros above that SAME adds, and the height of the output."""
     outputs = -(-height // stride)
@@ -252,6 +262,9 @@ def rule_of(graph: Graph, operator: Operator) -> RowRule | None:
         return None
     output = graph.tensors[operator.outputs[0]].shape
     builtin = operator.code.builtin
+    touched = graph.activations((*operator.inputs, *operator.outputs))
+    if any(graph.tensors[index].type not in _CUT for index in touched):
+        return None
     if len(output) != 4 or output[0] != 1:
         return None
     if builtin in POINTWISE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.compact.graph import read_graph, write_graph
@@ -30,6 +31,27 @@ def test_biases_with_the_dimension_of_their_kernels_are_written_so_that_litert_r
     with pytest.raises(ValueError, match="quantized_dimension"):
         outputs_of(old)
     assert outputs_of(write_graph(read_graph(old))) == outputs_of(chain())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [("metadata", "a buffer that is not there"), ("signature", "no input"), ("options", "CONV_2D")],
+)
+def test_tables_that_do_not_belong_to_what_names_them_are_refused(wrong: str, words: str) -> None:
+    model = unpacked(chain())
+    if wrong == "metadata":
+        model.metadata = [schema.MetadataT()]
+        model.metadata[0].name, model.metadata[0].buffer = b"notes", 99
+    elif wrong == "signature":
+        model.signatureDefs = [schema.SignatureDefT()]
+        model.signatureDefs[0].inputs = [schema.TensorMapT()]
+        model.signatureDefs[0].inputs[0].tensorIndex = 1
+    else:
+        operator = model.subgraphs[0].operators[0]
+        operator.builtinOptions = schema.CallOptionsT()
+        operator.builtinOptionsType = schema.BuiltinOptions.CallOptions
+    with pytest.raises(ModelError, match=words):
+        read_graph(packed(model))
 
 
 def test_what_nothing_reads_is_left_out() -> None:

@@ -6,9 +6,20 @@ import itertools
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.rows import Interpolated, Padded, Repeated, Sliding, Window, same_padding
+from shrink.compact.graph import read_graph
+from shrink.compact.rows import (
+    Interpolated,
+    Padded,
+    Repeated,
+    Sliding,
+    Window,
+    rule_of,
+    same_padding,
+)
+from tests.compact.toys import Net
 
 
 def convolved(rows: Array, kernel: Array, stride: int, same: bool) -> Array:
@@ -108,3 +119,14 @@ def test_same_padding_is_that_of_tensorflow(
     height: int, size: int, stride: int, above: int, outputs: int
 ) -> None:
     assert same_padding(height, size, stride) == (above, outputs)
+
+
+def test_what_reads_a_type_that_tflite_micro_cannot_slice_runs_whole() -> None:
+    rules = []
+    for dtype in (schema.TensorType.UINT8, schema.TensorType.INT8):
+        net = Net((1, 8, 8, 4))
+        net.graph.tensors[net.input].type = dtype
+        content = net.file(net.conv(net.same_scale(net.input, 0.5), 4))
+        graph = read_graph(content)
+        rules.append([rule_of(graph, operator) is None for operator in graph.operators])
+    assert rules == [[True, False], [False, False]]
