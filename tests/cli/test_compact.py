@@ -68,3 +68,53 @@ def test_compact_says_what_arena_is_possible(model: Path) -> None:
     done = run("compact", model, "--arena-bytes", "1KB", model=model, expect=4)
     assert "the smallest takes" in done.stderr
     assert not (model.parent / "model-compact.tflite").exists()
+
+
+BUILDER = """
+import tf_keras as keras
+
+def build():
+    layers = keras.layers
+    x = inputs = layers.Input((8, 8, 1))
+    x = layers.UpSampling2D(4)(x)
+    x = layers.Conv2D(4, 3, padding="same", activation="relu")(x)
+    x = layers.Conv2D(32, 1, activation="relu")(x)
+    x = layers.DepthwiseConv2D(3, padding="same", activation="relu")(x)
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(8, 1)(x))
+    return keras.Model(inputs, layers.Dense(10)(x))
+"""
+RECIPE = """
+name: wide
+model: wide.py:build
+data: {source: digits}
+stages:
+  - train: {epochs: 1}
+  - quantize: {scheme: static_wi8_ai8, target: tflm}
+  - compact: {}
+"""
+
+
+@pytest.mark.slow
+def test_a_recipe_compacts_what_it_quantized_and_says_what_firmware_needs(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text(BUILDER)
+    (tmp_path / "wide.yaml").write_text(RECIPE)
+    model = tmp_path / "wide.py"
+    run("run", "wide.yaml", "--output", "out", model=model)
+    found = json.loads((tmp_path / "out" / "report.json").read_text())
+    quantize, compact = found["stages"][1:]
+    arena = compact["memory"]["arena_bytes"]
+    assert arena < 0.8 * quantize["memory"]["arena_bytes"]
+    assert compact["metrics"] == quantize["metrics"]
+    assert compact["details"]["compact"]["arena_after"] == arena
+    metadata = json.loads((tmp_path / "out" / "artifacts" / "metadata.json").read_text())
+    told = metadata["artifacts"][-1]
+    assert told["arena_bytes"] == arena
+    assert {"CONCATENATION", "SLICE"} <= set(told["operators"])
+    assert len(told["labels"]) == 10
+    assert "Memory by operator" in (tmp_path / "out" / "report.html").read_text()
+    run("export", "out", "--format", "cc-array", "--output", tmp_path / "cc", model=model)
+    header = (tmp_path / "cc" / "wide_model_data.h").read_text()
+    assert f"#define WIDE_ARENA_BYTES {arena}\n" in header
+    assert "resolver.AddSlice();" in header
+    assert "resolver.AddConcatenation();" in header
+    assert f"#define WIDE_OPERATORS {len(told['operators'])}\n" in header
