@@ -280,17 +280,13 @@ def _check_order(graph: Graph) -> None:
 
 def _check_tables(graph: Graph) -> None:
     """Raise `ModelError` where a table of the file does not belong to what names it."""
-    model, ends = graph.model, {*graph.inputs, *graph.outputs}
+    model = graph.model
     for operator in graph.operators:
         wanted = _TABLES.get(operator.name)
         if wanted is not None and not isinstance(operator.options, (wanted, type(None))):
             raise ModelError(f"the TFLite file is corrupt (options of {operator.name})")
     if any(not 0 <= entry.buffer < len(model.buffers) for entry in model.metadata or []):
         raise ModelError("the TFLite file is corrupt (metadata in a buffer that is not there)")
-    for signature in model.signatureDefs or []:
-        for named in (*(signature.inputs or []), *(signature.outputs or [])):
-            if named.tensorIndex not in ends:
-                raise _refused("a signature names a tensor that is no input or output")
 
 
 def write_graph(graph: Graph, offsets: Mapping[int, int] | None = None) -> bytes:
@@ -333,7 +329,8 @@ class _Writer:
         subgraph.outputs = self._places(self._graph.outputs)
         model.subgraphs = [subgraph]
         model.operatorCodes = [_code(code) for code in codes]
-        model.signatureDefs = [self._signature(one) for one in model.signatureDefs or []]
+        kept = [one for one in model.signatureDefs or [] if self._holds(one)]
+        model.signatureDefs = [self._signature(one) for one in kept]
         model.metadata = self._metadata()
         model.buffers = self._buffers
         return model
@@ -379,6 +376,14 @@ class _Writer:
         stored.builtinOptions = operator.options
         stored.builtinOptionsType = operator.options_type
         return stored
+
+    def _holds(self, signature: schema.SignatureDefT) -> bool:
+        """Return whether all tensors of a signature are written.
+
+        Tools that put other inputs before those of a file leave its signature behind as it was.
+        """
+        named = (*(signature.inputs or []), *(signature.outputs or []))
+        return all(one.tensorIndex in self._place for one in named)
 
     def _signature(self, signature: schema.SignatureDefT) -> schema.SignatureDefT:
         moved = copy.copy(signature)

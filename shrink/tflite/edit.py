@@ -121,7 +121,7 @@ def _named_tensor(name: str, index: int) -> schema.TensorMapT:
 
 
 def _decoded(name: bytes | str) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 
 def without_constant_names(content: bytes) -> bytes:
@@ -276,7 +276,7 @@ def with_ranges(content: bytes, ranges: Mapping[str, tuple[float, float]]) -> by
         return content
     model = unpacked(content)
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
-        range_ = ranges.get(tensor.name.decode())
+        range_ = ranges.get(_decoded(tensor.name))
         if range_ is not None and tensor.quantization is not None:
             tensor.quantization.min = [min(range_[0], 0.0)]
             tensor.quantization.max = [max(range_[1], 0.0)]

@@ -35,23 +35,41 @@ def test_biases_with_the_dimension_of_their_kernels_are_written_so_that_litert_r
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [("metadata", "a buffer that is not there"), ("signature", "no input"), ("options", "CONV_2D")],
+    [("metadata", "a buffer that is not there"), ("options", "CONV_2D")],
 )
 def test_tables_that_do_not_belong_to_what_names_them_are_refused(wrong: str, words: str) -> None:
     model = unpacked(chain())
     if wrong == "metadata":
         model.metadata = [schema.MetadataT()]
         model.metadata[0].name, model.metadata[0].buffer = b"notes", 99
-    elif wrong == "signature":
-        model.signatureDefs = [schema.SignatureDefT()]
-        model.signatureDefs[0].inputs = [schema.TensorMapT()]
-        model.signatureDefs[0].inputs[0].tensorIndex = 1
     else:
         operator = model.subgraphs[0].operators[0]
         operator.builtinOptions = schema.CallOptionsT()
         operator.builtinOptionsType = schema.BuiltinOptions.CallOptions
     with pytest.raises(ModelError, match=words):
         read_graph(packed(model))
+
+
+@pytest.mark.parametrize(("index", "kept"), [(0, True), (3, True), (999, False)])
+def test_a_signature_is_left_out_that_names_a_tensor_which_is_gone(index: int, kept: bool) -> None:
+    """Tools that put a QUANTIZE before a file's input leave its signature at the inner tensor."""
+    model = unpacked(chain())
+    model.signatureDefs = [schema.SignatureDefT()]
+    model.signatureDefs[0].signatureKey = b"serving_default"
+    model.signatureDefs[0].inputs = [schema.TensorMapT()]
+    model.signatureDefs[0].inputs[0].tensorIndex = index
+    model.signatureDefs[0].inputs[0].name = b"x"
+    again = unpacked(write_graph(read_graph(packed(model))))
+    assert len(again.signatureDefs or []) == kept
+
+
+def test_names_may_be_no_utf_8() -> None:
+    model = unpacked(chain())
+    model.metadata = [schema.MetadataT()]
+    model.metadata[0].name, model.metadata[0].buffer = b"caf\xe9", 0
+    graph = read_graph(packed(model))
+    content = write_graph(graph, plan(graph, 5).offsets)
+    assert {entry.name for entry in unpacked(content).metadata} == {b"caf\xe9", PLAN_ENTRY.encode()}
 
 
 def test_what_nothing_reads_is_left_out() -> None:
