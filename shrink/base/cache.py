@@ -71,6 +71,7 @@ class Kind:
     is_large: bool = False
 
 
+FAILED_LOGS = "logs"  # of runs that leave one file and no run folder
 KINDS = {
     "steps": Kind("finished stages", 90, is_large=True),
     "checkpoints": Kind("stages whose run was killed", 7, is_large=True),
@@ -85,6 +86,7 @@ KINDS = {
     "imports": Kind("what Python files import", 365),
     "reads": Kind("files that Python sources read", 365),
     "lineages": Kind("where artifacts come from", 365),
+    FAILED_LOGS: Kind("logs of stages that failed beside no run folder", 30),
 }
 """By the name of its folder."""
 

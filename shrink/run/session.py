@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shrink.base import files, yaml
-from shrink.base.cache import cache_root
+from shrink.base.cache import FAILED_LOGS, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
@@ -160,7 +160,7 @@ def run_plan(
         return follow(store.root, place, console)
     with contextlib.ExitStack() as held:
         folder = held.enter_context(store.work_folder()) / "run" if alone else options.output
-        logs = store.root / "logs" if alone else None
+        logs = store.root / FAILED_LOGS if alone else None
         mine = replace(options, output=folder, failure_logs=logs)
         runner = Runner(plan, mine, store, console)
         with leading(runner, store.root, place):

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from shrink.base import cache
+from shrink.base.cache import FAILED_LOGS
 from shrink.contract.result import StepResult
 from shrink.run.store import Store
+from shrink.run.supervisor import keep_log
 
 DAY_S = 24 * 3600
 
@@ -120,6 +122,15 @@ def test_what_is_used_stays(store: Store) -> None:
     assert store.find("used") is not None
     assert cache.entry_path("labels", "key", ".bin") == labels
     assert cache.outdated(store.root, most_bytes=10**9) == []
+
+
+def test_logs_of_stages_that_failed_are_known_and_go(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "worker.log").write_text("all of it")
+    log = keep_log(tmp_path / "worker.log", store.root / FAILED_LOGS, "quantize-ab12.log")
+    assert [(one.kind, one.path) for one in cache.entries(store.root)] == [("logs", log)]
+    age(log, 31)
+    store.sweep()
+    assert not log.exists()
 
 
 def test_sweep_removes_what_expired_once_a_day(store: Store) -> None:
