@@ -156,7 +156,8 @@ def lines_of(result: Rewriting) -> list[str]:
         f"file        {result['file_bytes_before']:,} -> {result['file_bytes']:,} bytes",
         f"operators   new to a firmware's resolver: {needs}",
         f"outputs     equal to the byte on {equality['examples']} inputs in "
-        f"{', '.join(equality['runtimes'])}",
+        f"{', '.join(equality['runtimes'])}"
+        + ("" if equality["distinct"] else "; they all give one answer, which shows little"),
         *(f"done        {line}" for line in result["done"]),
         f"written     {result['path']}",
     ]

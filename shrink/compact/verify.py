@@ -39,8 +39,8 @@ class Equality(NamedTuple):
 
     Attributes:
         examples: inputs on which both files ran.
-        runtimes: in which both ran.
-        different: those in which an output or the feature map differs.
+        runtimes: in which the first file runs.
+        different: those in which an output or the feature map differs, or another file fails.
         distinct: whether the outputs that are compared differ from one input to another; two files
             that always answer the same would seem equal whatever they compute.
     """
@@ -116,15 +116,14 @@ def compare(one: bytes, others: Sequence[bytes], examples: Sequence[Array]) -> E
     with tempfile.TemporaryDirectory(prefix="shrink-verify-") as folder:
         answers = [_answers(Path(folder), content, examples) for content in (one, *others)]
     wanted = answers[0]
-    runtimes = tuple(name for name in wanted if all(name in found for found in answers))
     different = tuple(
         name
-        for name in runtimes
-        if not all(_equal(wanted[name], found[name]) for found in answers[1:])
+        for name in wanted
+        if not all(name in found and _equal(wanted[name], found[name]) for found in answers[1:])
     )
     last = next(iter(wanted.values()))[-1]
     distinct = len(examples[0]) < 2 or any(not np.array_equal(row, last[0]) for row in last[1:])
-    return Equality(len(examples[0]), runtimes, different, distinct)
+    return Equality(len(examples[0]), tuple(wanted), different, distinct)
 
 
 def _equal(wanted: Sequence[Array], found: Sequence[Array]) -> bool:

@@ -16,6 +16,7 @@ class RuntimeEquality(TypedDict):
 
     examples: int
     runtimes: list[str]
+    distinct: bool
 
 
 class Rewriting(TypedDict):

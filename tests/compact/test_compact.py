@@ -105,6 +105,16 @@ def test_a_comparison_finds_a_file_that_differs() -> None:
     assert len(compare(chain(), [planned, other], examples).different) == 4
 
 
+def test_a_comparison_counts_a_runtime_that_runs_one_file_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outputs = [np.arange(6, dtype=np.int8).reshape(2, 3)]
+    answers = iter([{"LiteRT": outputs, "TFLite Micro": outputs}, {"LiteRT": outputs}])
+    monkeypatch.setattr("shrink.compact.verify._answers", lambda *_: next(answers))
+    found = compare(b"given", [b"rewritten"], [np.zeros((2, 4), np.int8)])
+    assert found.different == ("TFLite Micro",)
+
+
 def test_a_file_in_bands_runs_example_by_example(smallest: Compacted) -> None:
     """Resized to a larger batch, its slices would leave out all examples but the first."""
     content, found = wide(), smallest
