@@ -20,7 +20,7 @@ from shrink.compact.bands import (
     Tile,
 )
 from shrink.compact.graph import Graph, Operator, OperatorCode, Options, Tensor
-from shrink.compact.rows import RESIZES, Padded
+from shrink.compact.rows import RESIZES, Padded, Transposed
 from shrink.compact.stretch import Stretch, Survey
 
 _BuiltinOperator, _Options = schema.BuiltinOperator, schema.BuiltinOptions
@@ -140,6 +140,10 @@ class _Build:
             rows = step.output.end - step.output.start
             width = self._graph.tensors[operator.outputs[0]].shape[2]
             inputs[1] = self._constant(np.array([rows, width]))
+        elif isinstance(rule, Transposed):
+            shape = self._graph.tensors[operator.outputs[0]].shape
+            rows = step.output.end - step.output.start
+            inputs[0] = self._constant(np.array([1, rows, *shape[2:]]))
         output = self._tensor(step.output)
         added = dataclasses.replace(
             operator, inputs=tuple(inputs), outputs=(output,), options=options

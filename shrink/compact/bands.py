@@ -9,10 +9,11 @@ operators of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from shrink.compact.cost import CONSTANTS_OF_A_SLICE, WHEEL, Cost
+from shrink.compact.lives import Memory, Rows, lives
 from shrink.compact.stretch import Impossible, Stretch
 
 SLICE, CONCATENATE, PAD = -1, -2, -3
@@ -82,18 +83,27 @@ class Step(NamedTuple):
 class Schedule:
     """A stretch in bands, step by step.
 
+    Args:
+        stretch: of operators.
+        banding: its bands.
+        most_macs: beyond which there need be no schedule; None for no limit.
+
     Attributes:
         steps: in the order in which they run.
         cost: peak of live bytes while it runs, tail and MACs.
+
+    Raises:
+        Impossible: no windows of rows are right, or more is to be computed than is allowed.
     """
 
-    def __init__(self, stretch: Stretch, banding: Banding) -> None:
+    def __init__(self, stretch: Stretch, banding: Banding, most_macs: int | None = None) -> None:
         self._stretch, self._banding = stretch, banding
         self.steps: list[Step] = []
         self._tiles = 0
         self._macs = 0
-        self._born: list[list[tuple[int, int, int]]] = []
-        self._read: list[list[tuple[int, int, int]]] = []
+        self._born: list[list[Rows]] = []
+        self._read: list[list[Rows]] = []
+        self._brief: list[tuple[int, int, int, int]] = []
         self._root_bytes: list[int] = []
         self._lasting: list[bool] = []
         self._entry = {t: self._tile(t, 0, stretch.height[t]) for t in stretch.entries}
@@ -108,6 +118,8 @@ class Schedule:
         edges = (0, *banding.cuts, stretch.rows)
         rows = list(itertools.pairwise(edges))
         bands = [self._needs(*band) for band in (rows[::-1] if banding.upward else rows)]
+        if most_macs is not None and self._least_macs(made for _, made in bands) > most_macs:
+            raise Impossible
         self._done = self._nothing_done()
         for number, (needed, made) in enumerate(bands):
             for place, output in enumerate(stretch.outputs):
@@ -150,6 +162,15 @@ class Schedule:
                 before = needed.get(tensor, (window.start, window.end))
                 needed[tensor] = (min(before[0], window.start), max(before[1], window.end))
         return needed, made
+
+    def _least_macs(self, bands: Iterable[Mapping[int, tuple[int, int]]]) -> int:
+        """Return the multiply-accumulates of what bands make, without rows that are wrong."""
+        each = dict(zip(self._stretch.outputs, self._stretch.row_macs, strict=True))
+        return sum(
+            (last - first) * each[tensor]
+            for made in bands
+            for tensor, (first, last) in made.items()
+        )
 
     def _run(self, place: int, made: tuple[int, int], needed: tuple[int, int]) -> None:
         """Compute rows of an operator's output, and set what the band's readers see of it."""
@@ -332,14 +353,21 @@ class Schedule:
         for tile in inputs:
             rows = output if operator == SLICE else tile
             self._read[tile.root].append((rows.start, rows.end, now))
+        if operator >= 0:
+            self._add_scratch(operator, output, now)
         if operator == PAD:
             written = output.start, output.end
         if written is not None:
             self._born[output.root].append((*written, now))
-            extra = (output.end - output.start) - (written[1] - written[0])
-            if extra:
-                brief = self._root(output.tensor)
-                self._born[brief].append((0, extra, now))
+            wrong = ((output.start, written[0]), (written[1], output.end))
+            self._brief += [(output.root, *rows, now) for rows in wrong if rows[0] < rows[1]]
+
+    def _add_scratch(self, operator: int, output: Tile, step: int) -> None:
+        """Count the work memory of an operator."""
+        row_bytes = self._stretch.row_scratch[operator - self._stretch.start]
+        if row_bytes:
+            root = self._root(output.tensor, row_bytes=row_bytes)
+            self._born[root].append((output.start, output.end, step))
 
     def _cost(self) -> Cost:
         """Return what the schedule costs; the peak is that of `views.live_bytes`."""
@@ -347,16 +375,41 @@ class Schedule:
         change = [0] * (count + 2)
         for root, births in enumerate(self._born):
             row_bytes, lasting = self._root_bytes[root], self._lasting[root]
-            for start, end, first, last in _lives(births, self._read[root]):
+            for start, end, first, last in lives(births, self._read[root]):
                 size = (end - start) * row_bytes
                 change[first] += size
                 change[(count if lasting else last) + 1] -= size
-        peak = live = 0
-        for value in change:
-            live += value
-            peak = max(peak, live)
+        for root, start, end, step in self._brief:
+            size = (end - start) * self._root_bytes[root]
+            change[step] += size
+            change[step + 1] -= size
+        peak = max(itertools.accumulate(change))
         tail = sum(self._tail(step) for step in self.steps)
         return Cost(peak + self._stretch.bypass_bytes, tail, self._macs, len(self.steps))
+
+    @property
+    def aligned_rows(self) -> bool:
+        """Whether every row may begin a tensor, so that all tiles lie where their rows do."""
+        return self._stretch.aligned_rows
+
+    def entry(self, tensor: int) -> Memory:
+        """Return when rows of a tensor from before the stretch are read."""
+        return self._memory(self._entry[tensor].root)
+
+    def exit(self, tensor: int) -> Memory:
+        """Return when rows of a tensor that outlasts the stretch are written and read."""
+        return self._memory(self._exit_root[tensor])
+
+    def inner(self) -> Iterator[Memory]:
+        """Yield the memory of all that is needed inside of the stretch alone."""
+        roots = {tile.root for tile in self._entry.values()} | set(self._exit_root.values())
+        for root in range(len(self._born)):
+            if root not in roots:
+                yield self._memory(root)
+
+    def _memory(self, root: int) -> Memory:
+        brief = [rows[1:] for rows in self._brief if rows[0] == root]
+        return Memory(self._root_bytes[root], self._born[root], self._read[root], brief)
 
     def _tail(self, step: Step) -> int:
         if step.operator >= 0:
@@ -369,26 +422,6 @@ _ADDED_TAILS = {
     CONCATENATE: WHEEL.operators["CONCATENATION"] + WHEEL.tensor,
     PAD: WHEEL.operators["PAD"] + 2 * WHEEL.tensor,
 }
-
-
-def _lives(
-    births: Sequence[tuple[int, int, int]], reads: Sequence[tuple[int, int, int]]
-) -> Iterator[tuple[int, int, int, int]]:
-    """Yield rows with the first and last step in which they are needed."""
-    for start, end, born in births:
-        edges = {start, end}
-        for low, high, _ in reads:
-            if start < low < end:
-                edges.add(low)
-            if start < high < end:
-                edges.add(high)
-        ordered = sorted(edges)
-        for low, high in itertools.pairwise(ordered):
-            last = born
-            for first, behind, step in reads:
-                if first <= low < behind and step > last:
-                    last = step
-            yield low, high, born, last
 
 
 def _groups(parts: Sequence[Tile]) -> Iterator[Sequence[Tile]]:

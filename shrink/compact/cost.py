@@ -65,6 +65,7 @@ WHEEL = Memory(
     temporary=(29, 44, 1000),
 )
 """The stock wheel of TFLite Micro, of 64 bits. 60 pairs of models, within 10 bytes each."""
+_SUM_BYTES = {schema.TensorType.INT8: 4, schema.TensorType.INT16: 8}
 _BY_CHANNEL = {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
 CONSTANTS_OF_A_SLICE = 1
 """Beginnings and sizes that a slice adds on the average; slices share equal ones."""
@@ -89,15 +90,32 @@ def macs_of(graph: Graph, operator: Operator) -> int:
     return 0
 
 
+def scratch_bytes(graph: Graph, operator: Operator) -> int:
+    """Return the bytes of work memory that an operator takes in the arena while it runs.
+
+    A transposed convolution adds up its whole output in int32, or in int64 where that is int16;
+    TFLite Micro finds a place for it beside the tensors that it believes to be alive.
+    """
+    if operator.code.builtin != BuiltinOperator.TRANSPOSE_CONV:
+        return 0
+    output = graph.tensors[operator.outputs[0]]
+    return _SUM_BYTES.get(output.type, 0) * math.prod(output.shape)
+
+
 def tail_of(graph: Graph, operator: Operator) -> int:
     """Return the bytes that an operator and its outputs take for good.
 
     A convolution holds a multiplier and a shift for each channel of its output.
     """
     found = WHEEL.operators.get(operator.name, WHEEL.other_operator)
-    if operator.name in _BY_CHANNEL and operator.outputs:
-        found += 2 * aligned(4 * graph.tensors[operator.outputs[0]].shape[-1])
-    return found + WHEEL.tensor * len(operator.outputs)
+    return found + channels_tail(graph, operator) + WHEEL.tensor * len(operator.outputs)
+
+
+def channels_tail(graph: Graph, operator: Operator) -> int:
+    """Return the part of `tail_of` that grows with the channels of the output."""
+    if operator.name not in _BY_CHANNEL or not operator.outputs:
+        return 0
+    return 2 * aligned(4 * graph.tensors[operator.outputs[0]].shape[-1])
 
 
 def temporary_bytes(graph: Graph) -> int:

@@ -112,6 +112,9 @@ def _values(graph: Graph, index: int) -> Array | None:
     dtype = _WEIGHT_DTYPES.get(kernel.type)
     if dtype is None or kernel.stored is None or kernel.stored.quantization is None:
         return None
+    points = kernel.stored.quantization.zeroPoint
+    if points is None or not len(points):  # what stands for zero is not known
+        return None
     stored = graph.model.buffers[kernel.stored.buffer].data
     return np.frombuffer(bytes(stored), dtype).reshape(kernel.shape)
 

@@ -20,10 +20,11 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
+from shrink.tflite.litert_twin import in_rank
 from shrink.tflite.offline_plan import ONLINE, with_plan
 from shrink.tflite.structure import MALFORMED, Subgraph, read
 
-_ITEM_BYTES = {
+ITEM_BYTES = {
     schema.TensorType.INT8: 1,
     schema.TensorType.UINT8: 1,
     schema.TensorType.BOOL: 1,
@@ -60,6 +61,7 @@ _TABLES: dict[str, type] = {
     "AVERAGE_POOL_2D": schema.Pool2DOptionsT,
     "MAX_POOL_2D": schema.Pool2DOptionsT,
     "CONCATENATION": schema.ConcatenationOptionsT,
+    "TRANSPOSE_CONV": schema.TransposeConvOptionsT,
     "RESIZE_BILINEAR": schema.ResizeBilinearOptionsT,
     "RESIZE_NEAREST_NEIGHBOR": schema.ResizeNearestNeighborOptionsT,
 }
@@ -90,7 +92,7 @@ class Tensor:
     @functools.cached_property
     def size_bytes(self) -> int:
         """The bytes of its values, without alignment."""
-        return math.prod(self.shape) * _ITEM_BYTES[self.type]
+        return math.prod(self.shape) * ITEM_BYTES[self.type]
 
     @property
     def row_bytes(self) -> int:
@@ -106,10 +108,14 @@ Options: TypeAlias = (
 
 
 class OperatorCode(NamedTuple):
-    """What an operator is: of `schema.BuiltinOperator`, with the version of its kernel."""
+    """What an operator is: of `schema.BuiltinOperator`, with the version of its kernel.
+
+    A custom one, which passes alone can bring, has a name of its own.
+    """
 
     builtin: int
     version: int
+    custom: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +140,8 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """Of the schema: CONV_2D and so on."""
-        return _BUILTINS[self.code.builtin]
+        """Of the schema, CONV_2D and so on; of a custom one, its own."""
+        return self.code.custom or _BUILTINS[self.code.builtin]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +242,7 @@ def _graph(model: schema.ModelT) -> Graph:
 def _tensor(model: schema.ModelT, stored: schema.TensorT) -> Tensor:
     data = model.buffers[stored.buffer].data
     constant = data is not None and len(data) > 0
-    if stored.type not in _ITEM_BYTES and not constant:
+    if stored.type not in ITEM_BYTES and not constant:
         raise _refused(f"tensor {_text(stored.name)} is of a type that is not known")
     return Tensor(_indices(stored.shape), stored.type, stored, None, constant)
 
@@ -344,7 +350,7 @@ class _Writer:
             stored.type, stored.buffer = tensor.type, self._buffer_of(tensor.data)
         else:
             stored.buffer = self._moved_buffer(stored.buffer) if tensor.constant else 0
-        stored.quantization = _in_rank(stored.quantization, len(tensor.shape))
+        stored.quantization = in_rank(stored.quantization, len(tensor.shape))
         if tensor.stored is None or tensor.shape != _indices(tensor.stored.shape):
             stored.shape, stored.shapeSignature = np.array(tensor.shape, np.int32), None
             stored.name = None
@@ -402,24 +408,10 @@ class _Writer:
         return kept
 
 
-def _in_rank(
-    stored: schema.QuantizationParametersT | None, rank: int
-) -> schema.QuantizationParametersT | None:
-    """Return a tensor's quantization along a dimension that it has.
-
-    Converters of 2020 gave biases the dimension of their kernels, 3: LiteRT refuses such files,
-    which TFLite Micro runs.
-    """
-    if stored is None or stored.quantizedDimension < max(1, rank):
-        return stored
-    moved = copy.copy(stored)
-    moved.quantizedDimension = 0
-    return moved
-
-
 def _code(code: OperatorCode) -> schema.OperatorCodeT:
     stored = schema.OperatorCodeT()
     stored.builtinCode = code.builtin
     stored.deprecatedBuiltinCode = min(code.builtin, _GREATER)
     stored.version = code.version
+    stored.customCode = code.custom or None
     return stored

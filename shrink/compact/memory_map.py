@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shrink.compact.graph import Graph
-from shrink.compact.views import Block, Cell, blocks_of, lifetimes, live_bytes
-from shrink.contract.details import Holder, MemoryMap
+from shrink.compact.views import Block, Cell, blocks_of, lifetimes, live_bytes, scratch_blocks
+from shrink.contract.compaction import Holder, MemoryMap
 from shrink.tflite.edit import PLAN_ENTRY
 
 
@@ -43,10 +43,11 @@ def has_plan(graph: Graph) -> bool:
 
 def _whole(graph: Graph) -> list[Block]:
     sizes = {index: graph.tensors[index].size_bytes for index in lifetimes(graph)}
-    return [
+    tensors = [
         Block({index: 0}, [Cell(0, sizes[index], first, last)])
         for index, (first, last) in lifetimes(graph).items()
     ]
+    return tensors + scratch_blocks(graph)
 
 
 def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, ...]:
@@ -56,14 +57,21 @@ def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, 
     """
     held: Counter[int] = Counter()
     first: dict[int, int] = {}
+    scratch = sum(b.size_bytes for b in blocks if b.is_scratch and b.cells[0].first == step)
     for block in blocks:
+        if block.is_scratch:
+            continue
         size = sum(c.end - c.start for c in block.cells if c.first <= step <= c.last)
         if size:
             largest = max(block.places, key=lambda i: (graph.tensors[i].size_bytes, -i))
             owner = id(graph.tensors[largest].stored)
             held[owner] += size
             first[owner] = min(largest, first.get(owner, largest))
-    return tuple(_holder(graph, first[owner], size) for owner, size in held.most_common())
+    holders = [_holder(graph, first[owner], size) for owner, size in held.most_common()]
+    if scratch:
+        name = f"work memory of {graph.operators[step - 1].name}"
+        holders.append(Holder(name=name, live_bytes=scratch, size_bytes=scratch))
+    return tuple(sorted(holders, key=lambda holder: -holder.live_bytes))
 
 
 def _holder(graph: Graph, index: int, live: int) -> Holder:

@@ -7,7 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from shrink.compact.cost import scratch_bytes
 from shrink.compact.graph import Graph
+from shrink.compact.views import rewrites
 from shrink.tflite.planner import aligned
 
 _MOST_STATES = 50_000
@@ -58,10 +60,11 @@ class _Search:
     """Sets of operators are the bits of integers."""
 
     def __init__(self, graph: Graph) -> None:
-        self._operators = graph.operators
+        self._graph, self._operators = graph, graph.operators
         self._kept = set(graph.outputs)
         written = {t: i for i, o in enumerate(graph.operators) for t in o.outputs}
         self._readers: defaultdict[int, int] = defaultdict(int)
+        self._scratch = [aligned(scratch_bytes(graph, one)) for one in graph.operators]
         self._before = [0] * len(graph.operators)
         self._sizes = {t: aligned(graph.tensors[t].size_bytes) for t in (*written, *graph.inputs)}
         for number, operator in enumerate(graph.operators):
@@ -119,7 +122,9 @@ class _Search:
             held = tensor in self._sizes and tensor not in self._kept
             if held and not self._readers[tensor] & ~after:
                 freed += self._sizes[tensor]
-        return _Step(number, live + written, live + written - freed, after)
+        in_place = written if rewrites(self._graph, operator) and freed >= written else 0
+        peak = live + written - in_place + self._scratch[number]
+        return _Step(number, peak, live + written - freed, after)
 
     def _traced(self, came: dict[int, tuple[int, int]], done: int) -> list[int]:
         path = []

@@ -8,9 +8,10 @@ bytes bounds every plan from below, so a plan of that height is the best there i
 
 from __future__ import annotations
 
+import itertools
+import operator
 import random
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ _ATTEMPTS_AN_ORDER = 60
 _BRIEF = 4
 _SEED = 0
 _UNLIMITED = 1 << 62
+_NOWHERE = -1
+_FIRST, _END = operator.itemgetter(0), operator.itemgetter(1)
 _LARGE, _LASTING = 12, 6
 """A block of at least a twelfth of the arena, needed for at least so many steps."""
 _ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
@@ -66,7 +69,34 @@ def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
     bound = peak_bytes(blocks, len(graph.operators))
     if bound >= limit:
         return None
-    return _Placement(blocks, bound, limit).plan(attempts)
+    height, starts = _Placement(blocks, bound, limit).found(attempts)
+    if not starts:
+        return None
+    offsets = {
+        index: start + place
+        for start, block in zip(starts, blocks, strict=True)
+        for index, place in block.places.items()
+    }
+    return Plan(offsets, height, bound)
+
+
+def height_below(blocks: Sequence[Block], steps: int, attempts: int, limit: int) -> int | None:
+    """Return the bytes that the lowest plan of these blocks takes that is found below a limit.
+
+    Args:
+        blocks: to place.
+        steps: operators that run.
+        attempts: to place all blocks, where the bound is not met before.
+        limit: in bytes.
+
+    Returns:
+        None where none is found.
+    """
+    bound = peak_bytes(blocks, steps)
+    if bound >= limit:
+        return None
+    height, starts = _Placement(blocks, bound, limit).found(attempts)
+    return height if starts else None
 
 
 class _Placement:
@@ -78,12 +108,16 @@ class _Placement:
         self._random = random.Random(_SEED)
         self._sizes = [block.size_bytes for block in blocks]
         self._conflicts = _conflicts(blocks)
-        self._best: dict[int, int] = {}
+        self._best: list[int] = []
         self._height = limit
         self._attempts = 0
 
-    def plan(self, attempts: int) -> Plan | None:
-        """Return the lowest plan found in so many attempts."""
+    def found(self, attempts: int) -> tuple[int, list[int]]:
+        """Return the height of the lowest plan found in so many attempts, and blocks' starts.
+
+        Returns:
+            No starts where none is found.
+        """
         orders = [sorted(range(len(self._blocks)), key=key) for key in self._keys()]
         for order in orders:
             self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
@@ -95,14 +129,7 @@ class _Placement:
             high_share = self._random.choice((0.0, 0.2, 0.5))
             high = [self._random.random() < high_share for _ in self._blocks]
             self._repair(limit, list(self._random.choice(orders)), high)
-        if not self._best:
-            return None
-        offsets = {
-            index: self._best[number] + place
-            for number, block in enumerate(self._blocks)
-            for index, place in block.places.items()
-        }
-        return Plan(offsets, self._height, self._bound)
+        return self._height, self._best
 
     def _alternate(self, by_size: Sequence[int]) -> None:
         """Try large blocks that last by turns at both ends of the arena, the others between them.
@@ -166,32 +193,30 @@ class _Placement:
             The block that finds no place below the limit, or None.
         """
         self._attempts += 1
-        places: dict[int, int] = {}
+        sizes, conflicts = self._sizes, self._conflicts
+        places = [_NOWHERE] * len(sizes)
         for number in order:
-            forbidden = self._forbidden(number, places)
-            size = self._sizes[number]
-            place = _highest(forbidden, limit - size) if high[number] else _lowest(forbidden)
-            if place < 0 or place + size > limit:
+            # Open intervals in which the block cannot start, given the others' places.
+            forbidden = [
+                (place + low, place + high)
+                for other, low, high in conflicts[number]
+                if (place := places[other]) >= 0
+            ]
+            most = limit - sizes[number]
+            place = _highest(forbidden, most) if high[number] else _lowest(forbidden)
+            if place < 0 or place > most:
                 return number
             places[number] = place
-        height = aligned(max(places[number] + self._sizes[number] for number in order))
+        height = aligned(max(map(operator.add, places, sizes)))
         if height < self._height:
             self._height, self._best = height, places
         return None
 
-    def _forbidden(self, number: int, places: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Return the open intervals in which a block cannot start, given others' places."""
-        found = []
-        for other, intervals in self._conflicts[number]:
-            if other in places:
-                base = places[other]
-                found += [(base + low, base + high) for low, high in intervals]
-        return found
-
 
 def _lowest(forbidden: list[tuple[int, int]]) -> int:
     place = 0
-    for low, high in sorted(forbidden):
+    forbidden.sort()
+    for low, high in forbidden:
         if low >= place:
             break
         if high > place:
@@ -201,7 +226,8 @@ def _lowest(forbidden: list[tuple[int, int]]) -> int:
 
 def _highest(forbidden: list[tuple[int, int]], limit: int) -> int:
     place = limit // ALIGNMENT_BYTES * ALIGNMENT_BYTES
-    for low, high in sorted(forbidden, key=lambda pair: -pair[1]):
+    forbidden.sort(key=_END, reverse=True)
+    for low, high in forbidden:
         if high <= place:
             break
         if low < place:
@@ -209,25 +235,45 @@ def _highest(forbidden: list[tuple[int, int]], limit: int) -> int:
     return place
 
 
-def _conflicts(blocks: Sequence[Block]) -> list[list[tuple[int, list[tuple[int, int]]]]]:
+def _conflicts(blocks: Sequence[Block]) -> list[list[tuple[int, int, int]]]:
     """Return, for each block, the others, and by how much it must not start behind them.
 
     The intervals are open: a block may start at their ends.
     """
     cells = np.array([(*cell, n) for n, block in enumerate(blocks) for cell in block.cells])
-    found: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     start, end, first, last, owner = cells.T
-    for row in range(len(cells)):
-        meets = (first <= last[row]) & (last >= first[row]) & (owner != owner[row])
-        lows, highs = start[row] - end[meets], end[row] - start[meets]
-        for other, low, high in zip(
-            owner[meets].tolist(), lows.tolist(), highs.tolist(), strict=True
-        ):
-            found[other, int(owner[row])].append((low, high))
-    conflicts: list[list[tuple[int, list[tuple[int, int]]]]] = [[] for _ in blocks]
-    for (number, other), intervals in found.items():
-        conflicts[number].append((other, _united(sorted(intervals))))
+    meet = (first[:, None] <= last) & (last[:, None] >= first) & (owner[:, None] < owner)
+    ones, others = np.nonzero(meet)
+    pairs = owner[ones] * len(blocks) + owner[others]
+    lows, highs = start[ones] - end[others], end[ones] - start[others]
+    rows = np.lexsort((lows, pairs))
+    columns = (pairs[rows].tolist(), lows[rows].tolist(), highs[rows].tolist())
+    apart: dict[int, list[tuple[int, int]]] = {
+        pair: [interval[1:] for interval in group]
+        for pair, group in itertools.groupby(zip(*columns, strict=True), key=_FIRST)
+    }
+    for number, scratch in enumerate(blocks):
+        for one, block in enumerate(blocks) if scratch.is_scratch else ():
+            for low, high in _beside(scratch, block):
+                first_of_two = one < number
+                pair = one * len(blocks) + number if first_of_two else number * len(blocks) + one
+                between = (low, high) if first_of_two else (-high, -low)
+                apart[pair] = sorted([*apart.get(pair, ()), between])
+    conflicts: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    for pair, intervals in apart.items():
+        one, other = divmod(pair, len(blocks))
+        for low, high in _united(intervals):
+            conflicts[other].append((one, low, high))
+            conflicts[one].append((other, -high, -low))
     return conflicts
+
+
+def _beside(scratch: Block, block: Block) -> Iterator[tuple[int, int]]:
+    """Yield by how much work memory must not start behind a block whose tensors are alive."""
+    (own,) = scratch.cells
+    for cell in block.held:
+        if cell.first <= own.first <= cell.last:
+            yield cell.start - own.end, cell.end
 
 
 def _united(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -40,6 +40,7 @@ POINTWISE = {
 }
 POOLS = {BuiltinOperator.MAX_POOL_2D, BuiltinOperator.AVERAGE_POOL_2D}
 CONVOLUTIONS = {BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D}
+_TRANSPOSED = BuiltinOperator.TRANSPOSE_CONV
 RESIZES = {BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, BuiltinOperator.RESIZE_BILINEAR}
 _BY_SIXTEENS = {BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE}
 """LiteRT's built-in kernels round the last values, where 16 do not come together, another way."""
@@ -171,6 +172,49 @@ class Sliding:
         return max(0, start), min(self._height, end)
 
 
+class Transposed:
+    """Transposed convolutions: each input row is added to as many output rows as a kernel has.
+
+    From n input rows the operator makes `n * stride + more` rows. With SAME, `more` is from
+    1 - stride to 0, with VALID from kernel - stride on; either way the rows that are left out above
+    do not depend on n, so that a window needs no other padding.
+
+    Args:
+        height: of the input.
+        kernel: rows of the kernel.
+        stride: in rows.
+        more: output rows beyond a stride for each input row.
+    """
+
+    inputs = (2,)
+
+    def __init__(self, height: int, kernel: int, stride: int, more: int) -> None:
+        self._height, self._kernel, self._stride, self._more = height, kernel, stride, more
+        self._above = max(0, kernel - stride - more) // 2
+
+    def window(self, first: int, last: int) -> Window | None:
+        """Return the rows that are added up in these, and those that come before them."""
+        start, end = self._needed(first, last)
+        start = min(start, first // self._stride, self._height - 1)
+        end = max(end, -((self._more - last) // self._stride), start + 1)
+        return Window(start, end, *self._made(start, end))
+
+    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
+        """Return the rows that come of these, where no other one is added to those wanted."""
+        low, high = self._needed(first, last)
+        begin, behind = self._made(start, end)
+        inside = start <= low and high <= end and begin <= first and last <= behind
+        return (begin, behind) if inside else None
+
+    def _made(self, start: int, end: int) -> tuple[int, int]:
+        return start * self._stride, end * self._stride + self._more
+
+    def _needed(self, first: int, last: int) -> tuple[int, int]:
+        """Return the input rows that are added to output rows."""
+        start = -((self._kernel - 1 - first - self._above) // self._stride)
+        return max(0, start), min(self._height, (last - 1 + self._above) // self._stride + 1)
+
+
 class Padded:
     """PAD: rows of zeros above and below."""
 
@@ -271,7 +315,7 @@ def rule_of(graph: Graph, operator: Operator) -> RowRule | None:
         whole = builtin not in _BY_SIXTEENS or not math.prod(output[2:]) % 16
         return _pointwise(graph, operator, output) if whole else None
     found = _RULES.get(builtin)
-    source = graph.tensors[operator.inputs[0]]
+    source = graph.tensors[operator.inputs[2 if builtin == _TRANSPOSED else 0]]
     if found is None or operator.options is None or source.constant or len(source.shape) != 4:
         return None
     return found(graph, operator)
@@ -312,6 +356,18 @@ def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
     return Sliding(same, source[1], kernel, options.strideH, output[1], columns)
 
 
+def _transposed(graph: Graph, operator: Operator) -> RowRule | None:
+    shape, weights = (graph.tensors[index] for index in operator.inputs[:2])
+    if not shape.constant or not weights.constant or len(weights.shape) != 4:
+        return None
+    height, kernel = graph.tensors[operator.inputs[2]].shape[1], weights.shape[1]
+    stride = operator.options.strideH
+    more = graph.tensors[operator.outputs[0]].shape[1] - height * stride
+    same = operator.options.padding == schema.Padding.SAME
+    usual = -stride < more <= 0 if same else 0 <= more - kernel + stride < stride
+    return Transposed(height, kernel, stride, more) if usual else None
+
+
 def _padded(graph: Graph, operator: Operator) -> RowRule | None:
     if not graph.tensors[operator.inputs[1]].constant:
         return None
@@ -341,6 +397,7 @@ def _resized(graph: Graph, operator: Operator) -> RowRule | None:
 
 _RULES: dict[int, Callable[[Graph, Operator], RowRule | None]] = {
     **dict.fromkeys((*CONVOLUTIONS, *POOLS), _sliding),
+    _TRANSPOSED: _transposed,
     BuiltinOperator.CONCATENATION: _concatenated,
     BuiltinOperator.PAD: _padded,
     **dict.fromkeys(RESIZES, _resized),

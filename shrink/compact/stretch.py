@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from shrink.compact.cost import macs_of, tail_of
+from collections import defaultdict
+
+from shrink.compact.cost import macs_of, scratch_bytes, tail_of
 from shrink.compact.graph import Graph
 from shrink.compact.rows import RowRule, rule_of
 from shrink.compact.views import blocks_of, lifetimes, live_bytes
-from shrink.tflite.planner import aligned
+from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
 
 class Impossible(Exception):
@@ -20,6 +22,9 @@ class Survey:
         graph: its order of operators is final.
         rules: what each operator does to rows; None for one that cannot run on some of them.
         life: first and last step of each activation, see `views.lifetimes`.
+        blocks: as the graph stands.
+        has_scratch: whether an operator takes work memory.
+        uses: steps that read each activation.
         peaks: bytes that are live while each operator runs, as the graph stands.
         macs: of the whole graph.
         tails: what each operator and its output take for good.
@@ -29,7 +34,13 @@ class Survey:
         self.graph = graph
         self.rules = [rule_of(graph, operator) for operator in graph.operators]
         self.life = lifetimes(graph)
-        self.peaks = live_bytes(blocks_of(graph), len(graph.operators))[1:]
+        self.blocks = blocks_of(graph)
+        self.has_scratch = any(block.is_scratch for block in self.blocks)
+        self.uses: defaultdict[int, list[int]] = defaultdict(list)
+        for step, operator in enumerate(graph.operators, 1):
+            for tensor in graph.activations(operator.inputs):
+                self.uses[tensor].append(step)
+        self.peaks = live_bytes(self.blocks, len(graph.operators))[1:]
         self.tails = [tail_of(graph, operator) for operator in graph.operators]
         self._macs = [macs_of(graph, operator) for operator in graph.operators]
         self.macs = sum(self._macs)
@@ -89,8 +100,16 @@ class Stretch:
         tensors = (*self.entries, *self.outputs)
         self.height = {t: (*graph.tensors[t].shape, 1, 1)[1] for t in tensors}
         self.row_bytes = {t: graph.tensors[t].size_bytes // self.height[t] for t in tensors}
+        self.aligned_rows = all(size % ALIGNMENT_BYTES == 0 for size in self.row_bytes.values())
         self.row_macs = [survey.row_macs(number) for number in range(start, end)]
+        self.macs = sum(
+            macs * self.height[t] for macs, t in zip(self.row_macs, self.outputs, strict=True)
+        )
         self.tails = survey.tails[start:end]
+        scratch = [scratch_bytes(graph, operator) for operator in operators]
+        self.row_scratch = [
+            size // self.height[t] for size, t in zip(scratch, self.outputs, strict=True)
+        ]
         self.last_read: list[list[int]] = [[] for _ in self.outputs]
         for tensor in self.outputs:
             readers = [place for place, read in enumerate(self.by_rows) if tensor in read]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shrink.base.child import Channel, serve
 from shrink.base.types import Array
 
 MODULE = "shrink.compact.verify_child"
 MICRO = "TFLite Micro"
+XNNPACK = "LiteRT XNNPACK"
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,24 @@ class RunRequest:
 
 
 def run(request: RunRequest, _: Channel) -> None:
-    """Run every example in every runtime; one that TFLite Micro cannot run it leaves out."""
+    """Run every example in every runtime; one that TFLite Micro cannot run it leaves out.
+
+    So it does with LiteRT where kernels are stored as only TFLite Micro reads them.
+    """
     import numpy as np
     from ai_edge_litert.interpreter import OpResolverType
+
+    from shrink.tflite.decode import has_decode
 
     with np.load(request.examples) as archive:
         arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
     kernels = {
         "LiteRT reference": OpResolverType.BUILTIN_REF,
         "LiteRT built-in": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "LiteRT XNNPACK": OpResolverType.AUTO,
+        XNNPACK: OpResolverType.AUTO,
     }
     found: dict[str, Array] = {}
-    for name, resolver in kernels.items():
+    for name, resolver in ({} if has_decode(Path(request.path).read_bytes()) else kernels).items():
         for place, answers in enumerate(_in_litert(request.path, resolver, arrays)):
             found[f"{name}/{place}"] = np.stack(answers)
     for place, answers in enumerate(_in_micro(request.path, request.arena_bytes, arrays)):
@@ -70,10 +77,11 @@ def _in_litert(path: str, resolver: object, arrays: Sequence[Array]) -> list[lis
 
 def _in_micro(path: str, arena_bytes: int, arrays: Sequence[Array]) -> list[list[Array]]:
     import numpy as np
-    from ai_edge_litert.interpreter import Interpreter
     from tflite_micro import runtime
 
-    count = len(Interpreter(model_path=path).get_output_details())
+    from shrink.tflite.structure import read_file
+
+    count = len(read_file(Path(path))[0].outputs)
     try:
         interpreter = runtime.Interpreter.from_file(path, arena_size=arena_bytes)
     except RuntimeError:

@@ -1,8 +1,9 @@
 """Which tensors can lie inside others, and for how long each of their bytes is needed.
 
 A slice of rows lies inside of what it is cut from, the inputs of a concatenation of rows inside of
-its output, and what is reshaped stays where it is: the kernels then copy bytes onto themselves. And
-a row that no later operator reads is free for others, though the rest of its tensor is not.
+its output, and what is reshaped stays where it is: the kernels then copy bytes onto themselves. A
+QUANTIZE between types of one size, as at a uint8 input, writes each value over the one it reads.
+And a row that no later operator reads is free for others, though the rest of its tensor is not.
 
 A block is a set of tensors whose places follow from one another; its cells are its bytes, each
 with the operators from which to which they are needed.
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.compact.cost import scratch_bytes
 from shrink.compact.graph import Graph, Operator
-from shrink.tflite.planner import aligned
+from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
 BuiltinOperator = schema.BuiltinOperator
 _RESHAPES = {BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS}
@@ -46,10 +48,15 @@ class Block(NamedTuple):
     Attributes:
         places: bytes from the block's start, by tensor.
         cells: which of its bytes are needed when.
+        held: its tensors whole, from the first to the last operator that names them: what TFLite
+            Micro believes to be taken when it finds a place for work memory.
+        is_scratch: whether it is an operator's work memory, which no plan names.
     """
 
     places: Mapping[int, int]
     cells: Sequence[Cell]
+    held: Sequence[Cell] = ()
+    is_scratch: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -95,6 +102,18 @@ def copied_bytes(graph: Graph, operator: Operator) -> tuple[int, int] | None:
     row = graph.tensors[source].size_bytes // shape[axis]
     start = int(graph.values(begin)[axis])
     return start * row, (start + cut[axis]) * row
+
+
+def rewrites(graph: Graph, operator: Operator) -> bool:
+    """Whether an operator may write each value of its output over the one of its input.
+
+    Kernels of QUANTIZE read a value, or as many as fit a register, before they write it or them.
+    """
+    if operator.code.builtin != BuiltinOperator.QUANTIZE:
+        return False
+    source, output = (graph.tensors[index] for index in (operator.inputs[0], operator.outputs[0]))
+    same = source.shape == output.shape and source.size_bytes == output.size_bytes
+    return same and graph.is_activation(operator.inputs[0])
 
 
 def concatenates_rows(graph: Graph, operator: Operator) -> bool:
@@ -149,12 +168,27 @@ def blocks_of(graph: Graph) -> list[Block]:
     return _Blocks(graph).blocks()
 
 
+def scratch_blocks(graph: Graph) -> list[Block]:
+    """Return the work memory of each operator that takes some."""
+    sizes = [scratch_bytes(graph, operator) for operator in graph.operators]
+    return [
+        Block({}, [Cell(0, aligned(size), step, step)], is_scratch=True)
+        for step, size in enumerate(sizes, 1)
+        if size
+    ]
+
+
 class _Blocks:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._life = lifetimes(graph)
         self._reads = self._all_reads()
         self._origins = self._all_origins()
+        self._rewrites = {
+            step: (operator.inputs[0], operator.outputs[0])
+            for step, operator in enumerate(graph.operators, 1)
+            if rewrites(graph, operator)
+        }
         self._block_of = {index: index for index in self._life}
         self._blocks = {index: {index: 0} for index in self._life}
         self._cells = {index: self._cells_of({index: 0}) or [] for index in self._life}
@@ -179,13 +213,17 @@ class _Blocks:
                 if self._graph.tensors[output].loose:
                     continue
                 self._joined(source, output, copied[0], _MOST_GROWTH)
-        return [self._block(root) for root in self._blocks]
+        for source, output in self._rewrites.values():
+            self._joined(source, output, 0)
+        return [self._block(root) for root in self._blocks] + scratch_blocks(self._graph)
 
     def _block(self, root: int) -> Block:
         start = min(self._blocks[root].values())
         places = {index: place - start for index, place in self._blocks[root].items()}
         cells = [Cell(c.start - start, c.end - start, c.first, c.last) for c in self._cells[root]]
-        return Block(places, cells)
+        sizes = {index: aligned(self._graph.tensors[index].size_bytes) for index in places}
+        held = [Cell(p, p + sizes[index], *self._life[index]) for index, p in places.items()]
+        return Block(places, cells, held)
 
     def _joined(self, one: int, other: int, distance: int, growth: float = math.inf) -> bool:
         """Join two blocks, the second tensor so far behind the first, where nothing is in the way.
@@ -206,6 +244,9 @@ class _Blocks:
         moved = {index: place + shift for index, place in self._blocks[gone].items()}
         together = self._blocks[root] | moved
         own = max(self._length(self._blocks[root]), self._length(moved))
+        if shift % ALIGNMENT_BYTES:
+            return False  # optimised kernels count on aligned tensors, and on aligned work memory,
+            # which TFLite Micro puts behind a tensor's end wherever that is
         if self._length(together) > growth * own:
             return False
         cells = self._cells_of(together)
@@ -231,12 +272,17 @@ class _Blocks:
         needs: list[list[tuple[int, int, int, int]]] = [[] for _ in edges]
         for index, place in places.items():
             self._add_needs(index, place, edges, needs)
+        rewriting = {
+            step
+            for step, (source, output) in self._rewrites.items()
+            if source in places and places.get(output) == places[source]
+        }
         cells: list[Cell] = []
         for start, end, need in zip(edges, edges[1:], needs, strict=False):
-            for first, last in _merged(sorted(need)) or ():
-                cells.append(Cell(start, end, first, last))
-            if need and _merged(sorted(need)) is None:
+            merged = _merged(sorted(need), rewriting)
+            if merged is None:
                 return None
+            cells += [Cell(start, end, first, last) for first, last in merged]
         return _neighbours_joined(cells)
 
     def _add_needs(
@@ -304,18 +350,23 @@ def _cut(segments: Sequence[_Segment], start: int, end: int) -> list[_Segment]:
     return found
 
 
-def _merged(needs: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int]] | None:
+def _merged(
+    needs: Sequence[tuple[int, int, int, int]], rewriting: Container[int]
+) -> list[tuple[int, int]] | None:
     """Return the times in which a byte is needed; None where two contents want it at once.
 
     Args:
         needs: first step, last step and what is meant, sorted.
+        rewriting: steps that read a byte last, and then write it anew.
     """
     found: list[tuple[int, int]] = []
     meant: tuple[int, int] | None = None
     for first, last, *content in needs:
         if found and first <= found[-1][1]:
             if meant != tuple(content):
-                return None
+                if first < found[-1][1] or first not in rewriting:
+                    return None
+                meant = (content[0], content[1])
             found[-1] = (found[-1][0], max(found[-1][1], last))
         else:
             found.append((first, last))

@@ -13,11 +13,12 @@ from shrink.base.child import ChildRun, NoAnswer, run_child
 from shrink.base.errors import ModelError, StageError
 from shrink.base.measured import Measured
 from shrink.base.types import Array
+from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
 from shrink.tflite.child import MODULE, ArenaAnswer, ArenaRequest, MicroRequest
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.offline_plan import read_plan
-from shrink.tflite.planner import arena_32_bytes, planned_bytes
+from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import Subgraph, read_file
 
 _TIMEOUT_S = 20.0
@@ -42,12 +43,15 @@ class ArenaFigure(Measured[int]):
         reason: why there is no value, or what happened after the allocation; else empty.
         estimate: bytes of the activations alone, planned from tensor lifetimes: without scratch
             and persistent buffers of the kernels, and so too low. None for no readable file.
-        estimate_32: bytes of an arena on 32-bit targets, from what the 64-bit wheel takes.
+        estimate_32: bytes of an arena on 32-bit targets with CMSIS-NN, from what the 64-bit wheel
+            takes.
+        estimate_32_reference: the same with reference kernels.
         runs: whether TFLite Micro ran the model.
     """
 
     estimate: int | None = None
     estimate_32: Measured[int] = _NO_ESTIMATE
+    estimate_32_reference: Measured[int] = _NO_ESTIMATE
     runs: bool = False
 
 
@@ -73,10 +77,13 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     reason = "" if answer.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
     head, tail = answer.head_bytes, answer.tail_bytes
     if head is None or tail is None:
-        known = Measured[int](None, "TFLite Micro does not say what it takes")
-    else:
-        known = Measured(arena_32_bytes(graphs, head, tail, offsets))
-    return ArenaFigure(answer.smallest_bytes, reason, planned, known, answer.runs)
+        unknown = Measured[int](None, "TFLite Micro does not say what it takes")
+        return ArenaFigure(answer.smallest_bytes, reason, planned, unknown, unknown, answer.runs)
+    cmsis_nn, reference = (
+        Measured(arena_32_bytes(graphs, head, tail, offsets, kernels))
+        for kernels in (CMSIS_NN, REFERENCE)
+    )
+    return ArenaFigure(answer.smallest_bytes, reason, planned, cmsis_nn, reference, answer.runs)
 
 
 def _run_tflite_micro(

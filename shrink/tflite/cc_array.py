@@ -4,44 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from shrink.contract.findings import Firmware
+from shrink.contract.stage_details import StoredTensor
+
 _PER_LINE = 12
-
-
-@dataclass(frozen=True)
-class FirmwareTensor:
-    """An input or output: `real = scale * (stored - zero_point)` where it is quantized."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    scale: float | None
-    zero_point: int | None
-
-
-@dataclass(frozen=True)
-class Firmware:
-    """What firmware must know of an artifact beside its bytes.
-
-    Attributes:
-        operators: methods of TFLite Micro's `MicroMutableOpResolver` to call.
-        arena_bytes: tensor arena that TFLite Micro's Python wheel needed; None where it has none.
-        arena_note: how the arena was found, or why there is none.
-        inputs: in the artifact's order.
-        outputs: likewise.
-        labels: names of the classes by index; empty where there are none.
-        arena_32_bytes: estimate of the arena on 32-bit targets; None where there is none.
-    """
-
-    operators: tuple[str, ...]
-    arena_bytes: int | None
-    arena_note: str
-    inputs: tuple[FirmwareTensor, ...]
-    outputs: tuple[FirmwareTensor, ...]
-    labels: tuple[str, ...] = ()
-    arena_32_bytes: int | None = None
 
 
 def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) -> tuple[str, str]:
@@ -107,7 +75,7 @@ def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
         yield f"#define {prefix}_CLASSES {len(firmware.labels)}"
 
 
-def _tensor_lines(prefix: str, tensor: FirmwareTensor) -> Iterator[str]:
+def _tensor_lines(prefix: str, tensor: StoredTensor) -> Iterator[str]:
     shape = " x ".join(map(str, tensor.shape))
     yield ""
     yield f"// {_comment(tensor.name)}: {tensor.dtype}, {shape}"

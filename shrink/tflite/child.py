@@ -230,11 +230,10 @@ def run_in_litert(request: LitertRequest, _: Channel) -> None:
     """Allocate and invoke; an operator without a kernel ends the process with LiteRT's words."""
     import numpy as np
 
-    from shrink.tflite.interpreter import load
+    from shrink.tflite.interpreter import Session
 
-    runner = load(request.path, num_threads=1)
-    details = runner.input_details
-    runner.predict({one.name: np.ones((1, *one.shape[1:]), np.float32) for one in details})
+    session = Session(Path(request.path).read_bytes())  # as it is, and no twin of it
+    session.run([np.ones((1, *one.shape[1:]), np.float32) for one in session.inputs])
 
 
 @dataclass(frozen=True)

@@ -313,7 +313,8 @@ def _refuse_unknown_dimensions(serving: Serving) -> None:
     for spec in serving.inputs:
         if not spec.shape.is_fully_defined():
             raise ModelError(
-                f"the input has the shape {tuple(spec.shape)}: an artifact needs every side fixed",
+                f"the input has the shape {tuple(spec.shape)}: an artifact needs every dimension "
+                "fixed",
                 subject=spec.name,
                 hint="keras.models.clone_model(model, keras.Input((96, 96, 3))) with the shape "
                 "that is meant, set_weights of the old one, and save that",

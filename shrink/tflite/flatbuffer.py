@@ -9,6 +9,7 @@ import numpy as np
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
+from shrink.tflite.decode import dense_twin
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_file
 
 __all__ = [
@@ -83,9 +84,12 @@ def nonzero_parameters(content: bytes) -> int:
 
 
 def weights(content: bytes) -> list[Tensor]:
-    """Return the constant tensors that `parameters` counts."""
+    """Return the constant tensors that `parameters` counts.
+
+    Those in a form of TFLM_DECODE are dense.
+    """
     by_buffer: dict[int, Tensor] = {}
-    graphs = read(content)
+    graphs = read(dense_twin(content))
     for graph in graphs:
         starts = loop_starts(graphs, graph)
         for operator in graph.operators:

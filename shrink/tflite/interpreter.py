@@ -1,4 +1,4 @@
-"""An artifact run in LiteRT: float32 in and out, on one thread or several."""
+"""An artifact run in LiteRT: real numbers in and out, on one thread or several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from shrink.base.errors import DataError, ModelError
 from shrink.base.types import Array
+from shrink.tflite.edit import PLAN_ENTRY
+from shrink.tflite.flatbuffer import values
+from shrink.tflite.litert_twin import litert_twin
 from shrink.tflite.names import Named, ordered
+from shrink.tflite.structure import Operator, Subgraph, read, read_metadata
 
 Arrays = list[Array]
 
@@ -92,7 +96,7 @@ class Session:
         self.outputs = _details(outputs, names.get("outputs", {}))
 
     def run(self, arrays: Arrays) -> Arrays:
-        """Return the float32 outputs of 1 to `batch` examples, one array (n, ...) per output.
+        """Return the outputs of 1 to `batch` examples, one array (n, ...) each; see `dequantize`.
 
         With a batch of 1, an output without an axis for the batch is the example's: the converter
         writes the statistics of a layer normalisation so.
@@ -127,10 +131,14 @@ def quantize(array: Array, detail: TensorDetail) -> Array:
 
 
 def dequantize(array: Array, detail: TensorDetail) -> Array:
-    """Return the float32 numbers that a tensor's stored values stand for."""
+    """Return the numbers that stored values stand for: of integers float64, else float32.
+
+    In float32 the product with the scale is rounded: logits of two examples that differ by one
+    constant, and so have the same probabilities, would no longer do so.
+    """
     if not detail.scale:
         return array.astype(np.float32)
-    return (array.astype(np.float32) - detail.zero_point) * np.float32(detail.scale)
+    return (array.astype(np.float64) - detail.zero_point) * float(detail.scale)
 
 
 def _allocated(content: bytes, batch: int | None, resolver: OpResolverType) -> Interpreter:
@@ -214,10 +222,10 @@ class Runner:
     """
 
     def __init__(self, content: bytes, num_threads: int) -> None:
-        self._content = content
+        self._content = litert_twin(content)  # of a file that only TFLite Micro runs as it is
         self._num_threads = num_threads
-        self._single = Session(content)
-        self._resizable = True
+        self._single = Session(self._content)
+        self._resizable = not _has_fixed_batch(self._content)
         self._sessions: list[Session] = []  # one per thread, all of one batch
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
@@ -229,7 +237,7 @@ class Runner:
         return tuple(detail.name for detail in self.input_details)
 
     def predict(self, inputs: Named | Array, batch_size: int = 250) -> list[Array]:
-        """Return the outputs for n examples, a float32 array (n, ...) for each model output.
+        """Return the outputs for n examples, an array (n, ...) for each; see `dequantize`.
 
         Args:
             inputs: an array (n, ...) for each input by its name, or the array of the only input.
@@ -293,6 +301,29 @@ class Runner:
                     subject=detail.name,
                 )
         return len(arrays[0])
+
+
+def _has_fixed_batch(content: bytes) -> bool:
+    """Whether a file is for the batch that it has, whatever LiteRT makes of another one.
+
+    A memory plan is for tensors of one size. In a file that runs in bands of rows, every SLICE
+    names the one example that it takes rows of: of four it would take the first, and what it is
+    added to would hide that.
+    """
+    if read_metadata(content, PLAN_ENTRY):
+        return True
+    return any(
+        _takes_one(graph, operator)
+        for graph in read(content)
+        for operator in graph.operators
+        if operator.name == "SLICE" and len(operator.inputs) == 3
+    )
+
+
+def _takes_one(graph: Subgraph, operator: Operator) -> bool:
+    source, size = graph.tensors[operator.inputs[0]], graph.tensors[operator.inputs[2]]
+    sizes = values(size) if size.constant else None
+    return source.shape[:1] == (1,) and sizes is not None and sizes.flat[0] == 1
 
 
 def load(content_or_path: bytes | str | Path, num_threads: int = 2) -> Runner:

@@ -83,6 +83,7 @@ class Tensor:
         variable: keeps its value between invocations.
         open_dimensions: whether a dimension other than the first is known only when the model
             runs; `shape` has a 1 there.
+        quantized_dimension: along which scales go; that of a bias may be one that it has not.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Tensor:
     variable: bool
     sparsity: Sparsity | None = None
     open_dimensions: bool = False
+    quantized_dimension: int = 0
 
     @property
     def constant(self) -> bool:
@@ -250,14 +252,16 @@ class _Reader:
     def _tensor(self, tensor: schema.Tensor) -> Tensor:
         shape = self._numbers(tensor.ShapeLength(), tensor.ShapeAsNumpy)
         if any(size < 0 for size in shape):
-            raise ValueError("a tensor has a negative side")
+            raise ValueError("a tensor has a negative dimension")
         quantization = tensor.Quantization()
         scales: tuple[float, ...] = ()
         zero_points: tuple[int, ...] = ()
+        dimension = 0
         if quantization is not None and quantization.ScaleLength():
             q = quantization
             scales = tuple(map(float, self._numbers(q.ScaleLength(), q.ScaleAsNumpy)))
             zero_points = self._numbers(q.ZeroPointLength(), q.ZeroPointAsNumpy)
+            dimension = int(q.QuantizedDimension())
         return Tensor(
             name=_text(tensor.Name()),
             shape=shape,
@@ -270,6 +274,7 @@ class _Reader:
             variable=bool(tensor.IsVariable()),
             sparsity=self._sparsity(tensor.Sparsity(), shape),
             open_dimensions=any(size < 0 for size in self._signature(tensor)[1:]),
+            quantized_dimension=dimension,
         )
 
     def _signature(self, tensor: schema.Tensor) -> tuple[int, ...]:
@@ -287,17 +292,17 @@ class _Reader:
         if formats != [dense] * (len(shape) - 1) + [compressed]:
             return None
         if len(shape) > _MOST_DIMENSIONS:
-            raise ValueError(f"a sparse tensor has {len(shape)} sides")
+            raise ValueError(f"a sparse tensor has {len(shape)} dimensions")
         starts = self._union(levels[-1].ArraySegmentsType(), levels[-1].ArraySegments())
         indices = self._union(levels[-1].ArrayIndicesType(), levels[-1].ArrayIndices())
         if sorted(order) != list(range(len(shape))):
-            raise ValueError("a sparse tensor does not name each of its sides once")
+            raise ValueError("a sparse tensor does not name each of its dimensions once")
         rows = math.prod(shape[axis] for axis in order[:-1])
         steps = np.diff(starts)
         if len(starts) != rows + 1 or starts[0] or np.any(steps < 0) or starts[-1] != len(indices):
             raise ValueError("the rows of a sparse tensor do not follow each other")
         if np.any(indices < 0) or np.any(indices >= shape[order[-1]]):
-            raise ValueError("a sparse tensor has values beyond its sides")
+            raise ValueError("a sparse tensor has values beyond its dimensions")
         return Sparsity(order, starts, indices)
 
     def _union(self, kind: int, table: flatbuffers.table.Table) -> Array:

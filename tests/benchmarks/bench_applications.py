@@ -196,7 +196,7 @@ def pruned(model: Any, ratio: float, x: np.ndarray) -> tuple[float, int, float]:
 
     graph = find_groups(model)
     if not graph.groups:
-        reasons = {each["reason"] for each in graph.protected}
+        reasons = {each.reason for each in graph.protected}
         raise SystemExit(f"no channels can go: {'; '.join(sorted(reasons))}")
     weights = weights_of(graph)
     evidence = Evidence(weights, dict, dict)

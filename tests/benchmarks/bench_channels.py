@@ -244,7 +244,7 @@ def activations_mb(model: Any) -> float:
     """Return the outputs of all layers for one batch."""
     from shrink.tools.profile import layer_memory
 
-    return sum(row["activation_bytes"] for row in layer_memory(model, _BATCH)) / 1e6
+    return sum(row.activation_bytes for row in layer_memory(model, _BATCH)) / 1e6
 
 
 def artifacts_of(model: Any, x: np.ndarray) -> dict[str, bytes]:

@@ -1,6 +1,7 @@
 """Arenas before and after `shrink compact`, on models of several families.
 
     python -m tests.benchmarks.bench_compact [--macs 0.05 0.25] [--models NAME...] [--folder DIR]
+        [--target litert]
 
 Prints a line of JSON per model and share of multiply-accumulates: the smallest arena of TFLite
 Micro's wheel as converted, after, and the bound of the plan, multiply-accumulates, the ratio of
@@ -11,16 +12,16 @@ folder. Unchanged files say why.
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from shrink.compact.compact import compact
-from tests.benchmarks.compact_models import MODELS, int8_file
+from tests.benchmarks.compact_models import MODELS, stored_file
 from tests.benchmarks.harness import by_turns, say_json
 
 _ROUNDS, _LEAST_S = 15, 0.02
@@ -31,26 +32,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--macs", nargs="+", type=float, default=[0.05, 0.25])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--target", choices=["tflm", "litert"], default="tflm")
     parser.add_argument("--folder", type=Path, default=Path("compact-models"))
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.models:
-        content = _stored(options.folder, name)
+        content = stored_file(options.folder, name)
         for share in options.macs:
-            say_json({"model": name, **measured(content, share)})
+            say_json({"model": name, **measured(content, share, options.target)})
 
 
-def _stored(folder: Path, name: str) -> bytes:
-    path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}.tflite"
-    if not path.exists():
-        path.write_bytes(int8_file(name))
-    return path.read_bytes()
-
-
-def measured(content: bytes, share: float) -> dict[str, object]:
+def measured(
+    content: bytes, share: float, target: Literal["tflm", "litert"] = "tflm"
+) -> dict[str, object]:
     """Return what compaction with at most this share of more work gives."""
     begun = time.monotonic()
-    found = compact(content, max_extra_macs=share)
+    found = compact(content, max_extra_macs=share, target=target)
     seconds = time.monotonic() - begun
     return {
         "max_extra_macs": share,

@@ -227,11 +227,11 @@ def _by_shrink(way: str, work: Path) -> dict[str, Any]:
     assert result.training is not None
     np.savez(work / f"{way}.npz", *result.model.get_weights())
     record = result.training
-    told = (result.details or {}).get("teacher_cache", {})
+    cached = result.details.teacher_cache if result.details is not None else None
     return {
         **clock.figures(),
         "peak_bytes": record.training_peak_bytes.value,
-        "teacher_s": told.get("duration_s"),
+        "teacher_s": None if cached is None else cached.duration_s,
     }
 
 
@@ -324,19 +324,20 @@ def _distilled(
     assert result.model is not None
     assert result.training is not None
     assert result.details is not None
-    control = result.details["control"]
-    gain = control["gain"]["accuracy"]
+    control = result.details.control
+    assert control is not None
+    gain = control.gain["accuracy"]
     history = result.training.history
     return {
         "parameters": result.model.count_params(),
         "updates": result.training.updates,
-        "teacher": 100 * control["teacher"]["accuracy"],
-        "alone": 100 * control["alone"]["accuracy"],
-        "taught": 100 * control["taught"]["accuracy"],
+        "teacher": 100 * control.teacher["accuracy"],
+        "alone": 100 * control.alone["accuracy"],
+        "taught": 100 * control.taught["accuracy"],
         "taught_on_validation": 100 * history["val_accuracy"][-1],
-        "gain": 100 * gain["value"],
-        "gain_low": 100 * cast(float, gain["low"]),
-        "gain_high": 100 * cast(float, gain["high"]),
+        "gain": 100 * gain.value,
+        "gain_low": 100 * cast(float, gain.low),
+        "gain_high": 100 * cast(float, gain.high),
     }
 
 
@@ -413,7 +414,8 @@ def _taught(
     x, y = dataset.test.arrays(np.arange(len(dataset.test)))
     chosen = np.asarray(result.model(np.asarray(x, np.float32))).argmax(axis=1)
     assert result.details is not None
-    return (chosen == y).astype(float).tolist(), result.details["teacher_cache"]["bytes"]
+    assert result.details.teacher_cache is not None
+    return (chosen == y).astype(float).tolist(), result.details.teacher_cache.bytes
 
 
 if __name__ == "__main__":

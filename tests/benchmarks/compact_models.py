@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -191,3 +193,11 @@ def int8_file(name: str) -> bytes:
     converter.inference_input_type = converter.inference_output_type = tf.int8
     content: bytes = converter.convert()
     return content
+
+
+def stored_file(folder: Path, name: str) -> bytes:
+    """Return a model of the table, kept in a folder once it is made."""
+    path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}.tflite"
+    if not path.exists():
+        path.write_bytes(int8_file(name))
+    return path.read_bytes()

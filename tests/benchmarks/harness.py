@@ -105,4 +105,4 @@ def accuracy_of(artifact: bytes, context: StageContext, model: Any) -> float:
         path = Path(folder) / "model.tflite"
         path.write_bytes(artifact)
         found = evaluate_artifact(path, context.dataset.test, context.task(model))
-    return float(found.metrics["accuracy"])
+    return found.defined("accuracy")

@@ -6,12 +6,19 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from shrink.cli.compact import lines_of
+from shrink.contract.compaction import MemoryMap, RuntimeEquality, StoredKernels
+from shrink.contract.findings import Rewriting
 from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.interpreter import load
 from tests.cli.shell import shrink
 from tests.compact.test_compact import wide
-from tests.compact.toys import chain
+from tests.compact.toys import Net, chain
+
+SMALL = ("--output", "small.tflite")
 
 
 @pytest.fixture
@@ -26,33 +33,105 @@ def run(*words: str | Path, model: Path, expect: int = 0) -> subprocess.Complete
 
 
 def test_compact_writes_a_file_and_says_what_became_of_it(model: Path) -> None:
-    done = run("compact", "model.tflite", "--json", model=model)
+    command = ("compact", "model.tflite", *SMALL)
+    done = run(*command, "--json", model=model)
     found = json.loads(done.stdout)
     assert found["changed"]
     assert found["arena_after"] < 0.5 * found["arena_before"]
     assert found["new_operators"] == ["CONCATENATION", "SLICE"]
-    written = model.parent / "model-compact.tflite"
+    written = model.parent / "small.tflite"
     assert found["path"] == str(written)
     assert found["file_bytes"] == len(written.read_bytes())
-    again = run("compact", "model.tflite", model=model, expect=2)
+    again = run(*command, model=model, expect=2)
     assert "it is there already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [(False, "kernels     all dense: too few zeros"), (True, "runtime     TFLite Micro alone")],
+)
+def test_compact_says_what_became_of_kernels(changed: bool, line: str) -> None:
+    told = Rewriting(
+        path="small.tflite",
+        file_bytes_before=9,
+        file_bytes=8,
+        changed=True,
+        reason="",
+        done=(),
+        new_operators=(),
+        memory_before=MemoryMap(),
+        memory_after=None,
+        borders=(),
+        borders_left=(),
+        target="tflm",
+        macs_before=1,
+        macs_after=1,
+        arena_before=2,
+        arena_after=1,
+        bound_bytes=1,
+        equality=RuntimeEquality(examples=4, runtimes=("TFLite Micro",), distinct=True),
+        decode=StoredKernels(
+            changed=changed,
+            reason="" if changed else "too few zeros",
+            file_bytes_before=9,
+            file_bytes=8,
+            arena_before=1,
+            arena_after=1,
+            layers=(),
+        ),
+    )
+    assert any(one.startswith(line) for one in lines_of(told))
+
+
+def test_compact_leaves_a_run_folder_as_other_verbs_do(model: Path) -> None:
+    net = Net((1, 2, 2, 4))
+    model.write_bytes(net.file(net.conv(net.input, 4, (1, 1))))
+    run("compact", "model.tflite", model=model)
+    folder = model.parent / "runs" / "compact-model"
+    before, after = json.loads((folder / "report.json").read_text())["stages"]
+    assert after["details"]["compact"]["changed"] is False
+    assert after["memory"]["arena_bytes"] == before["memory"]["arena_bytes"] > 0
+    assert (folder / after["artifact"]).read_bytes() == model.read_bytes()
+    assert "unchanged" in after["notes"][0]
+    assert (folder / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_compact_measures_the_artifact_on_examples(model: Path) -> None:
+    rng = np.random.default_rng(0)
+    given = rng.normal(0, 20, (12, 48, 24, 4)).astype(np.float32)
+    targets = load(model).predict(given)[0]
+    np.savez(model.parent / "data.npz", x=given, y=targets)
+    data = ("--data", "data.npz", "--task-loss", "mean_squared_error", "--test-split", "0.5")
+    run("compact", "model.tflite", *data, "--output", "out.bin", model=model)
+    report = json.loads((model.parent / "out.bin" / "report.json").read_text())
+    before, after = report["stages"]
+    assert after["kind"] == "compact"
+    arenas = [stage["memory"]["arena_bytes"] for stage in (before, after)]
+    assert arenas[1] < 0.5 * arenas[0]
+    compaction = after["details"]["compact"]
+    assert arenas == [compaction["arena_before"], compaction["arena_after"]]
+    assert [stage["metrics"]["loss"] for stage in (before, after)] == [0, 0]
+    artifact = model.parent / "out.bin" / after["artifact"]
+    assert load(artifact).predict(given)[0].tobytes() == targets.tobytes()
+    assert "Memory by operator" in (model.parent / "out.bin" / "report.html").read_text()
 
 
 def test_compact_refuses_flags_that_contradict(model: Path) -> None:
     both = ("--arena-bytes", "9KB", "--max-extra-macs", "0.1")
-    assert "give one of the two" in run("compact", model, *both, model=model, expect=2).stderr
-    other = run("compact", model, "--output", "small.bin", model=model, expect=2)
-    assert "ends in .tflite" in other.stderr
-    none = run("compact", model, "--max-extra-macs", "nan", model=model, expect=2)
-    assert "--max-extra-macs: it is a number" in none.stderr
+    for output in ((), SMALL):
+        done = run("compact", model, *both, *output, model=model, expect=2)
+        assert "give one of the two" in done.stderr
+        none = run("compact", model, "--max-extra-macs", "nan", *output, model=model, expect=2)
+        assert "max_extra_macs" in none.stderr
 
 
 def test_compact_leaves_a_folder_where_it_is(model: Path) -> None:
     folder = model.parent / "folder.tflite"
     folder.mkdir()
     (folder / "notes").write_text("kept")
-    done = run("compact", model, "--output", folder, "--force", model=model, expect=2)
-    assert "is a folder" in done.stderr
+    done = run("compact", model, "--output", folder, model=model, expect=2)
+    assert "folder.tflite" in done.stderr
     assert (folder / "notes").read_text() == "kept"
 
 
@@ -60,14 +139,15 @@ def test_compact_names_what_it_cannot_rewrite(model: Path) -> None:
     several = unpacked(chain())
     several.subgraphs = several.subgraphs * 2
     model.write_bytes(packed(several))
-    assert "2 subgraphs" in run("compact", model, model=model, expect=3).stderr
+    done = run("compact", model, *SMALL, model=model, expect=3)
+    assert "2 subgraphs" in done.stderr
 
 
 def test_compact_says_what_arena_is_possible(model: Path) -> None:
     model.write_bytes(chain())
-    done = run("compact", model, "--arena-bytes", "1KB", model=model, expect=4)
+    done = run("compact", model, "--arena-bytes", "1KB", *SMALL, model=model, expect=4)
     assert "the smallest takes" in done.stderr
-    assert not (model.parent / "model-compact.tflite").exists()
+    assert not (model.parent / "small.tflite").exists()
 
 
 BUILDER = """

@@ -8,6 +8,8 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from tflite_micro import runtime
 
+from shrink.base.types import Array
+
 _KERNELS = (
     OpResolverType.BUILTIN_REF,
     OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -15,12 +17,22 @@ _KERNELS = (
 )
 
 
-def outputs_of(content: bytes, examples: int = 2) -> list[list[bytes]]:
-    """Return the outputs for random inputs: one list for each runtime."""
+def drawn_for(content: bytes, examples: int) -> list[Array]:
+    """Return random values for the first input, of its type: integers, or about 0."""
     rng = np.random.default_rng(3)
+    given = Interpreter(model_content=content).get_input_details()[0]
+    if given["dtype"] is np.float32:
+        return [rng.normal(0, 20, given["shape"]).astype(np.float32) for _ in range(examples)]
+    low, high = np.iinfo(given["dtype"]).min, np.iinfo(given["dtype"]).max + 1
+    return [rng.integers(low, high, given["shape"]).astype(given["dtype"]) for _ in range(examples)]
+
+
+def outputs_of(
+    content: bytes, examples: int = 2, drawn: list[Array] | None = None
+) -> list[list[bytes]]:
+    """Return the outputs for these inputs, or random ones: one list for each runtime."""
     first = Interpreter(model_content=content)
-    shape = first.get_input_details()[0]["shape"]
-    drawn = [rng.integers(-128, 128, shape).astype(np.int8) for _ in range(examples)]
+    drawn = drawn_for(content, examples) if drawn is None else drawn
     found: list[list[bytes]] = []
     for kernels in _KERNELS:
         one = Interpreter(

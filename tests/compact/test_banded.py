@@ -6,30 +6,14 @@ import numpy as np
 import pytest
 
 from shrink.compact.banded import in_bands
-from shrink.compact.bands import Banding, Schedule
+from shrink.compact.bands import Banding
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.plan import plan
+from shrink.compact.rows import Transposed
 from shrink.compact.stretch import Impossible, Stretch, Survey
-from tests.compact.runs import outputs_of
+from tests.compact.random_bands import random_banding
+from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, random_net
-
-
-def random_banding(survey: Survey, rng: np.random.Generator) -> Banding | None:
-    count = len(survey.rules)
-    start = int(rng.integers(0, count))
-    end = int(rng.integers(start + 1, count + 1))
-    try:
-        stretch = Stretch(survey, start, end)
-        drawn = rng.integers(1, max(2, stretch.rows), int(rng.integers(1, 13)))
-        cuts = tuple(sorted({int(cut) for cut in drawn if cut < stretch.rows}))
-        share = rng.choice([0.0, 0.5, 1.0])
-        kept = frozenset(t for t in stretch.outputs if rng.random() < share)
-        slack, upward = int(rng.choice([0, 1, 3])), bool(rng.integers(0, 2))
-        banding = Banding(start, end, cuts, kept, slack, upward)
-        Schedule(stretch, banding)
-    except Impossible:
-        return None
-    return banding
 
 
 def assert_equal(content: bytes, graph: Graph) -> None:
@@ -85,6 +69,41 @@ def test_a_skip_connection_leaves_and_enters_a_stretch() -> None:
             assert_equal(content, in_bands(survey, [Banding(start, end, (3, 6), kept)]))
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (2, 2), (3, 2), (4, 2), (3, 1), (5, 3)])
+def test_transposed_convolutions_run_in_bands(kernel: int, stride: int, padding: int) -> None:
+    for more in {0, 1 - stride if padding == 0 else stride - 1}:
+        net = Net((1, 7, 5, 4))
+        x = net.conv(net.input, 4)
+        x = net.transposed(x, 6, kernel, stride, padding, more, bias=bool(more))
+        content = net.file(net.conv(x, 4))
+        survey = Survey(read_graph(content))
+        assert survey.rules[1] is not None
+        middle = survey.graph.operators[1].outputs[0]
+        for kept in (frozenset[int](), frozenset([middle])):
+            graph = in_bands(survey, [Banding(0, 3, (2, 3, 6), kept)])
+            assert_equal(content, graph)
+
+
+def test_a_row_too_few_for_a_transposed_convolution_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a wrong window gives other bytes in every runtime."""
+    net = Net((1, 7, 5, 4))
+    content = net.file(net.transposed(net.conv(net.input, 4), 6, 3, 2))
+    right = Transposed._needed
+    monkeypatch.setattr(
+        Transposed, "_needed", lambda *given: (right(*given)[0] + 1, right(*given)[1])
+    )
+    graph = in_bands(Survey(read_graph(content)), [Banding(0, 2, (6,))])
+    for one, other in zip(outputs_of(write_graph(graph)), outputs_of(content), strict=True):
+        assert one != other
+
+
+def test_a_transposed_convolution_of_more_rows_than_its_padding_gives_runs_whole() -> None:
+    net = Net((1, 7, 5, 4))
+    graph = read_graph(net.file(net.transposed(net.input, 6, 3, 2, 0, more=4)))
+    assert Survey(graph).rules == [None]
+
+
 def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
     net = Net((1, 26, 4, 2))
     content = net.file(net.conv(net.input, 4))
@@ -92,6 +111,23 @@ def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
     concatenations = [o for o in graph.operators if o.name == "CONCATENATION"]
     assert [len(o.inputs) for o in concatenations] == [9, 9, 8, 3]
     assert_equal(content, graph)
+
+
+def test_more_than_a_hundred_bands_are_concatenated_by_tens_twice() -> None:
+    net = Net((1, 101, 3, 2))
+    content = net.file(net.conv(net.input, 4))
+    graph = in_bands(Survey(read_graph(content)), [Banding(0, 1, tuple(range(1, 101)))])
+    joined = [len(o.inputs) for o in graph.operators if o.name == "CONCATENATION"]
+    assert max(joined) <= 10
+    assert sum(joined[:11]) == 101
+    assert joined[11:] == [6, 5, 2]
+    assert_equal(content, graph)
+
+
+@pytest.mark.parametrize(("count", "runs"), [(10, True), (11, False)])
+def test_tflite_micro_concatenates_ten_tensors_at_most(count: int, runs: bool) -> None:
+    net = Net((1, 4, 4, 2))
+    assert allocates(net.file(net.concat([net.input] * count)), 100_000) == runs
 
 
 def test_an_operator_that_mixes_all_rows_cannot_run_in_bands() -> None:

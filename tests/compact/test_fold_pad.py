@@ -49,6 +49,13 @@ def test_a_kernel_does_not_grow_beyond_the_work_that_is_allowed() -> None:
     assert "PAD" not in names(with_folded_pads(graph, 6 * 6 * 5 * 4 * 7))
 
 
+def test_a_kernel_whose_zero_is_not_known_does_not_grow() -> None:
+    net = Net((1, 12, 12, 3))
+    output = net.conv(net.pad(net.conv(net.input, 4), (1, 1), (1, 1)), 5, (3, 3), 2, VALID)
+    net.graph.tensors[net.graph.operators[-1].inputs[1]].quantization.zeroPoint = None
+    assert "PAD" in names(with_folded_pads(read_graph(net.file(output)), PLENTY))
+
+
 def test_a_pad_that_others_read_stays() -> None:
     net = Net((1, 12, 12, 3))
     padded = net.pad(net.conv(net.input, 4), (1, 1), (1, 1))

@@ -9,7 +9,7 @@ from shrink.base.types import Array
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.plan import plan
-from shrink.contract.details import Holder
+from shrink.contract.compaction import Holder
 from shrink.tflite.offline_plan import read_plan
 from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.structure import Operator, Subgraph, read
@@ -30,6 +30,13 @@ def read_bytes(graph: Subgraph, operator: Operator, index: int) -> slice:
     return slice(int(begin[1]) * row, int(begin[1] + size[1]) * row)
 
 
+def summed(graph: Subgraph, operator: Operator) -> int:
+    """The int32 sums that TRANSPOSE_CONV keeps beside tensors, to 16 bytes."""
+    if operator.name != "TRANSPOSE_CONV":
+        return 0
+    return -(-4 * graph.tensors[operator.outputs[0]].elements // 16) * 16
+
+
 def needed_bytes(content: bytes) -> list[int]:
     """How many addresses hold what an operator or a later one reads or writes; from the end on."""
     (graph,), planned = read(content), read_plan(content)
@@ -48,7 +55,7 @@ def needed_bytes(content: bytes) -> list[int]:
         inputs = [i for i in operator.inputs if i >= 0 and not graph.tensors[i].constant]
         reads = [at(index, read_bytes(graph, operator, index)) for index in inputs]
         before = np.any([live & ~written, *reads], axis=0)
-        counts.append(int(np.count_nonzero(before | live | written)))
+        counts.append(int(np.count_nonzero(before | live | written)) + summed(graph, operator))
         live = before
     return counts[::-1]
 

@@ -8,11 +8,13 @@ from shrink.base.errors import ModelError
 from shrink.compact.banded import in_bands
 from shrink.compact.bands import Banding, Schedule
 from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.order import in_best_order
 from shrink.compact.plan import plan
 from shrink.compact.search import even_cuts
 from shrink.compact.stretch import Stretch, Survey
 from shrink.compact.views import blocks_of, live_bytes
-from tests.compact.toys import Net, chain, random_net
+from tests.compact.runs import allocates, outputs_of
+from tests.compact.toys import Net, chain, random_net, with_uint8_borders
 
 
 def banded_chain(bands: int, kept: bool, upward: bool = False) -> tuple[Graph, Schedule]:
@@ -65,6 +67,63 @@ def test_outputs_roll_over_the_input_rows_that_are_dead() -> None:
     found = plan(graph, 200)
     assert found.size_bytes < 2700
     write_graph(graph, found.offsets)  # refuses a wrong plan
+
+
+def decoder(columns: int = 12) -> bytes:
+    net = Net((1, 12, columns, 8))
+    x = net.transposed(net.conv(net.input, 16), 16, 3, 2)
+    return net.file(net.conv(net.transposed(net.conv(x, 8), 8, 4, 2, 1), 2))
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_transposed_convolutions_need_work_memory_of_a_band_alone(kept: bool) -> None:
+    content = decoder()
+    survey = Survey(read_graph(content))
+    # Sums of 50 x 50 x 8 in int32, and the tensors on both sides.
+    assert max(survey.peaks) == 50 * 50 * 8 * 5 + 24 * 24 * 8
+    stretch = Stretch(survey, 1, 5)
+    tensors = frozenset(stretch.outputs if kept else ())
+    banding = Banding(1, 5, even_cuts(stretch.rows, 4), tensors)
+    graph = in_bands(survey, [banding])
+    live = live_bytes(blocks_of(graph), len(graph.operators))
+    assert Schedule(stretch, banding).cost.peak_bytes == pytest.approx(max(live), abs=16)
+    found = plan(graph, 300)
+    assert found.size_bytes < 0.5 * max(survey.peaks)
+    planned = write_graph(graph, found.offsets)
+    lasting = sum(Survey(graph).tails)
+    assert allocates(planned, found.size_bytes + 2 * lasting)
+    assert not allocates(planned, found.size_bytes + lasting // 2)
+    assert outputs_of(planned) == outputs_of(content)
+
+
+def test_tensors_are_aligned_where_work_memory_may_begin_at_their_ends() -> None:
+    survey = Survey(read_graph(decoder(columns=7)))
+    graph = in_bands(survey, [Banding(0, 5, (13, 26, 39))])
+    found = plan(graph, 100)
+    assert all(offset % 16 == 0 for offset in found.offsets.values())
+    assert outputs_of(write_graph(graph, found.offsets)) == outputs_of(decoder(columns=7))
+
+
+def test_uint8_borders_take_no_memory_of_their_own() -> None:
+    content = with_uint8_borders()
+    graph = in_best_order(read_graph(content)).graph
+    found = plan(graph, 10)
+    # Input and output of the depthwise convolution; 512 bytes each at the borders.
+    assert found.size_bytes == found.bound_bytes == 2 * 16 * 8 * 24
+    for border in (graph.operators[0], graph.operators[-1]):
+        assert found.offsets[border.inputs[0]] == found.offsets[border.outputs[0]]
+    assert outputs_of(write_graph(graph, found.offsets)) == outputs_of(content)
+
+
+def test_what_is_read_again_is_not_written_over() -> None:
+    net = Net((1, 8, 8, 4))
+    wide = net.conv(net.input, 4)
+    other = net.same_scale(wide, 2 * net.scale(wide))
+    content = net.file(net.add(net.conv(other, 4), wide))
+    graph = read_graph(content)
+    found = plan(graph, 50)
+    assert abs(found.offsets[wide] - found.offsets[other]) >= 256
+    assert outputs_of(write_graph(graph, found.offsets)) == outputs_of(content)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -15,6 +15,7 @@ from shrink.compact.rows import (
     Padded,
     Repeated,
     Sliding,
+    Transposed,
     Window,
     rule_of,
     same_padding,
@@ -76,6 +77,47 @@ def test_all_rows_are_taken_only_where_the_wanted_ones_come_out_right(
                 inside = found[first - made[0] : last - made[0]]
                 assert inside.tolist() == whole[first:last].tolist()
     assert taken > 50
+
+
+def spread(rows: Array, kernel: Array, stride: int, outputs: int) -> Array:
+    """A transposed convolution of one column, by its definition; TFLite crops evenly."""
+    total = max(0, (len(rows) - 1) * stride + len(kernel) - outputs)
+    found = np.zeros(len(rows) * stride + len(kernel) + outputs, int)
+    for place, row in enumerate(rows):
+        found[place * stride : place * stride + len(kernel)] += row * kernel
+    return found[total // 2 : total // 2 + outputs]
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7])
+def test_transposed_rows_come_from_all_rows_that_are_added_to_them(
+    size: int, stride: int, same: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    least = (1 - stride) if same else size - stride
+    for height, more in itertools.product((1, 6), range(least, least + stride)):
+        if height * stride + more < 1:
+            continue
+        rows, kernel = rng.integers(1, 100, height), rng.integers(1, 100, size)
+        whole = spread(rows, kernel, stride, height * stride + more)
+        rule = Transposed(height, size, stride, more)
+        for first, last in itertools.combinations(range(len(whole) + 1), 2):
+            window = rule.window(first, last)
+            assert window is not None
+            assert 0 <= window.start < window.end <= height
+            found = spread(
+                rows[window.start : window.end], kernel, stride, window.last - window.first
+            )
+            inside = found[first - window.first : last - window.first]
+            assert inside.tolist() == whole[first:last].tolist()
+            made = rule.whole(window.start, window.end, first, last)
+            assert made == (window.first, window.last)
+            for start, end in itertools.combinations(range(height + 1), 2):
+                if made := rule.whole(start, end, first, last):
+                    found = spread(rows[start:end], kernel, stride, made[1] - made[0])
+                    inside = found[first - made[0] : last - made[0]]
+                    assert inside.tolist() == whole[first:last].tolist()
 
 
 def test_rows_of_zeros_are_added_where_a_window_touches_an_edge() -> None:

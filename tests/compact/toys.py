@@ -11,6 +11,13 @@ from shrink.base.types import Array
 from shrink.tflite.edit import packed, unpacked
 
 _CODE, _KIND = schema.BuiltinOperator, schema.BuiltinOptions
+_VERSIONS = {
+    _CODE.CONV_2D: 3,
+    _CODE.FULLY_CONNECTED: 4,
+    _CODE.RESHAPE: 1,
+    _CODE.SHAPE: 1,
+    _CODE.TRANSPOSE_CONV: 3,
+}
 _SAME, _VALID = schema.Padding.SAME, schema.Padding.VALID
 _SPREAD = 73.0
 """Standard deviation of int8 values drawn evenly."""
@@ -68,7 +75,7 @@ class Net:
     def emit(
         self, code: int, inputs: list[int], output: int, options: object = None, kind: int = 0
     ) -> int:
-        version = 3 if code == _CODE.CONV_2D else 2
+        version = _VERSIONS.get(code, 2)
         if (code, version) not in self.codes:
             stored = schema.OperatorCodeT()
             stored.builtinCode, stored.version = code, version
@@ -122,6 +129,53 @@ class Net:
         code = _CODE.DEPTHWISE_CONV_2D if depthwise else _CODE.CONV_2D
         return self.emit(code, [source, w, b], output, options, kind)
 
+    def transposed(
+        self,
+        source: int,
+        channels: int,
+        kernel: int = 3,
+        stride: int = 2,
+        padding: int = _SAME,
+        more: int = 0,
+        bias: bool = True,
+    ) -> int:
+        """TRANSPOSE_CONV; `more` rows and columns, or fewer, than usual."""
+        _, height, width, depth = self.shape(source)
+        reach = 0 if padding == _SAME else kernel - stride
+        sides = [size * stride + reach + more for size in (height, width)]
+        scales = [float(v) for v in self.rng.uniform(0.005, 0.015, channels)]
+        weights = self.rng.integers(-127, 128, (channels, kernel, kernel, depth)).astype(np.int8)
+        w = self.tensor(weights.shape, scale=scales, data=weights)
+        own = self.scale(source)
+        shape = np.array([1, *sides, channels], np.int32)
+        inputs = [self.tensor((4,), schema.TensorType.INT32, data=shape), w, source]
+        if bias:
+            values = self.rng.integers(-2000, 2000, channels).astype(np.int32)
+            biases = [own * scale for scale in scales]
+            inputs.append(self.tensor((channels,), schema.TensorType.INT32, biases, data=values))
+        spread = own * 0.01 * _SPREAD * math.sqrt(max(1, kernel // stride) ** 2 * depth)
+        output = self.tensor((1, *sides, channels), scale=spread)
+        options = schema.TransposeConvOptionsT()
+        options.padding, options.strideH, options.strideW = padding, stride, stride
+        kind = _KIND.TransposeConvOptions
+        return self.emit(_CODE.TRANSPOSE_CONV, inputs, output, options, kind)
+
+    def dense(self, source: int, weights: Array, scales: int = 1) -> int:
+        """A dense layer with these int8 weights (units, inputs), under one scale or one a unit."""
+        units, inputs = weights.shape
+        drawn = [float(v) for v in self.rng.uniform(0.005, 0.015, scales)]
+        w = self.tensor((units, inputs), scale=drawn, data=weights)
+        bias = self.rng.integers(-2000, 2000, units).astype(np.int32)
+        own = self.scale(source)
+        biases = [own * scale for scale in drawn]
+        b = self.tensor((units,), schema.TensorType.INT32, biases, data=bias)
+        spread = own * 0.01 * _SPREAD * math.sqrt(max(1, np.count_nonzero(weights) // units))
+        output = self.tensor((1, units), scale=spread)
+        options = schema.FullyConnectedOptionsT()
+        options.fusedActivationFunction = int(self.rng.integers(0, 2))
+        kind = _KIND.FullyConnectedOptions
+        return self.emit(_CODE.FULLY_CONNECTED, [source, w, b], output, options, kind)
+
     def pool(self, source: int, size: int, stride: int, average: bool, padding: int) -> int:
         _, height, width, depth = self.shape(source)
         if padding == _SAME:
@@ -144,6 +198,15 @@ class Net:
 
     def same_scale(self, source: int, scale: float) -> int:
         output = self.tensor(self.shape(source), scale=scale)
+        return self.emit(_CODE.QUANTIZE, [source], output)
+
+    def make_uint8(self, index: int) -> None:
+        stored = self.graph.tensors[index]
+        stored.type, stored.quantization.zeroPoint = schema.TensorType.UINT8, np.array([128])
+
+    def quantize(self, source: int, dtype: int, scale: float, zero_point: int) -> int:
+        output = self.tensor(self.shape(source), dtype, scale)
+        self.graph.tensors[output].quantization.zeroPoint[0] = zero_point
         return self.emit(_CODE.QUANTIZE, [source], output)
 
     def concat(self, sources: list[int], axis: int = 3) -> int:
@@ -197,6 +260,30 @@ def chain(rows: int = 16) -> bytes:
     return net.file(net.conv(net.conv(wide, 0, (3, 3), depthwise=True), 4, (1, 1)))
 
 
+def with_uint8_borders(
+    rows: int = 16, columns: int = 8, middle: int = 24, rescaled: float = 1.0
+) -> bytes:
+    """The same, of uint8 inputs and outputs, as quantized files of the years before int8 have."""
+    net = Net((1, rows, columns, 4))
+    net.make_uint8(net.input)
+    given = net.quantize(net.input, schema.TensorType.INT8, rescaled * net.scale(net.input), 0)
+    x = net.conv(net.conv(given, middle, (1, 1)), 0, (3, 3), depthwise=True)
+    x = net.conv(x, 4, (1, 1))
+    return net.file(net.quantize(x, schema.TensorType.UINT8, rescaled * net.scale(x), 128))
+
+
+def with_float_borders(rows: int = 16, columns: int = 8, middle: int = 24) -> bytes:
+    """The same, of float32 inputs and outputs."""
+    net = Net((1, rows, columns, 4))
+    stored = net.graph.tensors[net.input]
+    stored.type, stored.quantization = schema.TensorType.FLOAT32, None
+    given = net.quantize(net.input, schema.TensorType.INT8, 0.37, -5)
+    x = net.conv(net.conv(given, middle, (1, 1)), 0, (3, 3), depthwise=True)
+    x = net.conv(x, 4, (1, 1))
+    output = net.tensor(net.shape(x), schema.TensorType.FLOAT32)
+    return net.file(net.emit(_CODE.DEQUANTIZE, [x], output))
+
+
 def as_of_2020(content: bytes) -> bytes:
     """Return convolutions with their kernels' dimension at the biases, as converters wrote it."""
     model = unpacked(content)
@@ -206,19 +293,27 @@ def as_of_2020(content: bytes) -> bytes:
     return packed(model)
 
 
+def _as_int8(net: Net, uint8: bool) -> int:
+    """Return the input, or an int8 one of the same values where it is to be uint8."""
+    if not uint8:
+        return net.input
+    net.make_uint8(net.input)
+    return net.quantize(net.input, schema.TensorType.INT8, net.scale(net.input), 0)
+
+
 def random_net(seed: int) -> bytes:
     """Odd heights, strides, kernels and paddings; residuals, branches, pools, enlargements."""
     rng = np.random.default_rng(seed)
     pick = rng.integers
     net = Net((1, int(pick(17, 40)), int(pick(7, 20)), int(pick(1, 4))), seed)
-    x = net.conv(net.input, 8)
+    x = net.conv(_as_int8(net, uint8=pick(0, 4) == 0), 8)
     for _ in range(int(pick(5, 10))):
         _, height, width, _ = net.shape(x)
         kernel, stride = int(rng.choice([1, 2, 3, 5])), int(rng.choice([1, 1, 2]))
         small = min(height, width) < 9
         stride, kernel = (1, min(kernel, 3)) if small else (stride, kernel)
         padding = _VALID if not small and pick(0, 4) == 0 else _SAME
-        kind = int(pick(0, 9))
+        kind = int(pick(0, 10))
         if kind <= 1:
             x = net.conv(x, int(rng.choice([4, 8, 12])), (kernel, 3), stride, padding)
         elif kind == 2:
@@ -234,6 +329,9 @@ def random_net(seed: int) -> bytes:
             x = net.conv(net.pad(x, (0, 1), (1, 1)), 8, (3, 3), 2, _VALID)
         elif kind == 7 and height < 24:
             x = net.enlarge(net.relu(x), bilinear=bool(pick(0, 2)))
+        elif kind == 8 and height < 24:
+            size, padding = int(rng.choice([1, 2, 3, 4, 5])), int(rng.choice([_SAME, _VALID]))
+            x = net.transposed(x, 6, size, 2, padding, more=-int(pick(0, 2)) * (padding == _SAME))
         else:
             x = net.conv(x, 8, (3, 3), dilation=1 if small else 2)
     return net.file(net.conv(x, 6, (1, 1)))

@@ -9,18 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from shrink.tflite.cc_array import Firmware, FirmwareTensor, cc_array
+from shrink.contract.findings import Firmware
+from shrink.contract.stage_details import StoredTensor
+from shrink.tflite.cc_array import cc_array
 from shrink.tools.export import resolver_method
 
 LABELS = ("plain", 'with "quotes" \\ and ??/', "Straße\n7", "8")
+
+
+def tensor(
+    name: str, shape: tuple[int, ...], dtype: str, scale: float | None, zero_point: int | None
+) -> StoredTensor:
+    return StoredTensor(name=name, shape=shape, dtype=dtype, scale=scale, zero_point=zero_point)
+
+
 FIRMWARE = Firmware(
     operators=("AddConv2D", "AddSoftmax"),
     arena_bytes=1360,
     arena_note="measured",
-    inputs=(FirmwareTensor("x \\", (1, 4), "int8", 0.5, -3),),
+    inputs=(tensor("x \\", (1, 4), "int8", 0.5, -3),),
     outputs=(
-        FirmwareTensor("a", (1, 2), "int8", 1e-05, 7),
-        FirmwareTensor("b", (1, 1), "float32", None, None),
+        tensor("a", (1, 2), "int8", 1e-05, 7),
+        tensor("b", (1, 1), "float32", None, None),
     ),
     labels=LABELS,
 )
@@ -55,7 +65,8 @@ def test_cc_array_says_what_a_32_bit_target_takes() -> None:
 
 
 def test_cc_array_says_why_there_is_no_arena() -> None:
-    firmware = Firmware((), None, "Didn't find op for builtin opcode 'WHILE'\nsecond", (), ())
+    why = "Didn't find op for builtin opcode 'WHILE'\nsecond"
+    firmware = Firmware(operators=(), arena_bytes=None, arena_note=why, inputs=(), outputs=())
     header, _ = cc_array(b"x", "m", firmware, "m.h")
     assert "// No arena size: Didn't find op for builtin opcode 'WHILE' second\n" in header
     assert "_ARENA_BYTES" not in header

@@ -160,7 +160,7 @@ def test_convert_refuses_io_type_that_the_precision_lacks() -> None:
 def test_to_float32_refuses_sides_of_unknown_length() -> None:
     inputs = L.Input((None, None, 1), name="picture")
     model = keras.Model(inputs, L.GlobalAveragePooling2D()(inputs))
-    with pytest.raises(ModelError, match="every side fixed") as caught:
+    with pytest.raises(ModelError, match="every dimension fixed") as caught:
         convert.to_float32(model)
     assert caught.value.subject == "picture"
 
@@ -247,7 +247,7 @@ def test_convert_says_how_to_fix_an_open_side_and_that_keeps_the_outputs() -> No
     inputs = keras.layers.Input((None, None, 3))
     hidden = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3)(inputs))
     model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
-    with pytest.raises(ModelError, match="every side fixed") as caught:
+    with pytest.raises(ModelError, match="every dimension fixed") as caught:
         convert.convert(model, "float32")
     assert "clone_model(model, keras.Input((96, 96, 3)))" in str(caught.value.hint)
     fixed = keras.models.clone_model(model, keras.Input((8, 8, 3)))

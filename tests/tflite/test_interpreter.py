@@ -10,9 +10,15 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, ModelError
+from shrink.compact.banded import in_bands as banded_graph
+from shrink.compact.bands import Banding
+from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.compact.stretch import Survey
 from shrink.tflite import convert
 from shrink.tflite.edit import with_ordered_borders
-from shrink.tflite.interpreter import TensorDetail, dequantize, load, quantize
+from shrink.tflite.interpreter import Session, TensorDetail, dequantize, load, quantize
+from tests.compact.toys import Net
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
 
 L = keras.layers
@@ -75,11 +81,11 @@ def test_predict_is_one_quantization_step_from_float_when_io_is_integer() -> Non
     runner = load(convert.to_static_int8(model, samples(model, 100), "int8", "int8"))
     (outputs,) = runner.predict(x, 8)
     assert runner.input_details[0].dtype == np.int8
-    assert outputs.dtype == np.float32
+    assert outputs.dtype == np.float64
     error = np.abs(outputs - model(x).numpy())
     assert error.mean() < 2 * runner.output_details[0].scale
     steps = outputs / runner.output_details[0].scale
-    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)
 
 
 @pytest.mark.parametrize("build", [baked_reshape, mixed_rows])
@@ -89,6 +95,29 @@ def test_predict_runs_one_by_one_when_a_batch_would_mix_rows(build: object, coun
     (x,) = batch(model, count)
     (outputs,) = load(convert.to_float32(model)).predict(x)
     np.testing.assert_allclose(outputs, one_by_one(model, x), rtol=1e-4, atol=1e-5)
+
+
+def in_bands(planned: bool) -> bytes:
+    """A residual block, its convolution in two bands of rows."""
+    net = Net((1, 16, 8, 4))
+    first = net.conv(net.input, 4)
+    graph = read_graph(net.file(net.add(first, net.conv(first, 4))))
+    banded = banded_graph(Survey(graph), [Banding(1, 2, (8,))])
+    return write_graph(banded, plan(banded, 5).offsets if planned else None)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_predict_runs_a_file_in_bands_example_by_example(planned: bool) -> None:
+    """Resized, all would get the convolution of the first; the first and last do not tell."""
+    content = in_bands(planned)
+    x = np.random.default_rng(0).normal(0, 20, (5, 16, 8, 4)).astype(np.float32)
+    x[-1] = x[0]
+    alone = np.concatenate([load(content).predict(x[i : i + 1])[0] for i in range(5)])
+    assert load(content).predict(x)[0].tolist() == alone.tolist()
+    resized = Session(content, 5).run([x])[0]  # the control
+    assert resized.shape == alone.shape
+    assert resized[[0, -1]].tolist() == alone[[0, -1]].tolist()
+    assert resized[1:-1].tolist() != alone[1:-1].tolist()
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
@@ -127,6 +156,13 @@ def test_quantize_rounds_and_clips() -> None:
     stored = quantize(np.array([0.0, 0.6, -0.25, 1e6, -1e6], np.float32), detail)
     assert stored.tolist() == [-3, -2, -3, 127, -128]
     assert dequantize(stored[:3], detail).tolist() == [0.0, 0.5, 0.0]
+
+
+def test_dequantize_keeps_logits_that_differ_by_a_constant_so() -> None:
+    detail = TensorDetail("x", (3,), np.dtype(np.int8), float(np.float32(0.0371)), -5)
+    stored = np.array([[3, -20, 90], [10, -13, 97]], np.int8)
+    first, second = dequantize(stored, detail)
+    assert np.ptp(second - first) < 1e-14  # in float32 it is 1e-7
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", b"TFL3" * 20])

@@ -364,13 +364,13 @@ def test_inspect_shows_a_plan(int8: bytes, tmp_path: Path) -> None:
     path = tmp_path / "planned.tflite"
     path.write_bytes(with_plan(int8, greedy_offsets(int8)))
     found = describe_artifact(path)
-    plan = found["memory_plan"]
+    plan = found.memory_plan
     assert plan is not None
-    rows = plan["tensors"]
-    assert [row["offset"] for row in rows] == [o for o in greedy_offsets(int8) if o != ONLINE]
-    assert rows[0]["operators"][0] == 0
+    rows = plan.tensors
+    assert [row.offset for row in rows] == [o for o in greedy_offsets(int8) if o != ONLINE]
+    assert rows[0].operators[0] == 0
     lines = StringIO()
     show_inspection(found, Console(file=lines, width=100))
     assert f"memory plan of the file: {len(rows)} tensors in" in lines.getvalue()
     path.write_bytes(int8)
-    assert describe_artifact(path)["memory_plan"] is None
+    assert describe_artifact(path).memory_plan is None

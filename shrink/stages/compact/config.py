@@ -7,8 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes
+from shrink.compact.targets.names import NPUS, PLACED, PlacedTarget, check_vela
 from shrink.model.reference import Form
 from shrink.stages.base import StageConfig
+
+_OF_ARENAS = ("arena_bytes", "max_extra_macs", "int8_io", "decode")
 
 
 class CompactConfig(StageConfig):
@@ -23,19 +26,40 @@ class CompactConfig(StageConfig):
     """The arena to fit, with the least extra work that is found; by default the smallest one."""
     max_extra_macs: Annotated[float, Field(ge=0, le=10)] = 0.05
     """Share of multiply-accumulates that may come on top; where no arena is to fit."""
-    target: Literal["tflm"] = "tflm"
-    """The runtime whose memory counts: TFLite Micro."""
+    int8_io: bool = False
+    """Make uint8 and float32 inputs and outputs int8, without the operators that convert them."""
+    target: Literal["tflm", "litert"] | PlacedTarget = "tflm"
+    """The runtime whose arena counts: TFLite Micro's, or LiteRT's, which takes no memory plan. Or
+    where operators are to run: on an Ethos-U NPU, for which Vela compiles, in LiteRT's delegate
+    xnnpack, or on the edgetpu."""
+    decode: Literal["auto"] | None = None
+    """`auto` stores pruned and clustered int8 kernels as TFLite Micro's TFLM_DECODE reads them."""
 
     @property
     def needs_examples(self) -> str | None:
         """It needs none."""
         return None
 
+    def check_installed(self) -> None:
+        """Raise `ResourceError` where Vela is missing, which compiles for an NPU."""
+        if self.target in NPUS:
+            check_vela(self.target)
+
     @model_validator(mode="after")
     def _check(self) -> CompactConfig:
-        if self.arena_bytes is not None and "max_extra_macs" in self.model_fields_set:
+        # Not what is set: a worker is given every key, those at their defaults among them.
+        said = [name for name in _OF_ARENAS if getattr(self, name) != _default(name)]
+        if self.target in PLACED and said:
+            raise ValueError(f"{said[0]}: it is for target: tflm, not for {self.target}")
+        if "arena_bytes" in said and "max_extra_macs" in said:
             raise ValueError(
-                "max_extra_macs: the arena to fit decides how much work comes on top: give one of "
-                "the two"
+                "max_extra_macs: arena_bytes, the arena to fit, decides how much work comes on "
+                "top: give one of the two"
             )
+        if self.decode is not None and self.target != "tflm":
+            raise ValueError("decode: LiteRT cannot run such a file: leave it out, or target: tflm")
         return self
+
+
+def _default(name: str) -> object:
+    return CompactConfig.model_fields[name].default

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from shrink.compact.compact import compact
+from shrink.compact.targets.names import PLACED
+from shrink.compact.targets.place import Placed, place
+from shrink.contract.stage_details import StageDetails
 from shrink.stages.compact.config import CompactConfig
 from shrink.stages.context import StageContext, StageResult
 
@@ -12,9 +15,32 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
 
     Raises:
         ModelError: it cannot be rewritten.
-        StageError: TFLite Micro does not run it, or it cannot be made to fit the arena.
+        ResourceError: the compiler for its target is not installed.
+        StageError: the runtime does not run it, it cannot be made to fit the arena, or the
+            compiler for its target refuses it.
     """
-    context.phase("compacting")
     content = context.input_path().read_bytes()
-    found = compact(content, arena_bytes=config.arena_bytes, max_extra_macs=config.max_extra_macs)
-    return StageResult(tflite=found.content, notes=found.notes, details={"compact": found.details})
+    if config.target in PLACED:
+        context.phase("placing")
+        return _placed(place(content, config.target))
+    context.phase("compacting")
+    found = compact(
+        content,
+        arena_bytes=config.arena_bytes,
+        max_extra_macs=config.max_extra_macs,
+        int8_io=config.int8_io,
+        target="litert" if config.target == "litert" else "tflm",
+        decode=config.decode == "auto",
+    )
+    details = StageDetails(compact=found.details)
+    return StageResult(tflite=found.content, notes=found.notes, details=details)
+
+
+def _placed(found: Placed) -> StageResult:
+    return StageResult(
+        tflite=found.content,
+        notes=found.notes,
+        details=StageDetails(placement=found.placement),
+        cpu_operators=len(found.placement.on_cpu),
+        not_run=found.not_run,
+    )

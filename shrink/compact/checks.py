@@ -1,0 +1,115 @@
+"""What passes rely on in a graph, checked once: a corrupt file is refused, and fails nowhere else.
+
+Runtimes check much of this themselves, but a graph is looked at before one runs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.base.errors import ModelError
+from shrink.compact.graph import ITEM_BYTES, Graph, Operator, Tensor
+
+_MOST_BYTES = (1 << 31) - 1
+"""Runtimes count bytes of tensors and arenas in 32 bits."""
+_NUMBERS = (schema.TensorType.INT32, schema.TensorType.INT64)
+
+
+class _Form(NamedTuple):
+    """What inputs an operator has.
+
+    Attributes:
+        inputs: how many, at least.
+        ranks: of the first of them; None where any will do.
+        numbers: the place of an input that holds sizes or places; None where there is none.
+    """
+
+    inputs: int
+    ranks: tuple[int | None, ...] = ()
+    numbers: int | None = None
+
+
+_FORMS: Mapping[str, _Form] = {
+    "CONV_2D": _Form(2, (4, 4)),
+    "DEPTHWISE_CONV_2D": _Form(2, (4, 4)),
+    "AVERAGE_POOL_2D": _Form(1, (4,)),
+    "MAX_POOL_2D": _Form(1, (4,)),
+    "TRANSPOSE_CONV": _Form(3, (1, 4, 4)),
+    "FULLY_CONNECTED": _Form(2, (None, 2)),
+    "PAD": _Form(2, numbers=1),
+    "RESIZE_BILINEAR": _Form(2, (4,), numbers=1),
+    "RESIZE_NEAREST_NEIGHBOR": _Form(2, (4,), numbers=1),
+    "SLICE": _Form(3, numbers=1),
+}
+_ABOVE_ZERO = ("strideH", "strideW", "filterHeight", "filterWidth")
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise `ModelError` where a graph is not what its operators need.
+
+    Operands that are missing or of another rank, strides of 0, constants that are not as long as
+    their shapes say, tensors without elements or of more bytes than runtimes can count.
+    """
+    for index in graph.used():
+        _check_tensor(graph, graph.tensors[index])
+    for number, operator in enumerate(graph.operators):
+        _check_operator(graph, operator, f"operator {number} ({operator.name})")
+
+
+def _check_tensor(graph: Graph, tensor: Tensor) -> None:
+    if tensor.stored is None or tensor.stored.sparsity is not None:
+        return
+    name = (tensor.stored.name or b"").decode("utf-8", "replace")[:80] or "without a name"
+    if not tensor.constant:
+        if not 0 < tensor.size_bytes <= _MOST_BYTES:
+            raise _corrupt(f"tensor {name} takes {tensor.size_bytes:,} bytes")
+    elif tensor.type in ITEM_BYTES:
+        stored = len(graph.model.buffers[tensor.stored.buffer].data)
+        if stored != tensor.size_bytes:
+            raise _corrupt(f"tensor {name} needs {tensor.size_bytes:,} bytes, {stored:,} are there")
+
+
+def _check_operator(graph: Graph, operator: Operator, who: str) -> None:
+    if not operator.outputs:
+        raise _corrupt(f"{who} has no output")
+    form = _FORMS.get(operator.name, _Form(1))
+    inputs = operator.inputs
+    if len(inputs) < form.inputs or min(inputs[: form.inputs], default=0) < 0:
+        given = sum(index >= 0 for index in inputs)
+        raise _corrupt(f"{who} has {given} inputs, and needs {form.inputs}")
+    for index, rank in zip(inputs, form.ranks, strict=False):
+        found = len(graph.tensors[index].shape)
+        if rank is not None and found != rank:
+            raise _corrupt(f"an input of {who} has {found} dimensions, and needs {rank}")
+    if 4 in form.ranks and len(graph.tensors[operator.outputs[0]].shape) != 4:
+        raise _corrupt(f"the output of {who} does not have 4 dimensions")
+    if form.numbers is not None and graph.tensors[inputs[form.numbers]].type not in _NUMBERS:
+        raise _corrupt(f"input {form.numbers} of {who} is no int32 tensor")
+    for name in _ABOVE_ZERO:
+        if getattr(operator.options, name, 1) < 1:
+            raise _corrupt(f"{name} of {who} is {getattr(operator.options, name)}")
+    if operator.name == "CONCATENATION":
+        _check_joined(graph, operator, who)
+
+
+def _check_joined(graph: Graph, operator: Operator, who: str) -> None:
+    shapes = [graph.tensors[index].shape for index in operator.inputs if index >= 0]
+    output = graph.tensors[operator.outputs[0]].shape
+    if len(shapes) < len(operator.inputs) or any(len(one) != len(output) for one in shapes):
+        raise _corrupt(f"an input of {who} does not have {len(output)} dimensions")
+    axis = 0 if operator.options is None else operator.options.axis
+    if not -len(output) <= axis < len(output):
+        raise _corrupt(f"{who} joins along axis {axis} of {len(output)}")
+    if sum(math.prod(shape) for shape in shapes) != math.prod(output):
+        raise _corrupt(f"the output of {who} is not as large as its inputs")
+
+
+def _corrupt(why: str) -> ModelError:
+    return ModelError(
+        f"the TFLite file is corrupt ({why})",
+        hint="copy the file again, or convert the model again",
+    )

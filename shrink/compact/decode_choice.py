@@ -1,0 +1,345 @@
+"""Which kernels to store for TFLM_DECODE, and in how many parts to make them dense.
+
+A kernel saves flash and costs arena: its dense bytes, of which fewer are needed at once the more
+parts it is cut into, and what TFLite Micro keeps for each operator. For every height of the arena
+each kernel takes the parts that save most flash below it. Where an arena is to be met, the height
+is the one that saves most within it. Where none is, a byte of arena counts as four of flash:
+microcontrollers have about four times as much flash as memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shrink.base.errors import InternalError
+from shrink.compact.cost import channels_tail, graph_macs, tail_of
+from shrink.compact.decode import Kernel, bounds, kernels, shown_name, with_decode
+from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.memory_map import memory_map
+from shrink.compact.plan import Plan, plan
+from shrink.compact.verify import (
+    Equality,
+    compare,
+    examples_for,
+    last_feature_map,
+    random_examples,
+    with_output,
+)
+from shrink.compact.verify_child import MICRO
+from shrink.compact.views import blocks_of, live_bytes
+from shrink.compact.wheel import allocated_as_given, arena_of
+from shrink.contract.compaction import MemoryMap, StoredKernel, StoredKernels
+from shrink.tflite.decode import DECODE, NOT_IN_LITERT, dense_twin
+from shrink.tflite.planner import aligned
+
+FLASH_OF_ARENA = 4
+"""Bytes of flash that a byte of arena may cost, where no arena is to be met."""
+KERNELS_DENSE = " (kernels dense)"
+"""Behind the name of a runtime that ran the file with its kernels written out."""
+_LADDER = (1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 40, 60, 80, 100)
+_TRIES = 6
+_PLAN_ATTEMPTS = 4000
+_DECODE_FLASH, _PART_FLASH = 190, 300
+"""Bytes of a file for each TFLM_DECODE with its tensors, and for each copy of an operator more."""
+_DECODE_TAIL, _PART_TAIL = 210, 60
+"""Bytes of arena that last for each TFLM_DECODE, and for each copy more beside its operator."""
+_LEAST_GAIN = 0.01
+_RATES = (0, 1, FLASH_OF_ARENA, 8, 16)
+"""Bytes of flash that a byte of what lasts in the arena may cost, all of which are tried."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What became of a file's kernels.
+
+    Attributes:
+        content: the .tflite file; the one that was given where nothing is gained.
+        reason: why it is unchanged; empty where it is changed.
+        file_bytes_before: of the file that was given.
+        file_bytes: of this one.
+        arena_before: bytes of the smallest arena in which TFLite Micro's wheel allocates it.
+        arena_after: and this one.
+        layers: the kernels, largest first.
+        bound_bytes: what the arena would be with activations that take no more than the most bytes
+            that are live at once; None where it is unchanged, as are those that follow.
+        equality: how both files were compared; LiteRT ran the file with its kernels dense.
+        memory_after: live bytes by operator.
+        operators: kinds of operators of the file.
+    """
+
+    content: bytes
+    reason: str
+    file_bytes_before: int
+    file_bytes: int
+    arena_before: int
+    arena_after: int
+    layers: tuple[StoredKernel, ...]
+    bound_bytes: int | None = None
+    equality: Equality | None = None
+    memory_after: MemoryMap | None = None
+    operators: frozenset[str] = frozenset()
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is another file."""
+        return not self.reason
+
+    @property
+    def details(self) -> StoredKernels:
+        """What a report keeps of it."""
+        return StoredKernels(
+            changed=self.changed,
+            reason=self.reason,
+            file_bytes_before=self.file_bytes_before,
+            file_bytes=self.file_bytes,
+            arena_before=self.arena_before,
+            arena_after=self.arena_after,
+            layers=self.layers,
+        )
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """What was done, a line for each kernel that is stored in another way."""
+        return tuple(_sentence(one) for one in self.layers if one.parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report says of it."""
+        if not self.changed:
+            return (f"no kernel is stored for {DECODE}: {self.reason}",)
+        saved = self.file_bytes / self.file_bytes_before - 1
+        return (
+            f"kernels stored for {DECODE}: the file fell from {self.file_bytes_before:,} to "
+            f"{self.file_bytes:,} bytes ({saved:+.1%}), the arena went from "
+            f"{self.arena_before:,} to {self.arena_after:,}; {NOT_IN_LITERT}: metrics are of the "
+            "same file with its kernels dense, whose outputs are equal to the byte",
+            *self.done,
+        )
+
+
+def _sentence(one: StoredKernel) -> str:
+    parts = f", decoded in {one.parts} parts" if one.parts > 1 else ""
+    return f"{one.layer}: {one.bytes_before:,} -> {one.bytes_after:,} bytes, {one.form}{parts}"
+
+
+class _Option(NamedTuple):
+    """A kernel decoded in so many parts.
+
+    Attributes:
+        parts: how many.
+        saved: bytes of flash, estimated.
+        need: bytes of activations while its operators run.
+        tail: bytes of arena that last, estimated.
+    """
+
+    parts: int
+    saved: int
+    need: int
+    tail: int
+
+
+class _Choice(NamedTuple):
+    """Parts by kernel, and what they save and cost, estimated."""
+
+    parts: Mapping[int, int]
+    saved: int
+    growth: int
+
+
+def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
+    """Return the file with kernels stored for TFLM_DECODE where that makes it smaller.
+
+    Args:
+        content: a .tflite file that TFLite Micro runs; its memory plan is made anew.
+        arena_bytes: the arena that it may take; None where a byte of it counts as four of flash.
+
+    Raises:
+        ModelError: the file is no TFLite model, or one that cannot be rewritten.
+        StageError: TFLite Micro cannot allocate it.
+    """
+    graph = read_graph(content)
+    before = allocated_as_given(content, graph)
+    found, others = kernels(graph)
+    limit = None if arena_bytes is None else arena_bytes - before
+    choices = _choices(graph, found, limit)
+    for choice in choices[:_TRIES]:
+        tried = _tried(graph, found, choice.parts)
+        if tried is None or not _worth(content, before, tried, arena_bytes):
+            continue
+        return Decoding(
+            content=tried.content,
+            reason="",
+            file_bytes_before=len(content),
+            file_bytes=len(tried.content),
+            arena_before=before,
+            arena_after=tried.arena,
+            layers=_layers(graph, found, others, choice.parts),
+            bound_bytes=tried.arena - tried.plan.size_bytes + tried.plan.bound_bytes,
+            equality=_compared(graph, tried),
+            memory_after=memory_map(tried.graph, planned=True),
+            operators=frozenset(operator.name for operator in tried.graph.operators),
+        )
+    reason = _why_nothing(found, choices)
+    layers = _layers(graph, found, others, {})
+    return Decoding(content, reason, len(content), len(content), before, before, layers)
+
+
+def _why_nothing(found: Sequence[Kernel], choices: Sequence[_Choice]) -> str:
+    if not found:
+        return "no kernel of int8 is large enough to be stored otherwise"
+    if not choices:
+        return (
+            "no kernel has enough zeros, or few enough values, to save flash within the arena: "
+            "prune or cluster before quantize"
+        )
+    return "what was tried did not save flash within the arena"
+
+
+def _worth(content: bytes, before: int, tried: _Tried, arena_bytes: int | None) -> bool:
+    saved = len(content) - len(tried.content)
+    if saved < _LEAST_GAIN * len(content):
+        return False
+    if arena_bytes is not None:
+        return tried.arena <= arena_bytes
+    return saved > FLASH_OF_ARENA * (tried.arena - before)
+
+
+def _choices(graph: Graph, found: Sequence[Kernel], limit: int | None) -> list[_Choice]:
+    """Return choices, best first; none that saves nothing."""
+    live = live_bytes(blocks_of(graph), len(graph.operators))
+    peak = max(live, default=0)
+    options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
+    heights = {max(peak, one.need) for several in options.values() for one in several}
+    choices = {}
+    for height, rate in itertools.product(sorted(heights), _RATES):
+        choice = _choice(options, height, peak, rate)
+        if choice is None or (limit is not None and choice.growth > limit):
+            continue
+        if limit is not None or choice.saved > FLASH_OF_ARENA * choice.growth:
+            choices[tuple(sorted(choice.parts.items()))] = choice
+    worth = choices.values()
+    if limit is not None:
+        return sorted(worth, key=lambda one: (-one.saved, one.growth))
+    return sorted(worth, key=lambda one: FLASH_OF_ARENA * one.growth - one.saved)
+
+
+def _choice(
+    options: Mapping[int, Sequence[_Option]], height: int, peak: int, rate: float
+) -> _Choice | None:
+    """Return what saves most flash below a height of the arena.
+
+    Args:
+        options: by kernel.
+        height: that activations may take.
+        peak: that they take while all kernels are dense.
+        rate: bytes of flash that a byte of what lasts in the arena costs.
+    """
+    parts, saved, tail, need = {}, 0, 0, peak
+    for index, several in options.items():
+        fitting = [one for one in several if one.need <= height]
+        best = max(fitting, key=lambda one: one.saved - rate * one.tail, default=None)
+        if best is not None and best.saved - rate * best.tail > 0:
+            parts[index] = best.parts
+            saved, tail, need = saved + best.saved, tail + best.tail, max(need, best.need)
+    return _Choice(parts, saved, need - peak + tail) if parts else None
+
+
+def _options(graph: Graph, kernel: Kernel, live: Sequence[int]) -> Iterator[_Option]:
+    channels, before = len(kernel.values), kernel.values.nbytes
+    for parts in _LADDER if kernel.splits else (1,):
+        if parts > channels:
+            return
+        spans = bounds(channels, parts)
+        forms = [kernel.form(*span) for span in spans]
+        stored = sum(aligned(len(f.stored)) + aligned(len(f.ancillary)) for f in forms)
+        copies, readers = parts - 1, len(kernel.readers)
+        overhead = parts * _DECODE_FLASH + readers * copies * _PART_FLASH
+        dense = max(aligned(kernel.values[slice(*span)].nbytes) for span in spans)
+        need, tail = 0, 0
+        for number in kernel.readers:
+            operator = graph.operators[number]
+            need = max(need, live[number + 1] + dense)
+            if parts > 1 and not _joins_in_place(graph, number):
+                output = graph.tensors[operator.outputs[0]].size_bytes
+                need = max(need, live[number + 1] + aligned(output))
+            # Each copy has its share of the channels: together they hold what the operator held.
+            each = _PART_TAIL + tail_of(graph, operator) - channels_tail(graph, operator)
+            tail += parts * _DECODE_TAIL + copies * each
+        yield _Option(parts, before - stored - overhead, need, tail)
+
+
+def _joins_in_place(graph: Graph, number: int) -> bool:
+    """Whether the parts of an operator's output lie in it, one behind the other."""
+    shape = graph.tensors[graph.operators[number].outputs[0]].shape
+    return all(size == 1 for size in shape[:-1])
+
+
+class _Tried(NamedTuple):
+    graph: Graph
+    plan: Plan
+    content: bytes
+    arena: int
+
+
+def _tried(graph: Graph, found: Sequence[Kernel], parts: Mapping[int, int]) -> _Tried | None:
+    """Return the file of a choice; None where TFLite Micro does not allocate it."""
+    changed = with_decode(graph, found, parts)
+    planned = plan(changed, _PLAN_ATTEMPTS)
+    content = write_graph(changed, planned.offsets)
+    arena = arena_of(content).value
+    return None if arena is None else _Tried(changed, planned, content, arena)
+
+
+def _compared(graph: Graph, tried: _Tried) -> Equality:
+    """Compare outputs and the last feature map: LiteRT runs the file with its kernels dense."""
+    feature = last_feature_map(graph, tried.graph)
+    shown = with_output(tried.graph, feature)
+    shown_content = write_graph(shown, plan(shown, 1).offsets)
+    examples = random_examples(graph, examples_for(graph_macs(graph)))
+    wanted = write_graph(with_output(graph, feature))
+    twins = (dense_twin(shown_content), dense_twin(tried.content))
+    equality = compare(wanted, twins, examples, micro_only=(shown_content, tried.content))
+    if equality.different:
+        runtimes = ", ".join(equality.different)
+        raise InternalError(f"the file does not give the same outputs in {runtimes}")
+    named = (name if name == MICRO else f"{name}{KERNELS_DENSE}" for name in equality.runtimes)
+    return equality._replace(runtimes=tuple(named))
+
+
+def _layers(
+    graph: Graph,
+    found: Sequence[Kernel],
+    others: Sequence[tuple[int, str]],
+    parts: Mapping[int, int],
+) -> tuple[StoredKernel, ...]:
+    rows = [_layer(graph, kernel, parts.get(kernel.index, 0)) for kernel in found]
+    for index, reason in others:
+        tensor = graph.tensors[index]
+        name = b"" if tensor.stored is None else tensor.stored.name or b""
+        shown, size = name.decode("utf-8", "replace") or f"tensor {index}", tensor.size_bytes
+        rows.append(_dense(shown, reason, size))
+    return tuple(sorted(rows, key=lambda one: -one.bytes_before))
+
+
+def _layer(graph: Graph, kernel: Kernel, parts: int) -> StoredKernel:
+    name, before = shown_name(graph, kernel), kernel.values.nbytes
+    if not parts:
+        return _dense(name, "smaller so, all in all", before)
+    forms = [kernel.form(*span) for span in bounds(len(kernel.values), parts)]
+    kinds = list(dict.fromkeys(one.form for one in forms))
+    return StoredKernel(
+        layer=name,
+        form=" or ".join(kinds),
+        parts=parts,
+        bytes_before=before,
+        bytes_after=sum(one.size_bytes for one in forms),
+    )
+
+
+def _dense(name: str, reason: str, size: int) -> StoredKernel:
+    return StoredKernel(
+        layer=name, form=f"dense: {reason}", parts=0, bytes_before=size, bytes_after=size
+    )

@@ -1,0 +1,1 @@
+"""Where the operators of a file run: on an accelerator, in a delegate, or on the CPU."""

@@ -1,0 +1,52 @@
+"""What TFLite Micro's wheel says of the arena of files that are in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from shrink.base import files
+from shrink.base.errors import StageError
+from shrink.compact.graph import Graph, write_graph
+from shrink.tflite.arena import ArenaFigure, arena_bytes
+
+
+def arena_of(content: bytes) -> ArenaFigure:
+    """Return the arena of a .tflite file; see `shrink.tflite.arena.arena_bytes`."""
+    with tempfile.TemporaryDirectory(prefix="shrink-compact-") as folder:
+        path = Path(folder) / "model.tflite"
+        files.write_bytes(path, content)
+        return arena_bytes(path)
+
+
+def allocated_bytes(content: bytes) -> int:
+    """Return the bytes of the smallest arena in which TFLite Micro allocates a file.
+
+    Raises:
+        StageError: it does not.
+    """
+    figure = arena_of(content)
+    if figure.value is None:
+        raise StageError(
+            f"TFLite Micro, for which a file is compacted, does not run it: {figure.reason}",
+            hint="quantize to int8 with target: tflm",
+        )
+    return figure.value
+
+
+def allocated_as_given(content: bytes, graph: Graph) -> int:
+    """Return the arena of a file as it was given, or of its graph written anew.
+
+    TFLite Micro does not find the operators of files that hold only the deprecated operator codes,
+    as converters wrote them before 2021.
+
+    Raises:
+        StageError: TFLite Micro allocates neither.
+    """
+    try:
+        return allocated_bytes(content)
+    except StageError:
+        again = write_graph(graph)
+        if again == content:
+            raise
+        return allocated_bytes(again)

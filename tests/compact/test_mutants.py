@@ -1,0 +1,195 @@
+"""Damaged files: compact and inspect refuse them with typed errors, or take them as they are.
+
+Most mutants go through every pass but not through a runtime, which would refuse them first: arenas
+are estimated, and the search is short. Some go through everything.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shrink.base.errors import ModelError, ShrinkError
+from shrink.compact import compact as whole
+from shrink.compact import moves, wheel
+from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.compact.verify import Equality
+from shrink.compact.verify_child import MICRO
+from shrink.tflite.arena import ArenaFigure
+from shrink.tflite.child import check_artifact
+from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.planner import planned_bytes
+from shrink.tflite.structure import read
+from tests.compact.toys import Net, chain, random_net
+
+_NUMBERS = (0, 1, -1, 2, 3, 7, 127, 128, 255, 256, 65535, 2**31 - 1, -(2**31))
+_REALS = (0.0, -1.0, float("nan"), float("inf"), 1e30)
+
+
+def sources() -> list[bytes]:
+    """Files of several kinds of operators, one of them with a memory plan."""
+    net = Net((1, 12, 6, 4))
+    middle = net.conv(net.conv(net.input, 24, (1, 1)), 0, depthwise=True)
+    wide = net.file(net.conv(middle, 4, (1, 1)))
+    graph = read_graph(wide)
+    planned = write_graph(graph, plan(graph, 10).offsets)
+    return [chain(8), wide, planned, *(random_net(seed) for seed in range(4))]
+
+
+def mutant(content: bytes, chance: random.Random) -> bytes:
+    """Return a file with some fields, bytes or bits changed, or cut off."""
+    if chance.random() < 0.5:
+        for _ in range(chance.randint(1, 3)):
+            content = with_other_field(content, chance)
+        return content
+    changed = bytearray(content)
+    for _ in range(chance.randint(1, 4)):
+        at, kind = chance.randrange(8, len(changed)), chance.random()
+        if kind < 0.5:
+            changed[at] ^= 1 << chance.randrange(8)
+        elif kind < 0.9:
+            changed[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        else:
+            del changed[max(at, 9) :]
+    return bytes(changed)
+
+
+def with_other_field(content: bytes, chance: random.Random) -> bytes:
+    """Return a well-formed file of which one field of one table has another value."""
+    try:
+        model = unpacked(content)
+        graph = model.subgraphs[0]
+        tables = [model, graph, *graph.tensors, *model.operatorCodes, *model.buffers]
+        tables += [*(model.metadata or []), *(t.quantization for t in graph.tensors)]
+        options = [operator.builtinOptions for operator in graph.operators]
+        tables += 3 * [*graph.operators, *options]
+        table = chance.choice([one for one in tables if one is not None])
+        name = chance.choice(list(vars(table)))
+        setattr(table, name, other_value(getattr(table, name), chance))
+        return packed(model)
+    except Exception:  # what cannot be written, or read again, is no well-formed file
+        return content
+
+
+def other_value(value: object, chance: random.Random) -> object:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, np.integer)):
+        return chance.choice([*_NUMBERS, int(value) + 1, int(value) - 1])
+    if isinstance(value, float):
+        return chance.choice(_REALS)
+    if isinstance(value, np.ndarray) and value.size:
+        changed, place = value.copy(), chance.randrange(value.size)
+        kind = chance.random()
+        if kind < 0.6:
+            changed.flat[place] = chance.choice([*_NUMBERS, int(changed.flat[place]) + 1])
+            return changed
+        return value[:-1] if kind < 0.8 else np.concatenate([value, value[:1]])
+    if isinstance(value, list) and value:
+        items = list(value)
+        kind = chance.random()
+        if kind < 0.4:
+            items.pop(chance.randrange(len(items)))
+        elif kind < 0.7:
+            items.append(chance.choice(items))
+        else:
+            chance.shuffle(items)
+        return items
+    return None
+
+
+@pytest.fixture
+def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def estimated(content: bytes) -> int:
+        return planned_bytes(read(content)[0]) + 1000
+
+    same = Equality(1, (MICRO,), (), distinct=True)
+    for module in (whole, wheel):
+        monkeypatch.setattr(module, "allocated_bytes", estimated)
+    monkeypatch.setattr(whole, "compare", lambda *_: same)
+    for name, short in (("_TRIES", 20), ("_STARTS", 1), ("_CANDIDATES", 2), ("_WORK", 200)):
+        monkeypatch.setattr(moves, name, short)
+    monkeypatch.setattr("shrink.compact.choose._WORTH_A_PROCESS", 1 << 30)
+    monkeypatch.setattr(whole, "_PLAN_ATTEMPTS", 5)
+    monkeypatch.setattr("shrink.compact.order._MOST_STATES", 200)
+    monkeypatch.setattr("shrink.compact.search._MOST_IDLE", 10)
+
+
+def outcome_of(content: bytes) -> str:
+    """Return what becomes of a file; other errors than typed ones are raised."""
+    try:
+        return "changed" if whole.compact(content).changed else "unchanged"
+    except ShrinkError as error:
+        return type(error).__name__
+
+
+def outcomes(count: int, seed: int) -> set[str]:
+    chance, given = random.Random(seed), sources()
+    return {outcome_of(mutant(chance.choice(given), chance)) for _ in range(count)}
+
+
+@pytest.mark.usefixtures("without_runtimes")
+def test_compact_raises_typed_errors_only_for_mutants() -> None:
+    assert outcomes(200, seed=1) == {"ModelError", "unchanged", "changed"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_runtimes")
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_compact_raises_typed_errors_only_for_many_mutants(seed: int) -> None:
+    assert outcomes(500, seed) >= {"ModelError", "unchanged", "changed"}
+
+
+@pytest.mark.slow
+def test_compact_raises_typed_errors_only_for_mutants_that_runtimes_see() -> None:
+    assert outcomes(60, seed=3) >= {"ModelError"}
+
+
+def test_an_operator_without_inputs_is_refused() -> None:
+    model = unpacked(chain(8))
+    model.subgraphs[0].operators[1].inputs = []
+    with pytest.raises(ModelError, match=r"operator 1 \(DEPTHWISE_CONV_2D\) has 0 inputs"):
+        whole.compact(packed(model))
+    net = Net((1, 4, 4, 2))
+    model = unpacked(net.file(net.same_scale(net.input, 1.0)))
+    model.subgraphs[0].operators[0].inputs = []
+    with pytest.raises(ModelError, match="has 0 inputs, and needs 1"):
+        whole.compact(packed(model))
+
+
+def inspections(folder: Path, count: int, seed: int) -> int:
+    """Inspect mutants that pass the look into every file; return how many were described."""
+    from shrink.tools.inspect import describe_artifact
+
+    chance, given, described = random.Random(seed), sources(), 0
+    path = folder / "mutant.tflite"
+    for _ in range(count):
+        path.write_bytes(mutant(chance.choice(given), chance))
+        try:
+            check_artifact(path)
+            described += bool(describe_artifact(path).operators)
+        except ShrinkError:
+            pass
+    return described
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = ArenaFigure(None, "not measured: no runtime here")
+    monkeypatch.setattr("shrink.tools.inspect.arena_bytes", lambda _: figure)
+    monkeypatch.setattr("shrink.tools.inspect.check_runs", lambda *_: None)
+
+
+@pytest.mark.usefixtures("unmeasured")
+def test_inspect_raises_typed_errors_only_for_mutants(tmp_path: Path) -> None:
+    assert 20 < inspections(tmp_path, 200, seed=1) < 180
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unmeasured")
+def test_inspect_raises_typed_errors_only_for_many_mutants(tmp_path: Path) -> None:
+    assert 500 < inspections(tmp_path, 5000, seed=2) < 4500
