@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
@@ -281,7 +280,8 @@ def _status(path: Path) -> os.stat_result:
     return os.stat_result([0] * 10)
 
 
-class CacheKind(TypedDict):
+@dataclass(frozen=True)
+class CacheKind:
     """Entries of one kind in the cache; `unused_s` of the one that was not used for longest."""
 
     kind: str
@@ -292,16 +292,18 @@ class CacheKind(TypedDict):
     kept_days: int
 
 
-class CacheSize(TypedDict):
+@dataclass(frozen=True)
+class CacheSize:
     """What the cache holds."""
 
     path: str
-    kinds: list[CacheKind]
     bytes: int
     limit_bytes: int
+    kinds: tuple[CacheKind, ...]
 
 
-class CacheEntry(TypedDict):
+@dataclass(frozen=True)
+class CacheEntry:
     """An entry of the cache."""
 
     kind: str
@@ -310,8 +312,9 @@ class CacheEntry(TypedDict):
     unused_s: int
 
 
-class CacheEntries(TypedDict):
+@dataclass(frozen=True)
+class CacheEntries:
     """The entries of the cache, or of a kind."""
 
     path: str
-    entries: list[CacheEntry]
+    entries: tuple[CacheEntry, ...]

@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
-_REAL = frozenset({"mean_squared_error", "mean_absolute_error"})
-_BINARY = frozenset({"binary_crossentropy"})
-_CLASSES = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
-
-
-@dataclass(frozen=True)
-class MetricInfo:
-    """What is known of a metric before any data is seen.
-
-    Attributes:
-        higher_is_better: whether a drop is a loss.
-        losses: those of the outputs that it makes sense for.
-    """
-
-    higher_is_better: bool
-    losses: frozenset[str]
-
-    @property
-    def is_of_real_targets(self) -> bool:
-        """Whether it belongs to a regression."""
-        return self.losses == _REAL
-
-
-METRICS: dict[str, MetricInfo] = {
-    "accuracy": MetricInfo(True, _CLASSES | _BINARY),
-    "binary_accuracy": MetricInfo(True, _BINARY),
-    "top5_accuracy": MetricInfo(True, _CLASSES),
-    "sparse_categorical_crossentropy": MetricInfo(False, _CLASSES),
-    "categorical_crossentropy": MetricInfo(False, _CLASSES),
-    "binary_crossentropy": MetricInfo(False, _BINARY),
-    "mean_squared_error": MetricInfo(False, _REAL),
-    "mean_absolute_error": MetricInfo(False, _REAL),
-}
-"""Every metric that a recipe can name, in the order of the schema."""
-
-
-def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
-    """Return the outputs over which a metric is averaged: an accuracy says nothing of an angle.
-
-    Args:
-        metric: a key of `METRICS`.
-        losses: the loss of each output.
-
-    Returns:
-        Places of outputs; all of them where the metric goes with none, or with each.
-    """
-    fitting = [i for i, loss in enumerate(losses) if loss in METRICS[metric].losses]
-    return fitting or list(range(len(losses)))
+from shrink.base.metrics import (
+    FUNCTION_ENDINGS,
+    METRICS,
+    Range,
+    is_known_name,
+    metric_of,
+    named_after,
+)
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -63,7 +22,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 Group = Literal["size", "memory", "latency", "metrics"]
-Unit = Literal["bytes", "count", "ms", "s", "fraction", "points", "none"]
+Unit = Literal["bytes", "count", "ms", "s", "fraction", "points", "per_hour", "none"]
 
 LOSS = "loss"
 _PREFIXES = ("", "K", "M", "G", "T", "P")
@@ -79,11 +38,14 @@ class Figure:
     Args:
         name: the key in the report.
         group: the report's section that holds it.
-        unit: bytes, count, ms, s, fraction (0 to 1), or none; points, which are percentage points,
-            is the unit of differences of fractions.
+        unit: bytes, count, ms, s, fraction (0 to 1), per_hour, or none; points, which are
+            percentage points, is the unit of differences of fractions.
         larger_is_better: true for accuracies.
         definition: raised whenever what is measured becomes another thing; figures of different
             definitions are not compared.
+        everywhere: whether each stage has it, or says why not; if not, those alone that have it
+            name it.
+        range: what it and its interval cannot leave; None where nothing is known of that.
     """
 
     name: str
@@ -91,11 +53,23 @@ class Figure:
     unit: Unit
     larger_is_better: bool = False
     definition: int = 1
+    everywhere: bool = True
+    range: Range | None = None
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """What it cannot leave: a fraction lies in 0 to 1."""
-        return (0.0, 1.0) if self.unit == "fraction" else None
+        """What it cannot leave on either side, as an accuracy; None where a side is open."""
+        return self.range if self.range and all(map(math.isfinite, self.range)) else None
+
+    @property
+    def is_from_0_to_1(self) -> bool:
+        """Whether it lies between 0 and 1, as fractions do and the area under a curve does."""
+        return self.range == (0.0, 1.0)
+
+    @property
+    def can_be_negative(self) -> bool:
+        """Whether its own limit in a gate may lie below 0."""
+        return self.range is not None and self.range[0] < 0
 
     def text(self, value: float | None) -> str:
         """Return the value for people: `1.20 KB`, `12.5 M`, `98.33 %`; `-` for null."""
@@ -119,11 +93,13 @@ FIGURES: dict[str, Figure] = {
         Figure("arena_bytes", "memory", "bytes", definition=2),
         Figure("arena_estimate_bytes", "memory", "bytes"),
         Figure("arena_32_bytes", "memory", "bytes"),
+        Figure("arena_32_reference_bytes", "memory", "bytes"),
         Figure("p50_ms", "latency", "ms"),
         Figure("p90_ms", "latency", "ms"),
+        Figure("cpu_operators", "latency", "count", everywhere=False),
     )
 }
-"""The figures that every report has, whatever the task; metrics come on top."""
+"""The figures that reports have, whatever the task; metrics come on top."""
 
 
 def definitions() -> dict[str, int]:
@@ -144,12 +120,17 @@ def metric_names() -> tuple[str, ...]:
 def metric_figure(name: str) -> Figure:
     """Return the figure of a metric.
 
-    A report of another version may hold a metric that is not known here, and is still shown;
-    of such, only a name that ends in `accuracy` counts as larger is better.
+    A report of another version may hold a metric that is not known here, and is still shown; of
+    such, and of a user's function, the name's ending tells whether larger is better.
     """
-    info = METRICS.get(name)
-    larger = info.higher_is_better if info is not None else name.endswith("accuracy")
-    return Figure(name, "metrics", "fraction" if name.endswith("accuracy") else "none", larger)
+    known = metric_of(name)
+    info = METRICS.get(name) if known is None else known.info
+    if info is None:
+        larger, unit = named_after(name)
+        return Figure(
+            name, "metrics", unit, larger, range=(0.0, 1.0) if unit == "fraction" else None
+        )
+    return Figure(name, "metrics", info.unit, info.higher_is_better, range=info.range)
 
 
 def figure_of(name: str) -> Figure:
@@ -166,7 +147,8 @@ class Target:
     """What a gate's name means.
 
     Args:
-        kind: a figure itself, a metric's drop or rise against the baseline, or the run's duration.
+        kind: a figure itself, how much worse a metric is than the baseline's, or a duration.
+            A drop is a worsening whichever way is better; of losses it is also called a rise.
         figure: the figure that is looked at.
     """
 
@@ -181,17 +163,45 @@ class Target:
 
 def _targets() -> dict[str, Target]:
     targets = {name: Target("figure", figure) for name, figure in FIGURES.items()}
-    metrics = [metric_figure(name) for name in metric_names()]
-    targets.update({metric.name: Target("figure", metric) for metric in metrics})
-    for metric in metrics:
-        kind: Kind = "drop" if metric.larger_is_better else "rise"
-        targets[f"{metric.name}_{kind}"] = Target(kind, metric)
+    for name in metric_names():
+        targets |= _metric_targets(name)
     targets[DURATION] = Target("duration", Figure(DURATION, "latency", "s"))
     return targets
 
 
+def _metric_targets(name: str) -> dict[str, Target]:
+    metric = metric_figure(name)
+    targets = {name: Target("figure", metric), f"{name}_drop": Target("drop", metric)}
+    if not metric.larger_is_better:
+        targets[f"{name}_rise"] = Target("rise", metric)
+    return targets
+
+
 TARGETS: dict[str, Target] = _targets()
-"""Every legal name of a gate."""
+"""Every legal name of a gate but those of metrics with arguments, and of users' functions."""
+
+
+def target_of(name: str) -> Target | None:
+    """Return what a gate's name means, None where no gate has this name."""
+    if name in TARGETS:
+        return TARGETS[name]
+    for metric in (name.removesuffix("_drop"), name.removesuffix("_rise"), name):
+        if is_known_name(metric) and name in (targets := _metric_targets(metric)):
+            return targets[name]
+    return None
+
+
+def target_patterns() -> dict[str, Target]:
+    """Return what gates mean by the pattern of their names, of metrics that take arguments."""
+    patterns: dict[str, Target] = {}
+    for name, info in METRICS.items():
+        if info.parameters:
+            for ending, target in _metric_targets(name).items():
+                patterns[f"^{name}_.+{ending.removeprefix(name)}$"] = target
+    for ending in FUNCTION_ENDINGS:
+        for gate, target in _metric_targets(ending).items():
+            patterns[f"^[a-z0-9_]+{gate}$"] = target
+    return patterns
 
 
 def format_value(value: float, unit: Unit) -> str:
@@ -208,7 +218,7 @@ def format_value(value: float, unit: Unit) -> str:
         return f"{100 * value:.2f} %"
     if unit == "points":
         return _points(f"{100 * value:.{_decimals(100 * value)}f}")
-    return f"{value:.4g}"
+    return f"{value:.4g} per hour" if unit == "per_hour" else f"{value:.4g}"
 
 
 def exact_value(value: float, unit: Unit) -> str:
@@ -219,7 +229,7 @@ def exact_value(value: float, unit: Unit) -> str:
         return f"{100 * value:.10g} %"
     if unit == "points":
         return _points(f"{100 * value:.10g}")
-    return f"{value:.10g}" if unit == "none" else f"{value:.10g} {unit}"
+    return f"{value:.10g}" if unit == "none" else f"{value:.10g} {unit.replace('_', ' ')}"
 
 
 def format_change(value: float, unit: Unit) -> str:

@@ -153,6 +153,31 @@ def student_quantile(degrees: int, confidence: float) -> float:
     return math.sqrt(degrees) * math.tan((low + high) / 2)
 
 
+def student_interval(values: Sequence[float], confidence: float, unseen: float) -> Interval:
+    """Return the widened Student's t of any values, one per example or block of examples.
+
+    Args:
+        values: finite.
+        confidence: two-sided, in (0, 1).
+        unseen: how far a value may lie from the others where all of them are equal.
+    """
+    return _student(values, confidence, unseen, None, 0.0)
+
+
+def effective_number(values: Sequence[float], unseen: float) -> float:
+    """Return how many values make up the variance, sum(r²)² / sum(r⁴); 0 where all are equal."""
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    if squares <= len(values) * (_ROUNDING * max(abs(mean), unseen)) ** 2:
+        return 0.0
+    return squares**2 / math.fsum((value - mean) ** 4 for value in values)
+
+
+def few_make_it_up(effective: float) -> bool:
+    """Whether so few values make up a variance that it shows little of what is possible."""
+    return effective < _FEW
+
+
 def _newcombe(both: int, lost: int, won: int, neither: int, confidence: float) -> Interval:
     """Newcombe's method 10: Wilson limits of both margins, joined with their correlation phi."""
     total = both + lost + won + neither

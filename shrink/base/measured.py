@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from shrink.base.figures import FIGURES, metric_names
+from shrink.base.figures import FIGURES, LOSS
+from shrink.base.metrics import is_known_name
 
 T_co = TypeVar("T_co", covariant=True)
 DOES_NOT_APPLY = "does not apply"
 NOTHING_TO_PLAN_FOR = "there is no training.memory_limit to plan for"
+_NAME = re.compile(r"\S+")
 _EXPECTED = (DOES_NOT_APPLY, "not planned: there is no")
 
 
@@ -47,16 +50,19 @@ class Note(str):
 
     @classmethod
     def read(cls, text: str) -> Note:
-        """Return the note that was written as this text."""
-        names, colon, why = text.partition(": ")
-        figures = names.split(", ")
-        known = colon and all(name in FIGURES or name in metric_names() for name in figures)
-        return cls.about(figures, why) if known else cls(text)
+        """Return the note that was written as this text.
+
+        Of figures that another version of shrink names, it has those that this one knows, too.
+        """
+        note, names = cls(text), text.partition(": ")[0].split(", ")
+        if ": " in text and all(map(_NAME.fullmatch, names)):
+            note.figures = tuple(n for n in names if n in FIGURES or n == LOSS or is_known_name(n))
+        return note
 
     @property
     def why(self) -> str:
         """The sentence without the names of its figures."""
-        return self.removeprefix(f"{', '.join(self.figures)}: ") if self.figures else str(self)
+        return self.partition(": ")[2] if self.figures else str(self)
 
     @property
     def is_expected(self) -> bool:

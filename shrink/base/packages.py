@@ -35,7 +35,8 @@ COMPUTING_PACKAGES = (
     # training, and Keras files of both kinds
     "tensorflow", "tf-keras", "keras", "tensorflow-model-optimization", "h5py",
     # conversion, quantization, what runs the artifacts and says what they take
-    "ai-edge-quantizer", "ai-edge-litert", "tflite-micro", "flatbuffers", "ml-dtypes",
+    "ai-edge-quantizer", "ai-edge-litert", "tflite-micro", "ethos-u-vela",
+    "flatbuffers", "ml-dtypes",
     # arithmetic
     "numpy", "scipy", "scikit-learn",
     # what decodes examples

@@ -125,6 +125,11 @@ def sums(
         RecipeError: no such metric.
         DataError: targets or a mask that do not match the outputs, or labels that are out of range.
     """
+    return sum_up(element_scores(outputs, targets, metric, from_logits), mask)
+
+
+def element_scores(outputs: Array, targets: Array, metric: str, from_logits: bool) -> Array:
+    """Return the score of each element, float64 (n, ...); the arguments are those of `sums`."""
     if metric not in _SCORERS:
         raise RecipeError(
             f"there is no metric {metric!r}", hint=f"one of {', '.join(sorted(_SCORERS))}"
@@ -135,13 +140,13 @@ def sums(
     targets = np.asarray(targets)
     if len(targets) != len(outputs):
         raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
-    return sum_up(_SCORERS[metric](outputs, targets, from_logits), mask)
+    return _SCORERS[metric](outputs, targets, from_logits)
 
 
 def _accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     if outputs.shape[-1] == 1:
         return _binary_accuracy(outputs, targets, from_logits)
-    return _among_best(outputs, targets, 1)
+    return among_best(outputs, targets, 1)
 
 
 def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
@@ -152,15 +157,15 @@ def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array
 
 
 def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
-    return _among_best(outputs, targets, 5)
+    return among_best(outputs, targets, 5)
 
 
-def _among_best(outputs: Array, targets: Array, k: int) -> Array:
-    """Return the chance that the own class is among the `k` best, ties broken at random.
+def among_best(outputs: Array, targets: Array, k: int) -> Array:
+    """Return the chance that the own class is among the `k` best, (n, ...), ties broken at random.
 
     Places that better classes leave are shared by all that have the own class' value.
     """
-    own = np.take_along_axis(outputs, _labels(outputs, targets), axis=-1)
+    own = np.take_along_axis(outputs, class_numbers(outputs, targets), axis=-1)
     better = (outputs > own).sum(axis=-1)
     equal = np.maximum((outputs == own).sum(axis=-1), 1)
     chance = np.clip((k - better) / equal, 0.0, 1.0)
@@ -170,9 +175,9 @@ def _among_best(outputs: Array, targets: Array, k: int) -> Array:
 
 def _crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     log_probabilities = _log_probabilities(outputs, from_logits)
-    if _is_dense(outputs, targets):
+    if is_one_hot(outputs, targets):
         return -(targets * log_probabilities).sum(axis=-1)
-    return -np.take_along_axis(log_probabilities, _labels(outputs, targets), axis=-1)
+    return -np.take_along_axis(log_probabilities, class_numbers(outputs, targets), axis=-1)
 
 
 def _binary_crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:
@@ -194,23 +199,33 @@ def _absolute_error(outputs: Array, targets: Array, from_logits: bool) -> Array:
 
 def _log_probabilities(outputs: Array, from_logits: bool) -> Array:
     if from_logits:
-        shifted = outputs - outputs.max(axis=-1, keepdims=True)
-        return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+        return log_softmax(outputs)
     # An integer softmax need not add up to 1.
     total = np.maximum(outputs.sum(axis=-1, keepdims=True), _EPSILON)
     return np.log(np.clip(outputs / total, _EPSILON, 1 - _EPSILON))
 
 
-def _is_dense(outputs: Array, targets: Array) -> bool:
-    """Tell one-hot labels and probabilities from class numbers."""
+def log_softmax(outputs: Array) -> Array:
+    """Return the logarithms of the probabilities that logits stand for, (..., k)."""
+    shifted = outputs - outputs.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+def probabilities(outputs: Array) -> Array:
+    """Return the softmax of logits, (..., k)."""
+    return np.asarray(np.exp(log_softmax(outputs)))
+
+
+def is_one_hot(outputs: Array, targets: Array) -> bool:
+    """Whether targets are one-hot labels or probabilities, and no class numbers."""
     return targets.shape == outputs.shape and outputs.shape[-1] > 1
 
 
-def _labels(outputs: Array, targets: Array) -> Array:
+def class_numbers(outputs: Array, targets: Array) -> Array:
     """Return class numbers, (n, ..., 1)."""
-    if _is_dense(outputs, targets):
+    if is_one_hot(outputs, targets):
         return targets.argmax(axis=-1)[..., None]
-    labels = _reshaped(targets, (*outputs.shape[:-1], 1)).astype(np.int64)
+    labels = of_shape(targets, (*outputs.shape[:-1], 1)).astype(np.int64)
     classes = outputs.shape[-1]
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise DataError(
@@ -221,10 +236,15 @@ def _labels(outputs: Array, targets: Array) -> Array:
 
 
 def _aligned(targets: Array, outputs: Array) -> Array:
-    return _reshaped(targets, outputs.shape)
+    return of_shape(targets, outputs.shape)
 
 
-def _reshaped(targets: Array, shape: tuple[int, ...]) -> Array:
+def of_shape(targets: Array, shape: tuple[int, ...]) -> Array:
+    """Return targets in the shape of the outputs.
+
+    Raises:
+        DataError: they have another number of elements.
+    """
     if targets.size != np.prod(shape):
         raise DataError(f"targets of shape {targets.shape} do not match {shape}")
     return targets.reshape(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,13 +13,17 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
-from shrink.base.figures import measured_outputs
+from shrink.base.metrics import is_mean, measured_outputs
+from shrink.base.resampled import Resampled
 from shrink.base.types import Array, Tensors
 from shrink.contract.report import Guess
+from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.engine.objective import masked_outputs
-from shrink.task.accuracy import Sums, pool, sums
+from shrink.task.accuracy import Sums, pool
+from shrink.task.metrics.means import sums
+from shrink.task.metrics.whole import WholeSplit
 from shrink.task.task import Task
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, ordered
@@ -88,15 +92,41 @@ class Evaluation:
     """Metrics of an artifact on the test split.
 
     Attributes:
-        metrics: mean of each metric over the elements that count; `loss` is the task's loss.
-        scores: each example's part by metric, in the split's order, float64 (n,), the mean of
-            which is the metric: see `shrink.task.accuracy.pool`.
+        metrics: each metric over the elements that count, None where it is not defined on these;
+            `loss` is the task's loss.
+        scores: of metrics that are means each example's part, in the split's order, float64 (n,):
+            see `shrink.task.accuracy.pool`.
         examples: number of examples.
+        resampled: what intervals of the other metrics are computed from.
+        undefined: by metric, why it is None.
     """
 
-    metrics: dict[str, float]
+    metrics: dict[str, float | None]
     scores: dict[str, Array]
     examples: int
+    resampled: dict[str, Resampled] = field(default_factory=dict)
+    undefined: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def evidence(self) -> dict[str, Evidence]:
+        """What the intervals of every metric are computed from."""
+        means = {name: values.tolist() for name, values in self.scores.items()}
+        return {**means, **self.resampled}
+
+    def defined(self, name: str) -> float:
+        """Return a metric that something is chosen by.
+
+        Raises:
+            DataError: it is not defined on these examples.
+        """
+        value = self.metrics[name]
+        if value is None:
+            raise DataError(
+                f"{name} is not defined on these examples: {self.undefined.get(name)}",
+                subject="task.metrics",
+                hint="add examples of every class, or choose by another metric: task.monitor",
+            )
+        return value
 
 
 def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]]) -> list[str]:
@@ -138,24 +168,26 @@ def evaluate_artifact(
     Raises:
         DataError: the examples do not match its inputs or outputs, or no element counts.
     """
-    runner = load(tflite)
-    terms = {name: _terms(task, name) for name in ("loss", *task.metrics)}
+    means = ["loss", *(name for name in task.metrics if is_mean(name))]
+    terms = {name: _terms(task, name) for name in means}
     parts: dict[_Term, list[Sums]] = {term: [] for many in terms.values() for term in many.factors}
-    for start in range(0, len(examples), _BATCH):
-        indices = np.arange(start, min(start + _BATCH, len(examples)))
-        x, y = examples.arrays(indices)
-        inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
-        outputs = runner.predict(named(inputs, task.input_names), batch_size=_BATCH)
-        targets = tf.nest.flatten(y)
-        _check_count(outputs, targets)
-        present: Masks = masks.of(x) if masks else [None] * len(outputs)
+    whole = WholeSplit(task, [name for name in task.metrics if not is_mean(name)])
+    for outputs, targets, present in _run(tflite, examples, task, masks):
         for (metric, i), sums_of in parts.items():
             logits = task.from_logits[i]
             sums_of.append(
-                sums(outputs[i], targets[i], metric, from_logits=logits, mask=present[i])
+                sums(
+                    outputs[i],
+                    targets[i],
+                    metric,
+                    from_logits=logits,
+                    mask=present[i],
+                    loss=task.losses[i],
+                )
             )
+        whole.add(outputs, targets, present)
     pooled = {term: pool(sums_of) for term, sums_of in parts.items()}
-    metrics = {
+    metrics: dict[str, float | None] = {
         name: float(many.combine({term: one.value for term, one in pooled.items()}))
         for name, many in terms.items()
     }
@@ -163,7 +195,30 @@ def evaluate_artifact(
         name: np.asarray(many.combine({term: one.scores for term, one in pooled.items()}))
         for name, many in terms.items()
     }
-    return Evaluation(metrics, scores, len(examples))
+    resampled = whole.resampled()
+    metrics |= {name: None if one is None else one.value for name, one in resampled.items()}
+    return Evaluation(
+        {name: metrics[name] for name in ("loss", *task.metrics)},
+        scores,
+        len(examples),
+        {name: one for name, one in resampled.items() if one is not None},
+        {name: whole.undefined(name) for name, one in resampled.items() if one is None},
+    )
+
+
+def _run(
+    tflite: Path, examples: Examples, task: Task, masks: OutputMasks | None
+) -> Iterator[tuple[list[Array], list[Array], Masks]]:
+    """Yield outputs, targets and masks of all examples, batch by batch."""
+    runner = load(tflite)
+    for start in range(0, len(examples), _BATCH):
+        indices = np.arange(start, min(start + _BATCH, len(examples)))
+        x, y = examples.arrays(indices)
+        inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+        outputs = runner.predict(named(inputs, task.input_names), batch_size=_BATCH)
+        targets = tf.nest.flatten(y)
+        _check_count(outputs, targets)
+        yield outputs, targets, masks.of(x) if masks else [None] * len(outputs)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, WithJsonSchema, field_validator
 
-from shrink.base.errors import hint_for
 from shrink.base.fields import Config, Positive
-from shrink.base.figures import METRICS
+from shrink.base.metrics import check_metric, key_of_mapping, metrics_json_schema
 
 LossName = Literal[
     "sparse_categorical_crossentropy",
@@ -35,27 +34,33 @@ class TaskConfig(Config):
     from_logits: bool | dict[str, bool] | None = None
     """Whether the outputs are logits, not probabilities; by output's name where they differ. By
     default it is told from what the model computes."""
-    metrics: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    metrics: (
+        Annotated[tuple[str, ...], Field(strict=False), WithJsonSchema(metrics_json_schema())]
+        | None
+    ) = None
     """What the report measures beside the loss; the first is the main one. Of several outputs it is
     the mean over those whose loss it goes with."""
     monitor: str | None = None
     """The validation metric that decides which epoch is best; by default the main one."""
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _as_keys(cls, given: object) -> object:
+        """Return metrics by their keys, those that are written as mappings too."""
+        if not isinstance(given, list | tuple):
+            return given
+        return tuple(key_of_mapping(one) if isinstance(one, dict) else one for one in given)
+
     @field_validator("metrics")
     @classmethod
     def _known_metrics(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for name in names or ():
-            _check_metric(name)
+            check_metric(name)
         return names
 
     @field_validator("monitor")
     @classmethod
     def _known_monitor(cls, name: str | None) -> str | None:
         if name not in (None, "loss"):
-            _check_metric(str(name))
+            check_metric(str(name))
         return name
-
-
-def _check_metric(name: str) -> None:
-    if name not in METRICS:
-        raise ValueError(f"unknown metric {name!r}; {hint_for(name, METRICS)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +12,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.types import Array, Tensors
+from shrink.contract.stage_details import StoredInterface, StoredTensor, StoredTensors
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
@@ -97,66 +97,41 @@ def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interfa
     )
 
 
-class TensorDescription(TypedDict):
-    """An input or output as the report keeps it; scale and zero point of integers only."""
-
-    name: str
-    shape: list[int]
-    dtype: str
-    scale: float | None
-    zero_point: int | None
-
-
-class TensorsDescription(TypedDict):
-    """The inputs and outputs of a .tflite file."""
-
-    inputs: list[TensorDescription]
-    outputs: list[TensorDescription]
-
-
-class InterfaceDescription(TensorsDescription):
-    """What an application must know of a model beside its tensors.
-
-    `labels` are by index; `normalize` is the recipe's, both None where there are none.
-    """
-
-    labels: list[str] | None
-    normalize: dict[str, object] | None
-
-
-def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> InterfaceDescription:
-    """Return `inputs` and `outputs`, `labels` by index, and `normalize`, as plain data.
+def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> StoredInterface:
+    """Return what an application must know of an artifact.
 
     Args:
         content: the .tflite file.
         dataset: what it was measured on; its class names are the labels.
         data: its `normalize` is done to examples before the model sees them.
     """
-    return {
-        **describe_tensors(content),
-        "labels": list(dataset.class_names) or None,
-        "normalize": data.normalize.model_dump() if data.normalize is not None else None,
-    }
+    tensors = describe_tensors(content)
+    return StoredInterface(
+        inputs=tensors.inputs,
+        outputs=tensors.outputs,
+        labels=tuple(dataset.class_names) or None,
+        normalize=data.normalize.model_dump() if data.normalize is not None else None,
+    )
 
 
-def describe_tensors(content: bytes) -> TensorsDescription:
-    """Return `inputs` and `outputs` of a .tflite file: names, shapes, dtypes, scales."""
+def describe_tensors(content: bytes) -> StoredTensors:
+    """Return the inputs and outputs of a .tflite file: names, shapes, dtypes, scales."""
     runner = load(content)
-    return {
-        "inputs": [_tensor(detail) for detail in runner.input_details],
-        "outputs": [_tensor(detail) for detail in runner.output_details],
-    }
+    return StoredTensors(
+        inputs=tuple(map(_tensor, runner.input_details)),
+        outputs=tuple(map(_tensor, runner.output_details)),
+    )
 
 
-def _tensor(detail: TensorDetail) -> TensorDescription:
+def _tensor(detail: TensorDetail) -> StoredTensor:
     is_quantized = detail.scale != 0
-    return {
-        "name": detail.name,
-        "shape": list(detail.shape),
-        "dtype": detail.dtype.name,
-        "scale": detail.scale if is_quantized else None,
-        "zero_point": detail.zero_point if is_quantized else None,
-    }
+    return StoredTensor(
+        name=detail.name,
+        shape=tuple(detail.shape),
+        dtype=detail.dtype.name,
+        scale=detail.scale if is_quantized else None,
+        zero_point=detail.zero_point if is_quantized else None,
+    )
 
 
 def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from shrink.base.errors import ModelError, RecipeError, hint_for
-from shrink.base.figures import measured_outputs
+from shrink.base.errors import ModelError, RecipeError, did_you_mean, hint_for
+from shrink.base.metrics import METRICS, measured_outputs, metric_of
 from shrink.base.types import Tensors
 from shrink.data.dataset import Dataset
 from shrink.model.compiled import Compiled, CompiledLoss
@@ -84,6 +84,7 @@ class _Resolver:
         if losses == ["sparse_categorical_crossentropy"]:
             check_labels(dataset, model, targets[0])
         metrics, metrics_by = self._metrics(losses, loss_by)
+        check_classes(metrics, losses, dataset.class_names, model.outputs)
         matters = [_depends(losses, metrics, i, model.outputs[i]) for i in range(len(losses))]
         from_logits = self._from_logits(stated, endings, by, matters)
         outputs = tuple(
@@ -111,6 +112,7 @@ class _Resolver:
             outputs,
             metrics_by,
             tuple(dict.fromkeys(self._warnings)),
+            tuple(dataset.class_names),
         )
 
     def _endings(
@@ -280,6 +282,42 @@ class _Resolver:
         return tuple(1.0 if weight is None else weight for weight in weights)
 
 
+def check_classes(
+    metrics: Sequence[str],
+    losses: Sequence[str],
+    names: Sequence[str],
+    outputs: Sequence[tuple[int | None, ...]],
+) -> None:
+    """Raise `RecipeError` where a metric is of a class that the model does not have.
+
+    Args:
+        metrics: keys.
+        losses: of each output.
+        names: of the classes by index; empty where they have none.
+        outputs: shape of each output of one example.
+    """
+    for key in metrics:
+        metric = metric_of(key)
+        wanted = None if metric is None else metric.arguments.get("class")
+        if wanted is None or wanted in names:
+            continue
+        for index in measured_outputs(key, losses):
+            count = max(outputs[index][-1] or 0, 2) if outputs[index] else 2
+            if not str(wanted).isdigit() or int(wanted) >= count:
+                raise RecipeError(
+                    f"metric {key}: there is no class {wanted!r} among the {count} of the model",
+                    subject="task.metrics",
+                    hint=_class_hint(key, str(wanted), names, count),
+                )
+
+
+def _class_hint(key: str, wanted: str, names: Sequence[str], count: int) -> str:
+    """Return which metric or class may be meant: what is no metric is taken for a class of one."""
+    classes = hint_for(wanted, names) or f"classes are 0 to {count - 1}"
+    near = None if wanted.isdigit() or did_you_mean(wanted, names) else did_you_mean(key, METRICS)
+    return classes if near is None else f"did you mean the metric {near}? Of classes: {classes}"
+
+
 def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]) -> None:
     """Raise `ModelError` where outputs that are taken for probabilities lie beyond 0 and 1.
 
@@ -316,7 +354,8 @@ def _depends(
 ) -> bool:
     """Whether any figure of an output depends on whether it is logits."""
     own = [name for name in metrics if index in measured_outputs(name, losses)]
-    if any(_is_entropy(name) for name in (losses[index], *own)):
+    known = [metric_of(name) for name in own]
+    if _is_entropy(losses[index]) or any(one and one.info.needs_logits for one in known):
         return True
     # The largest output is the same of both; a single one is compared with 0 or with 1/2.
     return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))

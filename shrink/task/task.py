@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError, StageError
-from shrink.base.figures import measured_outputs
+from shrink.base.metrics import measured_outputs
 from shrink.base.types import Array
+from shrink.contract import details
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
 from shrink.model.endings import EndingKind, described
@@ -76,16 +77,16 @@ class OutputTask:
     ending: EndingKind | None
     shape: tuple[int | None, ...]
 
-    def to_dict(self) -> dict[str, object]:
-        """Return plain data for the report."""
-        return {
-            "name": self.name,
-            "loss": self.loss,
-            "loss_by": self.loss_by,
-            "from_logits": self.from_logits,
-            "from_logits_by": self.by,
-            "ending": self.ending,
-        }
+    def described(self) -> details.TaskOutput:
+        """Return what a report keeps of it."""
+        return details.TaskOutput(
+            name=self.name,
+            loss=self.loss,
+            loss_by=self.loss_by,
+            from_logits=self.from_logits,
+            from_logits_by=self.by,
+            ending=self.ending,
+        )
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Task:
         outputs: how this was found, output by output.
         metrics_by: recipe, compiled (the model's file), or data.
         warnings: what is likely wrong.
+        classes: names of the classes by index; empty where there are none.
     """
 
     losses: tuple[str, ...]
@@ -113,6 +115,7 @@ class Task:
     outputs: tuple[OutputTask, ...] = ()
     metrics_by: Source = "recipe"
     warnings: tuple[TaskWarning, ...] = ()
+    classes: tuple[str, ...] = ()
 
     @property
     def loss(self) -> str:
@@ -148,15 +151,15 @@ class Task:
         """Return what training on the labels or targets minimises."""
         return SupervisedObjective(self.losses, self.from_logits, self.loss_weights)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return plain data for the report."""
-        return {
-            "outputs": [output.to_dict() for output in self.outputs],
-            "loss_weights": list(self.loss_weights),
-            "metrics": list(self.metrics),
-            "metrics_by": self.metrics_by,
-            "monitor": self.monitor,
-        }
+    def described(self) -> details.Task:
+        """Return what a report keeps of it."""
+        return details.Task(
+            outputs=tuple(output.described() for output in self.outputs),
+            loss_weights=tuple(self.loss_weights),
+            metrics=tuple(self.metrics),
+            metrics_by=self.metrics_by,
+            monitor=self.monitor,
+        )
 
 
 _BY: Mapping[Source, str] = {

@@ -86,7 +86,7 @@ def test_figures_of_lists_the_groups_of_the_report_in_order() -> None:
         "macs",
     )
     assert figures_of("memory")[0] == "training_peak_bytes"
-    assert figures_of("latency") == ("p50_ms", "p90_ms")
+    assert figures_of("latency") == ("p50_ms", "p90_ms", "cpu_operators")
 
 
 def test_metric_figure_knows_which_way_is_better() -> None:

@@ -21,6 +21,7 @@ from tests.oracle.gates import check_gates
 from tests.oracle.macs import RULES, count_macs
 from tests.oracle.records import Ledger, Record
 from tests.oracle.truth import Truth
+from tests.oracle.whole import Whole
 
 SIZES = ("file_bytes", "gzip_bytes", "tflite_bytes", "parameters", "nonzero_parameters", "macs")
 LOWER_IS_ENOUGH = 0.02
@@ -28,13 +29,15 @@ LOWER_IS_ENOUGH = 0.02
 WIDTHS = (0.7, 1.5)
 """How much wider than a bootstrap's percentiles an interval may be: small samples need more."""
 
+ACCURACIES = ("accuracy", "top5_accuracy", "binary_accuracy")
+
 
 @dataclass
 class Found:
     """What the oracle knows of one stage."""
 
     entry: Mapping[str, Any]
-    metrics: dict[str, metrics.Metric]
+    metrics: dict[str, metrics.Metric | Whole]
     tflite: Path
 
 
@@ -182,7 +185,7 @@ def _metrics(stage: Found, truth: Truth, ledger: Ledger) -> None:
         if name not in entry["metrics"]:
             continue
         value = entry["metrics"][name]
-        if name in ("accuracy", "top5_accuracy", "binary_accuracy"):
+        if isinstance(metric, Whole) or name in ACCURACIES:
             ledger.between(f"metrics.{name}", value, *metric.bounds, at=at)
         else:
             expected = float(metric.value()[0])

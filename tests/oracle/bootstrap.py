@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.oracle.metrics import Metric
+from tests.oracle.whole import Whole
 
 DRAWS = 1000
+FEWER = 200
+"""Of metrics that are computed anew for each draw."""
 ENOUGH = 100
 """Examples below which percentiles of a bootstrap are too narrow to judge a width by."""
 SPEAKING = 15
@@ -33,11 +36,14 @@ class Interval:
     judges: bool
 
 
-def interval(metric: Metric, base: Metric | None = None, level: float = 0.95) -> Interval:
+def interval(
+    metric: Metric | Whole, base: Metric | Whole | None = None, level: float = 0.95
+) -> Interval:
     """Return the interval of a metric, or of its difference to `base` over the same examples."""
-    n = len(metric.parts[0].counts)
-    rows = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), DRAWS)
-    rows = rows[[all((r @ p.counts) > 0 for p in metric.parts) for r in rows]]
+    n = metric.examples
+    draws = FEWER if isinstance(metric, Whole) else DRAWS
+    rows = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), draws)
+    rows = rows[metric.defined(rows)]
     values = metric.value(rows) - (0 if base is None else base.value(rows))
     tail = 50 * (1 - level)
     low, high = (float(v) for v in np.percentile(values, [tail, 100 - tail]))
@@ -45,18 +51,13 @@ def interval(metric: Metric, base: Metric | None = None, level: float = 0.95) ->
     return Interval(low, high, widest, n >= ENOUGH and _spread_enough(metric, base))
 
 
-def _influence(metric: Metric) -> np.ndarray:
-    """Return what each example adds to the metric, to first order, (n,); the mean is 0."""
-    parts = (
-        p.weight * (p.sums - p.counts * p.sums.sum() / p.counts.sum()) / p.counts.mean()
-        for p in metric.parts
-    )
-    return np.sum(list(parts), axis=0)
-
-
-def _studentized_width(metric: Metric, base: Metric | None, rows: np.ndarray, tail: float) -> float:
-    values = _influence(metric) - (0 if base is None else _influence(base))
+def _studentized_width(
+    metric: Metric | Whole, base: Metric | Whole | None, rows: np.ndarray, tail: float
+) -> float:
+    values = metric.influence() - (0 if base is None else base.influence())
     n = len(values)
+    if rows.shape[1] != n:  # influences of blocks, which are resampled in place of examples
+        rows = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), DRAWS)
     means = rows @ values / n
     deviations = np.sqrt(np.maximum(rows @ values**2 / n - means**2, 0))
     known = deviations > 0
@@ -66,14 +67,14 @@ def _studentized_width(metric: Metric, base: Metric | None, rows: np.ndarray, ta
     return float((high - low) * values.std())
 
 
-def _spread_enough(metric: Metric, base: Metric | None) -> bool:
+def _spread_enough(metric: Metric | Whole, base: Metric | Whole | None) -> bool:
     """Tell whether enough examples make up the variance, so that percentiles mean something.
 
     The effective number is that of Kish: of equal deviations their number, of one that is larger
     than all others 1.
     """
-    own = _influence(metric)
-    values = own if base is None else own - _influence(base)
+    own = metric.influence()
+    values = own if base is None else own - base.influence()
     if values.std() <= ROUNDING * own.std():
         return False
     squares = (values - values.mean()) ** 2

@@ -9,8 +9,9 @@ from typing import Any
 from tests.oracle import bootstrap
 from tests.oracle.metrics import Metric
 from tests.oracle.records import Ledger
+from tests.oracle.whole import Whole
 
-HIGHER_IS_BETTER = ("accuracy", "binary_accuracy", "top5_accuracy")
+HIGHER_IS_BETTER = ("accuracy", "binary_accuracy", "top5_accuracy", "f1_macro", "roc_auc", "r2")
 EVERYWHERE = (
     "training_peak_bytes", "training_peak_predicted_bytes", "training_peak_small_bytes",
     "training_host_peak_bytes",
@@ -18,7 +19,7 @@ EVERYWHERE = (
 """Figures whose gate looks at the largest of all stages."""
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
-Metrics = Mapping[str, Mapping[str, Metric]]
+Metrics = Mapping[str, Mapping[str, Metric | Whole]]
 
 
 def check_gates(
@@ -96,8 +97,9 @@ def _number(limit: float | str) -> float:
 
 
 def _value(name: str, at: str, stages: Mapping[str, Any], baseline: str) -> float | None:
-    for ending, sign in (("_drop", -1), ("_rise", 1)):
+    for ending in ("_drop", "_rise"):
         metric = name.removesuffix(ending)
+        sign = -1 if metric in HIGHER_IS_BETTER else 1
         if name.endswith(ending):
             now, before = (_figures(stages[s]).get(metric) for s in (at, baseline))
             return None if now is None or before is None else sign * (now - before)
@@ -116,7 +118,8 @@ def _surely_lost(
     name: str, at: str, baseline: str, found: Metrics, confidence: float
 ) -> float | None:
     """Return the end of the loss's interval that lies nearer to none."""
-    metric, sign = name.removesuffix("_drop").removesuffix("_rise"), 1 if "_rise" in name else -1
+    metric = name.removesuffix("_drop").removesuffix("_rise")
+    sign = -1 if metric in HIGHER_IS_BETTER else 1
     if metric not in found[at]:
         return None
     drawn = bootstrap.interval(found[at][metric], found[baseline][metric], confidence)

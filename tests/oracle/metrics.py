@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.oracle.truth import Output, Truth
+from tests.oracle.whole import WHOLE, Whole, compute_whole
 
 EPSILON = 1e-7
 """Keras clips probabilities to this and to 1 minus this."""
@@ -53,6 +54,23 @@ class Metric:
         return np.sum(each, axis=0)
 
     @property
+    def examples(self) -> int:
+        """How many there are."""
+        return len(self.parts[0].counts)
+
+    def influence(self) -> np.ndarray:
+        """Return what each example adds to the metric, to first order, (n,); the mean is 0."""
+        parts = (
+            p.weight * (p.sums - p.counts * p.sums.sum() / p.counts.sum()) / p.counts.mean()
+            for p in self.parts
+        )
+        return np.asarray(np.sum(list(parts), axis=0))
+
+    def defined(self, rows: np.ndarray) -> np.ndarray:
+        """Return which rows of multiplicities leave something to measure, bool (B,)."""
+        return np.all([(rows @ p.counts) > 0 for p in self.parts], axis=0)
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """The least and the most that the value may be."""
         return float(self.value(which="low")[0]), float(self.value(which="high")[0])
@@ -64,7 +82,7 @@ Rule = Callable[[np.ndarray, np.ndarray, Output], Elements]
 """(outputs, targets, meaning) -> scores."""
 
 
-def compute(outputs: Sequence[np.ndarray], truth: Truth) -> dict[str, Metric]:
+def compute(outputs: Sequence[np.ndarray], truth: Truth) -> dict[str, Metric | Whole]:
     """Return every metric of the truth, and the loss.
 
     Args:
@@ -72,8 +90,14 @@ def compute(outputs: Sequence[np.ndarray], truth: Truth) -> dict[str, Metric]:
         truth: targets and meaning.
     """
     pairs = list(zip(truth.outputs, outputs, strict=True))
-    found = {"loss": Metric([_scores(y, o, o.loss, truth, o.weight) for o, y in pairs])}
+    found: dict[str, Metric | Whole] = {
+        "loss": Metric([_scores(y, o, o.loss, truth, o.weight) for o, y in pairs])
+    }
     for name in truth.metrics:
+        if name in WHOLE:
+            whole = compute_whole(name, pairs, truth)
+            found |= {} if whole is None else {name: whole}
+            continue
         chosen = [(o, y) for o, y in pairs if goes_with(name, o.loss)]
         parts = [_scores(y, o, name, truth, 1 / len(chosen)) for o, y in chosen]
         if parts:

@@ -20,6 +20,7 @@ layers = keras.layers
 CLASSES, TEST = 4, 200
 MOVED_BY_NAMES = (
     "file_bytes gzip_bytes tflite_bytes arena_bytes arena_estimate_bytes arena_32_bytes"
+    " arena_32_reference_bytes"
 )
 
 Arrays = dict[str, Any]

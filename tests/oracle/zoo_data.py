@@ -39,8 +39,10 @@ def metrics_of(row: Row) -> list[str]:
     ending = row["ending"]
     second = ["mean_absolute_error"] if row["outputs"] == "two" else []
     if ending == "linear":
-        return ["mean_squared_error", "mean_absolute_error"]
-    return [*(["binary_accuracy"] if ending.startswith("sigmoid") else ["accuracy"]), *second]
+        return ["mean_squared_error", "mean_absolute_error", "rmse", "r2"]
+    if ending.startswith("sigmoid"):
+        return ["binary_accuracy", *second]
+    return ["accuracy", *second, "f1_macro", "roc_auc"]
 
 
 def make(row: Row, model: Any, folder: Path, seed: int) -> tuple[dict[str, Any], Truth]:

@@ -6,8 +6,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.base.figures import METRICS
+from shrink.base.metrics import METRICS
 from shrink.task.accuracy import _SCORERS, scores
+from shrink.task.metrics.means import MEANS
+from shrink.task.metrics.registry import RULES
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(size=(40, 7)) * 4
@@ -20,7 +22,8 @@ BITS = RANDOM.integers(0, 2, size=(40, 3))
 
 
 def test_scores_knows_every_metric_that_a_recipe_can_name() -> None:
-    assert set(_SCORERS) == set(METRICS)
+    assert set(_SCORERS) | set(MEANS) == {name for name, info in METRICS.items() if info.is_mean}
+    assert set(RULES) == {name for name, info in METRICS.items() if not info.is_mean}
 
 
 @pytest.mark.parametrize("from_logits", [True, False])

@@ -10,12 +10,12 @@ def test_describe_interface_carries_labels_and_normalisation() -> None:
     normalize = {"scale": 0.0625, "offset": -0.5}
     config = DataConfig.model_validate({"source": "digits", "normalize": normalize})
     told = describe_interface(one_op_model(), open_dataset(config, seed=0), config)
-    assert told["normalize"] == normalize
-    assert told["labels"] == list("0123456789")
-    assert [detail["scale"] for detail in told["inputs"]] == [None]
+    assert told.normalize == normalize
+    assert told.labels == tuple("0123456789")
+    assert [detail.scale for detail in told.inputs] == [None]
 
 
 def test_describe_interface_says_that_nothing_is_normalized() -> None:
     config = DataConfig(source="digits")
     told = describe_interface(one_op_model(), open_dataset(config, seed=0), config)
-    assert told["normalize"] is None
+    assert told.normalize is None

@@ -1,0 +1,65 @@
+"""Whether probabilities are as often right as they say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shrink.base.types import Array
+from shrink.task.accuracy import probabilities
+from shrink.task.metrics.confusion import decisions
+from shrink.task.metrics.rule import (
+    MakeRule,
+    Rows,
+    Rule,
+    Seen,
+    Weighted,
+    divided,
+    normalised,
+    summed,
+)
+
+
+def _confidence(seen: Seen) -> Array:
+    """Return the probability of what was decided, (m, labels)."""
+    outputs = seen.elements()
+    if seen.is_single or seen.several_labels:
+        p = 1 / (1 + np.exp(-outputs)) if seen.from_logits else outputs
+        return np.maximum(p, 1 - p)
+    p = probabilities(outputs) if seen.from_logits else normalised(outputs)
+    return p.max(axis=1, keepdims=True)
+
+
+def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
+    """Return the mean distance of confidence and accuracy over bins of confidence.
+
+    Bins are equally wide, open below (Guo et al. 2017, equation 3).
+    """
+    bins = int(float(str(arguments["bins"])))
+
+    def keep(seen: Seen) -> Rows:
+        decided, true = decisions(seen)
+        if seen.several_labels:
+            right = decided * true + (1 - decided) * (1 - true)
+        else:
+            right = (decided * true).sum(axis=1, keepdims=True)
+        return Rows(seen.example, (_confidence(seen), right))
+
+    def over(rows: Rows, examples: int) -> Weighted:
+        confidence, right = rows.values
+        place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+        apart, count = np.zeros((len(place), bins)), np.full((len(place), 1), place.shape[1])
+        own = np.arange(len(place))
+        for label in range(place.shape[1]):
+            apart[own, place[:, label]] += right[:, label] - confidence[:, label]
+        of = summed(rows, np.hstack([apart, count]), examples)
+
+        def weighted(weights: Array) -> Array:
+            sums = of(weights)
+            return divided(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1])
+
+        return Weighted(weighted)
+
+    return Rule(keep, over, "no element counts")
+
+
+RULES: dict[str, MakeRule] = {"expected_calibration_error": _expected_calibration_error}

@@ -1,0 +1,191 @@
+"""Metrics of decisions, from what was decided and what is true, class by class.
+
+Precision, recall and F of classes, labels and pixels; balanced accuracy; overlap of masks. They are
+ratios of sums over all elements of all examples. A single number above 1/2 (a logit above 0)
+decides for the second of two classes; of several labels each is decided for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from shrink.base.types import Array
+from shrink.task.metrics.rule import (
+    MakeRule,
+    Rows,
+    Rule,
+    Seen,
+    Weighted,
+    divided,
+    mean_where,
+    shares_of_largest,
+    summed,
+)
+
+Average = Literal["macro", "micro", "weighted"]
+Ratio = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""Hits, decided and true of classes, (b, c) each, to numerator and denominator."""
+
+
+def decisions(seen: Seen) -> tuple[Array, Array]:
+    """Return what was decided for each element that counts, and what is true, float64 (m, c).
+
+    Of one number there are two classes. Ties among classes are divided.
+    """
+    outputs = seen.elements()
+    if seen.is_single or seen.several_labels:
+        middle = 0.0 if seen.from_logits else 0.5
+        decided = (outputs > middle).astype(np.float64)
+        true = (seen.element_targets() > 0.5).astype(np.float64)
+        if seen.is_single:
+            absent = np.where(np.isnan(outputs), 0.0, 1 - decided)
+            return np.hstack([absent, decided]), np.hstack([1 - true, true])
+        return decided, true
+    classes = outputs.shape[-1]
+    return shares_of_largest(outputs), np.eye(classes)[seen.element_classes()]
+
+
+class _Chosen:
+    """Keeps hits, decided and true, and remembers what the classes of the output are."""
+
+    def __init__(self, wanted: object) -> None:
+        self.wanted = wanted
+        self.classes, self.single, self.labels = 0, False, False
+        self.index: int | None = None
+
+    def keep(self, seen: Seen) -> Rows:
+        """Return hits, decided and true of each example, side by side, (n, 3 classes)."""
+        decided, true = decisions(seen)
+        self.classes, self.single = decided.shape[1], seen.is_single
+        self.labels = seen.several_labels
+        if self.wanted is not None:
+            self.index = seen.class_index(self.wanted, self.classes)
+        example, count = seen.example, seen.count
+        per_example = [
+            _by_example(values, example, count) for values in (decided * true, decided, true)
+        ]
+        return Rows(np.arange(count), (np.hstack(per_example),))
+
+    def totals(self, rows: Rows, examples: int) -> Callable[[Array], tuple[Array, Array, Array]]:
+        """Return what gives their sums over weighted examples, each (resamples, classes)."""
+        of = summed(rows, rows.values[0], examples)
+
+        def split(weights: Array) -> tuple[Array, Array, Array]:
+            sums = of(weights)
+            hits, decided, true = np.split(sums, 3, axis=1)
+            return hits, decided, true
+
+        return split
+
+
+def _by_example(values: Array, example: Array, count: int) -> Array:
+    """Return the sums of elements by example, (m, c) to (n, c)."""
+    sums = np.zeros((count, values.shape[1]))
+    np.add.at(sums, example, values)
+    return sums
+
+
+def _precision(hits: Array, decided: Array, true: Array) -> tuple[Array, Array]:
+    return hits, decided
+
+
+def _recall(hits: Array, decided: Array, true: Array) -> tuple[Array, Array]:
+    return hits, true
+
+
+def _f1(hits: Array, decided: Array, true: Array) -> tuple[Array, Array]:
+    return 2 * hits, decided + true
+
+
+def _overlap(hits: Array, decided: Array, true: Array) -> tuple[Array, Array]:
+    return hits, decided + true - hits
+
+
+_UNDEFINED: dict[Ratio, str] = {
+    _precision: "no element was decided to be of the class",
+    _recall: "no element is of the class",
+    _f1: "no element is of the class, and none was decided to be",
+    _overlap: "no element is of the class, and none was decided to be",
+}
+
+
+def _of_class(ratio: Ratio, average: Average | None, both: bool = False) -> MakeRule:
+    """Return the rules of a ratio: of a class, of the positive one, or an average over classes.
+
+    Args:
+        ratio: of one class.
+        average: over the classes; None for that of the positive class of one number, and the
+            macro average of several.
+        both: whether one number has two classes to average over.
+    """
+
+    def make(arguments: dict[str, object]) -> Rule:
+        chosen = _Chosen(arguments.get("class"))
+
+        def over(rows: Rows, examples: int) -> Weighted:
+            totals = chosen.totals(rows, examples)
+            alone = chosen.index
+            if alone is None and average is None and chosen.single and not both:
+                alone = 1
+
+            def weighted(weights: Array) -> Array:
+                sums = totals(weights)
+                if alone is not None:
+                    return divided(*ratio(*(part[:, alone] for part in sums)))
+                return _averaged(ratio, average or "macro", *sums)
+
+            return Weighted(weighted)
+
+        return Rule(chosen.keep, over, _UNDEFINED[ratio])
+
+    return make
+
+
+def _averaged(ratio: Ratio, average: Average, hits: Array, decided: Array, true: Array) -> Array:
+    """Return an average over classes, as scikit-learn has it.
+
+    A class that is neither true nor decided anywhere does not count; one whose ratio is not
+    defined counts as 0.
+    """
+    if average == "micro":
+        return divided(*ratio(*(part.sum(axis=1) for part in (hits, decided, true))))
+    each = np.nan_to_num(divided(*ratio(hits, decided, true)))
+    if average == "weighted":
+        return divided((each * true).sum(axis=1), true.sum(axis=1))
+    return mean_where(each, (decided + true) > 0)
+
+
+def _balanced_accuracy(arguments: dict[str, object]) -> Rule:
+    """Return the mean recall over the classes that there are (Brodersen et al. 2010)."""
+    chosen = _Chosen(None)
+
+    def over(rows: Rows, examples: int) -> Weighted:
+        totals = chosen.totals(rows, examples)
+
+        def weighted(weights: Array) -> Array:
+            hits, _, true = totals(weights)
+            value = mean_where(divided(hits, true), true > 0)
+            several = (true > 0).sum(axis=1) > 1
+            return np.where(several & (not chosen.labels), value, np.nan)
+
+        return Weighted(weighted)
+
+    return Rule(chosen.keep, over, "it needs elements of two classes, one label each")
+
+
+RULES: dict[str, MakeRule] = {
+    "balanced_accuracy": _balanced_accuracy,
+    "precision": _of_class(_precision, None),
+    "recall": _of_class(_recall, None),
+    "f1": _of_class(_f1, None),
+    **{
+        f"{name}_{average}": _of_class(ratio, average)
+        for name, ratio in (("precision", _precision), ("recall", _recall), ("f1", _f1))
+        for average in ("macro", "micro", "weighted")
+    },
+    "mean_iou": _of_class(_overlap, None, both=True),
+    "dice": _of_class(_f1, None),
+}

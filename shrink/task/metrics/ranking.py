@@ -1,0 +1,222 @@
+"""Metrics of a ranking: areas under curves, from the score of every element.
+
+Each class is ranked against all others; several classes or labels are averaged, as scikit-learn's
+`multi_class="ovr", average="macro"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import sparse
+
+from shrink.base.types import Array
+from shrink.task.accuracy import log_softmax
+from shrink.task.metrics.rule import MakeRule, OfWeights, Rows, Rule, Seen, Weighted, divided
+
+Area = Callable[[Array, Array], Array]
+"""Weights of positives and of negatives by descending score, (b, g) each, equal scores together,
+to the area, (b,)."""
+_DIGITS = 12
+"""Of logarithms of probabilities, by which logits of several classes are ranked."""
+_MOST_GROUPS = 1_024
+"""Groups of scores in which resamples are ranked: finer ones change no limit's third digit."""
+
+
+def scores_and_truth(seen: Seen) -> tuple[Array, Array]:
+    """Return the score of each class of each element that counts, and whether it is that class.
+
+    Float64 and bool, (m, c); one number ranks one class, probabilities rank several.
+    """
+    outputs = seen.elements()
+    if seen.is_single or seen.several_labels:
+        return outputs, seen.element_targets() > 0.5
+    classes = outputs.shape[-1]
+    # Logits that differ by a constant have one probability, which rounding would tell apart.
+    ranked = np.round(log_softmax(outputs), _DIGITS) if seen.from_logits else outputs
+    return ranked, np.eye(classes, dtype=bool)[seen.element_classes()]
+
+
+class _Ranked:
+    def __init__(self, wanted: object) -> None:
+        self.wanted = wanted
+
+    def keep(self, seen: Seen) -> Rows:
+        """Return scores and truth of each element, (m, classes), or of the wanted class alone."""
+        scores, truth = scores_and_truth(seen)
+        if self.wanted is not None:
+            if seen.is_single:
+                sign = 1 if seen.class_index(self.wanted, 2) else -1
+                scores, truth = sign * scores, truth if sign > 0 else ~truth
+            else:
+                index = seen.class_index(self.wanted, scores.shape[1])
+                scores, truth = scores[:, [index]], truth[:, [index]]
+        return Rows(seen.example, (scores, truth))
+
+
+class Ranking:
+    """Elements by descending score, in groups that are ranked as one.
+
+    Equal scores are one group. So are neighbours that are all negative, for no positive is between
+    them; areas are the same. More groups than 1,024 are joined where `coarse` says so.
+
+    Args:
+        scores: float64 (m,).
+        truth: bool (m,).
+        example: of each element, int64 (m,).
+        coarse: whether to join neighbouring groups.
+    """
+
+    def __init__(self, scores: Array, truth: Array, example: Array, *, coarse: bool) -> None:
+        order = np.argsort(-scores, kind="stable")
+        ranked, positive = scores[order], truth[order].astype(bool)
+        starts = np.r_[True, ranked[1:] != ranked[:-1]][: len(order)]
+        begins = np.flatnonzero(starts)
+        any_positive = np.logical_or.reduceat(positive, begins) if len(begins) else positive
+        # A group of negatives goes with the group of negatives before it.
+        kept = np.r_[True, any_positive[1:] | any_positive[:-1]][: len(begins)]
+        group = np.repeat(np.cumsum(kept) - 1, np.diff(np.r_[begins, len(order)]))
+        self.count = int(group[-1]) + 1 if len(group) else 0
+        self.is_exact = not coarse or self.count <= _MOST_GROUPS
+        if not self.is_exact:
+            group = group * _MOST_GROUPS // self.count
+            self.count = _MOST_GROUPS
+        self.rows = np.where(positive, group, group + self.count)
+        self.example = example[order]
+
+
+def _weigher(rankings: Sequence[Ranking], examples: int) -> Callable[[Array], list[Array]]:
+    """Return what gives the weights of each ranking's groups, (b, n) to (b, 2 g) each.
+
+    The first g are of positives, the others of negatives.
+    """
+    starts = np.cumsum([0, *(2 * one.count for one in rankings)])
+    rows = np.concatenate([one.rows + at for one, at in zip(rankings, starts, strict=False)])
+    columns = np.concatenate([one.example for one in rankings])
+    matrix = sparse.csr_matrix(
+        (np.ones(len(rows)), (rows, columns)), shape=(int(starts[-1]), examples)
+    )
+
+    def weigh(weights: Array) -> list[Array]:
+        product = matrix @ np.ascontiguousarray(weights.T)
+        return [part.T for part in np.split(product, starts[1:-1])]
+
+    return weigh
+
+
+def roc_area(positive: Array, negative: Array) -> Array:
+    """Return the area under the ROC curve: the chance to rank a positive above a negative."""
+    above = np.cumsum(positive, axis=1)
+    pairs = (negative * (above - positive / 2)).sum(axis=1)
+    return divided(pairs, positive.sum(axis=1) * negative.sum(axis=1))
+
+
+def average_precision(positive: Array, negative: Array) -> Array:
+    """Return the mean precision at the positives, with no interpolation, as scikit-learn has it."""
+    hits = np.cumsum(positive, axis=1)
+    decided = hits + np.cumsum(negative, axis=1)
+    precision = hits / np.maximum(decided, np.finfo(float).tiny)
+    return divided((positive * precision).sum(axis=1), positive.sum(axis=1))
+
+
+def partial_roc_area(max_fpr: float) -> Area:
+    """Return the area up to a false positive rate, 1/2 for chance and 1 at best (McClish 1989)."""
+    least, most = max_fpr**2 / 2, max_fpr
+
+    def area(positive: Array, negative: Array) -> Array:
+        hits = divided(np.cumsum(positive, axis=1), positive.sum(axis=1, keepdims=True))
+        alarms = divided(np.cumsum(negative, axis=1), negative.sum(axis=1, keepdims=True))
+        start = np.zeros((len(hits), 1))
+        hits, alarms = np.hstack([start, hits]), np.hstack([start, alarms])
+        full = np.diff(alarms, axis=1)
+        width = np.diff(np.minimum(alarms, max_fpr), axis=1)
+        rise = np.diff(hits, axis=1) * width / np.where(full == 0, 1.0, full)
+        part = (width * (hits[:, :-1] + rise / 2)).sum(axis=1)
+        return np.asarray((1 + (part - least) / (most - least)) / 2)
+
+    return area
+
+
+def false_accepts_per_hour(miss_rate: float, seconds: float) -> Area:
+    """Return false accepts per hour where at most this share of positives is missed.
+
+    The threshold is the highest score, among those of positives, that misses no more.
+
+    Args:
+        miss_rate: of the positives.
+        seconds: of each example.
+    """
+
+    def rate(positive: Array, negative: Array) -> Array:
+        count = positive.sum(axis=1, keepdims=True)
+        missed = 1 - divided(np.cumsum(positive, axis=1), count)
+        first = np.argmax(missed <= miss_rate + 1e-12, axis=1)[:, None]
+        accepted = np.take_along_axis(np.cumsum(negative, axis=1), first, axis=1)[:, 0]
+        per_negative = divided(accepted, negative.sum(axis=1))
+        return np.where(count[:, 0] > 0, per_negative * 3600 / seconds, np.nan)
+
+    return rate
+
+
+def ranked_rule(
+    area_of: Callable[[dict[str, object]], Area], undefined: str, *, joins_groups: bool = True
+) -> MakeRule:
+    """Return the rules of something of a ranking, averaged over classes.
+
+    Args:
+        area_of: makes it of the metric's arguments.
+        undefined: when it is not defined.
+        joins_groups: whether resamples may be ranked in coarse groups.
+    """
+
+    def make(arguments: dict[str, object]) -> Rule:
+        ranked, area = _Ranked(arguments.get("class")), area_of(arguments)
+
+        def over(rows: Rows, examples: int) -> Weighted:
+            scores, truth = rows.values
+            classes = range(scores.shape[1])
+
+            def ranked_by(coarse: bool) -> list[Ranking]:
+                return [
+                    Ranking(scores[:, c], truth[:, c], rows.example, coarse=coarse) for c in classes
+                ]
+
+            quick = ranked_by(joins_groups)
+            exact = quick if all(one.is_exact for one in quick) else ranked_by(False)
+            return Weighted(
+                _mean_area(exact, area, examples),
+                None if exact is quick else _mean_area(quick, area, examples),
+                len(classes) * max(1, len(scores) // max(examples, 1)),
+            )
+
+        return Rule(ranked.keep, over, undefined)
+
+    return make
+
+
+def _mean_area(rankings: Sequence[Ranking], area: Area, examples: int) -> OfWeights:
+    weigh = _weigher(rankings, examples)
+
+    def weighted(weights: Array) -> Array:
+        halves = (np.hsplit(part, 2) for part in weigh(weights))
+        return np.mean([area(positive, negative) for positive, negative in halves], axis=0)
+
+    return weighted
+
+
+_BOTH = "a class has no example, or there is no example of another"
+RULES: dict[str, MakeRule] = {
+    "roc_auc": ranked_rule(lambda _: roc_area, _BOTH),
+    "average_precision": ranked_rule(lambda _: average_precision, "a class has no example"),
+    "partial_roc_auc": ranked_rule(
+        lambda arguments: partial_roc_area(float(str(arguments["max_fpr"]))), _BOTH
+    ),
+    "false_accepts_per_hour": ranked_rule(
+        lambda arguments: false_accepts_per_hour(
+            float(str(arguments["miss_rate"])), float(str(arguments["seconds"]))
+        ),
+        _BOTH,
+        joins_groups=False,
+    ),
+}

@@ -1,0 +1,16 @@
+"""The rule of every metric that is no mean over examples, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shrink.task.metrics import calibration, confusion, ranking, regression
+from shrink.task.metrics.rule import MakeRule
+
+RULES: Mapping[str, MakeRule] = {
+    **confusion.RULES,
+    **ranking.RULES,
+    **calibration.RULES,
+    **regression.RULES,
+}
+"""Those of `shrink.base.metrics.METRICS` that say `is_mean=False`."""

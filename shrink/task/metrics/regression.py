@@ -1,0 +1,59 @@
+"""Metrics of real targets that are no means: RMSE and the coefficient of determination."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shrink.base.types import Array
+from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Weighted, divided, summed
+
+
+def _keep(seen: Seen) -> Rows:
+    return Rows(seen.example, (seen.elements(), seen.element_targets()))
+
+
+def _rmse(arguments: dict[str, object]) -> Rule:
+    """Return the root of the mean squared error over all elements of an output."""
+
+    def over(rows: Rows, examples: int) -> Weighted:
+        outputs, targets = rows.values
+        squares = np.square(outputs - targets)
+        columns = np.stack([squares.sum(axis=1), np.full(len(squares), squares.shape[1])], axis=1)
+        of = summed(rows, columns, examples)
+
+        def weighted(weights: Array) -> Array:
+            sums = of(weights)
+            return np.sqrt(divided(sums[:, 0], sums[:, 1]))
+
+        return Weighted(weighted)
+
+    return Rule(_keep, over, "no element counts")
+
+
+def _r2(arguments: dict[str, object]) -> Rule:
+    """Return 1 - residual / total sum of squares, the mean over the numbers of the last axis."""
+
+    def over(rows: Rows, examples: int) -> Weighted:
+        outputs, targets = rows.values
+        width = outputs.shape[1]
+        # Far from 0, sums of squares would lose the variance.
+        centred = targets - targets.mean(axis=0)
+        errors = np.square(outputs - targets)
+        ones = np.ones((len(targets), 1))
+        of = summed(rows, np.hstack([ones, centred, np.square(centred), errors]), examples)
+
+        def weighted(weights: Array) -> Array:
+            sums = of(weights)
+            count, values = sums[:, :1], sums[:, 1:]
+            first, second, residual = np.split(values, [width, 2 * width], axis=1)
+            total = second - divided(np.square(first), count)
+            constant = np.isnan(total) | (total <= 1e-12 * second)
+            share = divided(residual, np.where(constant, 0.0, total))
+            return np.asarray((1 - share).mean(axis=1))
+
+        return Weighted(weighted, columns=3 * width)
+
+    return Rule(_keep, over, "a target is the same for all examples")
+
+
+RULES: dict[str, MakeRule] = {"rmse": _rmse, "r2": _r2}

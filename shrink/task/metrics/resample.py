@@ -1,0 +1,113 @@
+"""Draws resamples of examples, and evaluates metrics on them: bootstrap and jackknife.
+
+Resamples are drawn by the number of examples alone, so that those of two artifacts on the same
+examples are paired. A resample is a vector of weights: how often each example was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from shrink.base.resampled import Resampled
+from shrink.base.types import Array
+from shrink.task.metrics.rule import Weighted
+
+_SEED = 20_261_123
+_MOST, _LEAST = 2_000, 400
+"""Resamples of few and of many examples."""
+_DRAWN = 40_000_000
+"""Examples that are drawn at the most, over all resamples, while there are enough of these."""
+_SUMMED = 100_000_000
+"""Numbers that are summed at the most, over all resamples, as above."""
+_BLOCKS = 1_000
+"""Of the jackknife: with more examples, several of them are left out at a time."""
+_CHUNK = 1_000_000
+"""Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
+
+
+def resample(metrics: Sequence[Weighted], examples: int) -> list[Resampled | None]:
+    """Return what intervals of metrics are computed from; None for one without a value.
+
+    Args:
+        metrics: of the same examples.
+        examples: how many these are.
+    """
+    ones = np.ones((1, examples))
+    values = [float(metric.exact(ones)[0]) for metric in metrics]
+    counts = [_count(examples, metric.columns) for metric in metrics]
+    replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0)))
+    blocks = [min(examples, _BLOCKS)] * len(metrics)
+    without = _evaluated(metrics, blocks, _leaving_out(examples))
+    # What is quick is a little off, by the same on all resamples.
+    apart = [
+        0.0 if metric.quick is None else value - float(metric.quick(ones)[0])
+        for metric, value in zip(metrics, values, strict=True)
+    ]
+    return [
+        None
+        if np.isnan(value)
+        else Resampled(
+            value,
+            tuple(None if np.isnan(one) else one for one in (own + shift).tolist()),
+            tuple(_influences(value, left).tolist()),
+            f"{_SEED}, {count} of {examples}, numpy {'.'.join(np.__version__.split('.')[:2])}",
+        )
+        for value, own, left, shift, count in zip(
+            values, replicates, without, apart, counts, strict=True
+        )
+    ]
+
+
+def _count(examples: int, columns: int) -> int:
+    """Return how many resamples there are: fewer of many examples, or of many classes."""
+    drawn = min(_DRAWN // max(examples, 1), _SUMMED // max(examples * columns, 1))
+    return int(np.clip(drawn, _LEAST, _MOST))
+
+
+def draws(examples: int, count: int) -> Iterator[Array]:
+    """Yield how often each example is in each of `count` resamples, float64 (b, n) at a time."""
+    random = np.random.default_rng([_SEED, examples])
+    rows = max(1, _CHUNK // max(examples, 1))
+    for start in range(0, count, rows):
+        here = min(rows, count - start)
+        weights = np.empty((here, examples))
+        for row in weights:
+            drawn = random.integers(0, examples, examples, dtype=np.int32)
+            row[:] = np.bincount(drawn, minlength=examples)
+        yield weights
+
+
+def _leaving_out(examples: int) -> Iterator[Array]:
+    """Yield weights without one block of examples each, float64 (b, n) at a time."""
+    blocks = min(examples, _BLOCKS)
+    block_of = np.arange(examples) % blocks
+    rows = max(1, _CHUNK // max(examples, 1))
+    for start in range(0, blocks, rows):
+        left_out = np.arange(start, min(start + rows, blocks))
+        yield (block_of[None, :] != left_out[:, None]).astype(np.float64)
+
+
+def _evaluated(
+    metrics: Sequence[Weighted], counts: Sequence[int], weights: Iterator[Array]
+) -> list[Array]:
+    """Return each metric of its first rows of weights, as many as `counts` says."""
+    found: list[list[Array]] = [[] for _ in metrics]
+    done = 0
+    for rows in weights:
+        for metric, count, own in zip(metrics, counts, found, strict=True):
+            if done < count:
+                own.append((metric.quick or metric.exact)(rows[: count - done]))
+        done += len(rows)
+    return [np.concatenate(own) for own in found]
+
+
+def _influences(value: float, without: Array) -> Array:
+    """Return the influence of each block, `value` on average, from the metric without it.
+
+    A block that the metric has no value without counts as if it changed nothing: there are then
+    too many resamples without a value for an interval.
+    """
+    known = np.where(np.isnan(without), np.nanmean(without) if len(without) > 1 else 0.0, without)
+    return value + (len(known) - 1) * (known.mean() - known)

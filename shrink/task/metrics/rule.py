@@ -1,0 +1,255 @@
+"""What a metric that is no mean over examples has to say: what it keeps, and its weighted value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from shrink.base.errors import DataError, RecipeError, hint_for
+from shrink.base.types import Array
+from shrink.task.accuracy import class_numbers, of_shape
+
+_DENSE_FROM = 0.2
+"""Share of numbers other than 0 from which on a dense product is the faster."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one output gave for some examples, and what it should have given.
+
+    Attributes:
+        outputs: float64 (n, ..., k), dequantized; (n,) and (n, 1) for a single number.
+        targets: labels (n, ...) or (n, ..., 1), or the outputs' shape for one-hot labels, several
+            labels and real targets.
+        mask: bool, of the leading axes of the outputs; None where every element counts.
+        from_logits: whether the outputs of a classifier are logits, not probabilities.
+        several_labels: whether each of the k outputs is a label of its own.
+        classes: names of the classes by index; empty where there are none.
+    """
+
+    outputs: Array
+    targets: Array
+    mask: Array | None = None
+    from_logits: bool = False
+    several_labels: bool = False
+    classes: Sequence[str] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of examples."""
+        return len(self.outputs)
+
+    @property
+    def example(self) -> Array:
+        """The example of each element that counts, int64 (m,)."""
+        elements = self.valid.shape[1]
+        return np.repeat(np.arange(self.count), elements)[self.valid.ravel()]
+
+    @property
+    def valid(self) -> Array:
+        """Which elements count, bool (n, elements): positions of the outputs but the last axis."""
+        shape = self.outputs.shape[:-1]
+        if self.mask is None:
+            return np.ones((self.count, int(np.prod(shape[1:]))), bool)
+        if self.mask.shape != shape[: self.mask.ndim]:
+            raise DataError(f"a mask of shape {self.mask.shape} does not suit {shape}")
+        rest = (1,) * (len(shape) - self.mask.ndim)
+        full = np.broadcast_to(self.mask.reshape(self.mask.shape + rest), shape)
+        return np.asarray(full.reshape(self.count, -1), bool)
+
+    def elements(self) -> Array:
+        """Return the outputs of the elements that count, (m, k)."""
+        rows = self.outputs.reshape(self.count, -1, self.outputs.shape[-1])
+        return rows[self.valid]
+
+    def element_targets(self) -> Array:
+        """Return the targets of the elements that count, of the outputs' shape, (m, k)."""
+        aligned = of_shape(self.targets, self.outputs.shape).astype(np.float64)
+        return aligned.reshape(self.count, -1, self.outputs.shape[-1])[self.valid]
+
+    def element_classes(self) -> Array:
+        """Return the class number of each element that counts, int64 (m,)."""
+        numbers = class_numbers(self.outputs, self.targets)
+        return numbers.reshape(self.count, -1)[self.valid]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one number for two classes."""
+        return self.outputs.shape[-1] == 1
+
+    def class_index(self, name: object, count: int) -> int:
+        """Return the number of a class that a recipe names.
+
+        Raises:
+            RecipeError: there is no such class.
+        """
+        text, names = str(name), list(self.classes)
+        if text in names:
+            return names.index(text)
+        if text.isdigit() and int(text) < count:
+            return int(text)
+        raise RecipeError(
+            f"there is no class {text!r} among the {count} of the model",
+            subject="task.metrics",
+            hint=hint_for(text, names) if names else f"classes are 0 to {count - 1}",
+        )
+
+
+def seen(
+    outputs: Array,
+    targets: Array,
+    *,
+    mask: Array | None = None,
+    from_logits: bool = False,
+    loss: str = "",
+    classes: Sequence[str] = (),
+) -> Seen:
+    """Return what an output gave, in float64 and with an axis for its numbers.
+
+    Args:
+        outputs, targets, mask, from_logits, classes: see `Seen`.
+        loss: of the output, which says whether its numbers are labels of their own.
+
+    Raises:
+        DataError: other numbers of outputs and targets.
+    """
+    outputs = np.asarray(outputs, np.float64)
+    if outputs.ndim == 1:
+        outputs = outputs[:, None]
+    targets = np.asarray(targets)
+    if len(targets) != len(outputs):
+        raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
+    several = loss == "binary_crossentropy" and outputs.shape[-1] > 1
+    return Seen(outputs, targets, mask, from_logits, several, classes)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is kept of examples.
+
+    Attributes:
+        example: number of the example of each row, int64 (m,).
+        values: arrays of m rows each.
+    """
+
+    example: Array
+    values: tuple[Array, ...]
+
+
+def joined(parts: Sequence[Rows], counts: Sequence[int]) -> Rows:
+    """Return the rows of all batches; examples are numbered from the first batch on.
+
+    Args:
+        parts: of the batches, in order.
+        counts: number of examples of each.
+    """
+    starts = np.cumsum([0, *counts[:-1]])
+    example = np.concatenate(
+        [part.example + start for part, start in zip(parts, starts, strict=True)]
+    )
+    columns = zip(*(part.values for part in parts), strict=True)
+    return Rows(example, tuple(np.concatenate(column) for column in columns))
+
+
+OfWeights = Callable[[Array], Array]
+"""Weights of examples, float64 (b, n), to the metric of each row of weights, float64 (b,).
+
+NaN where it is not defined. Weights of 1 give the metric itself, whole numbers that of examples
+which are there several times.
+"""
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A metric as a function of the examples' weights.
+
+    Attributes:
+        exact: the metric.
+        quick: in its place for resamples, where that is much faster; None where it is the same.
+        columns: how many numbers of each example are summed, which is what a resample costs.
+    """
+
+    exact: OfWeights
+    quick: OfWeights | None = None
+    columns: int = 1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A metric of one output.
+
+    Attributes:
+        keep: what is kept of a batch.
+        over: from what was kept of all n examples, the metric as a function of their weights.
+        undefined: when it is not defined, in words.
+    """
+
+    keep: Callable[[Seen], Rows]
+    over: Callable[[Rows, int], Weighted]
+    undefined: str
+
+
+class MakeRule(Protocol):
+    """Makes the rule of a metric."""
+
+    def __call__(self, arguments: dict[str, object]) -> Rule:
+        """Return the rule of a metric with these arguments, by parameter."""
+
+
+def summed(rows: Rows, columns: Array, examples: int) -> Callable[[Array], Array]:
+    """Return what gives weighted sums of columns, (b, n) to (b, k).
+
+    Args:
+        rows: says of which example each row is.
+        columns: float64 (m, k).
+        examples: n.
+    """
+    own = np.arange(len(rows.example))
+    places = sparse.csr_matrix((np.ones(len(own)), (rows.example, own)), shape=(examples, len(own)))
+    if len(own) == examples and np.array_equal(rows.example, own):
+        totals = sparse.csr_matrix(columns)
+    else:
+        totals = places @ sparse.csr_matrix(columns)
+    if totals.nnz > _DENSE_FROM * max(1, np.prod(totals.shape)):
+        dense = totals.toarray()
+        return lambda weights: weights @ dense
+    flipped = totals.T.tocsr()
+    return lambda weights: np.asarray((flipped @ weights.T).T)
+
+
+def divided(numerator: Array, denominator: Array) -> Array:
+    """Return a quotient, NaN where the denominator is 0."""
+    positive = np.where(denominator == 0, 1.0, denominator)
+    return np.where(denominator == 0, np.nan, numerator / positive)
+
+
+def mean_where(values: Array, counts: Array) -> Array:
+    """Return the mean of each row, (b, c) to (b,), of the columns that count; NaN without one.
+
+    Args:
+        values: anything where they do not count.
+        counts: bool (b, c).
+    """
+    return divided(np.where(counts, values, 0.0).sum(axis=1), counts.sum(axis=1))
+
+
+def normalised(outputs: Array) -> Array:
+    """Return probabilities that add up to 1, (..., k); those of an integer softmax need not."""
+    total = outputs.sum(axis=-1, keepdims=True)
+    return np.asarray(outputs / np.where(total == 0, 1.0, total))
+
+
+def shares_of_largest(outputs: Array) -> Array:
+    """Return 1 for the class with the largest output, (m, k); a tie is divided among all of it.
+
+    No order of the classes makes a model better or worse: these are the expected counts where
+    ties are broken at random. An element with a NaN is of no class.
+    """
+    if not outputs.size:
+        return np.zeros(outputs.shape)
+    largest = outputs == outputs.max(axis=-1, keepdims=True)
+    return largest / np.maximum(largest.sum(axis=-1, keepdims=True), 1)

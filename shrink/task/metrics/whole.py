@@ -1,0 +1,95 @@
+"""Metrics that need all examples at once, collected batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shrink.base.metrics import measured_outputs, metric_of
+from shrink.base.resampled import Resampled
+from shrink.base.types import Array
+from shrink.task.metrics.registry import RULES
+from shrink.task.metrics.resample import resample
+from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined, seen
+from shrink.task.task import Task
+
+
+class WholeSplit:
+    """Metrics over all examples, each averaged over the outputs that it goes with.
+
+    Args:
+        task: losses, logits and classes.
+        names: keys of metrics that are no means over examples.
+    """
+
+    def __init__(self, task: Task, names: Sequence[str]) -> None:
+        self._task = task
+        self._rules = {name: _rules(task, name) for name in dict.fromkeys(names)}
+        self._kept: dict[tuple[str, int], list[Rows]] = {
+            (name, i): [] for name, rules in self._rules.items() for i in rules
+        }
+        self._counts: list[int] = []
+
+    def add(
+        self, outputs: Sequence[Array], targets: Sequence[Array], masks: Sequence[Array | None]
+    ) -> None:
+        """Keep what a batch tells of each metric; arrays are by output."""
+        task = self._task
+        self._counts.append(len(outputs[0]))
+        for (name, i), kept in self._kept.items():
+            one = seen(
+                outputs[i],
+                targets[i],
+                mask=masks[i],
+                from_logits=task.from_logits[i],
+                loss=task.losses[i],
+                classes=task.classes,
+            )
+            kept.append(self._rules[name][i].keep(one))
+
+    def values(self) -> dict[str, float | None]:
+        """Return each metric, None where it is not defined."""
+        ones = np.ones((1, sum(self._counts)))
+        found = {name: float(self._weighted(name).exact(ones)[0]) for name in self._rules}
+        return {name: None if np.isnan(value) else value for name, value in found.items()}
+
+    def resampled(self) -> dict[str, Resampled | None]:
+        """Return each metric with what its interval is computed from; None is not defined."""
+        if not self._rules:
+            return {}
+        every = [self._weighted(name) for name in self._rules]
+        return dict(zip(self._rules, resample(every, sum(self._counts)), strict=True))
+
+    def undefined(self, name: str) -> str:
+        """Return when a metric is not defined, in words."""
+        return next(iter(self._rules[name].values())).undefined
+
+    def _weighted(self, name: str) -> Weighted:
+        examples = sum(self._counts)
+        each = [
+            rule.over(joined(self._kept[name, i], self._counts), examples)
+            for i, rule in self._rules[name].items()
+        ]
+        if len(each) == 1:
+            return each[0]
+        quick = [one.quick or one.exact for one in each]
+        is_quick = any(one.quick is not None for one in each)
+        return Weighted(
+            _mean_of([one.exact for one in each]),
+            _mean_of(quick) if is_quick else None,
+            sum(one.columns for one in each),
+        )
+
+
+def _mean_of(metrics: Sequence[OfWeights]) -> OfWeights:
+    return lambda weights: np.mean([metric(weights) for metric in metrics], axis=0)
+
+
+def _rules(task: Task, name: str) -> dict[int, Rule]:
+    """Return the rule of a metric for each output that it goes with."""
+    metric = metric_of(name)
+    if metric is None:
+        raise ValueError(f"there is no metric {name!r}")
+    make = RULES[metric.name]
+    return {i: make(dict(metric.arguments)) for i in measured_outputs(name, task.losses)}

@@ -1,0 +1,33 @@
+"""Expected calibration error against its definition, bin by bin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.task.metrics.toys import value
+
+RANDOM = np.random.default_rng(4)
+
+
+def _by_definition(confidence: np.ndarray, right: np.ndarray, bins: int) -> float:
+    total = 0.0
+    for b in range(bins):
+        inside = (confidence > b / bins) & (confidence <= (b + 1) / bins)
+        if inside.any():
+            total += inside.sum() * abs(right[inside].mean() - confidence[inside].mean())
+    return total / len(confidence)
+
+
+@pytest.mark.parametrize("bins", [5, 15])
+def test_expected_calibration_error_follows_its_definition(bins: int) -> None:
+    labels = RANDOM.integers(0, 4, 500)
+    logits = RANDOM.normal(size=(500, 4)) * 2 + np.eye(4)[labels]
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    expected = _by_definition(p.max(1), p.argmax(1) == labels, bins)
+    key = f"expected_calibration_error_{bins}"
+    assert value(key, p, labels) == pytest.approx(expected, abs=1e-9)
+    assert value(key, logits, labels, from_logits=True) == pytest.approx(expected, abs=1e-9)
+    bits, chance = RANDOM.integers(0, 2, 500), RANDOM.uniform(size=500)
+    expected = _by_definition(np.maximum(chance, 1 - chance), (chance > 0.5) == bits, bins)
+    assert value(key, chance[:, None], bits) == pytest.approx(expected, abs=1e-9)
