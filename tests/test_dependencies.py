@@ -15,11 +15,12 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NOT_INSTALLED = {
     "array_record": "array-record",
+    "ethosu": "ethos-u-vela",
     "mlflow": "mlflow-skinny",
     "pynvml": "nvidia-ml-py",
     "tensorflow_datasets": "tensorflow-datasets",
 }
-"""Distributions of extras that the tests do without, by import."""
+"""Distributions of extras that the tests can do without, by import."""
 NOT_IMPORTED = {
     "imagecodecs": "tifffile decompresses with it",
     "tensorflow-model-optimization": "its version is recorded; tests compare with it",

@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from shrink.base.files import sha256
-from shrink.cli import compact, data, recipes, reports, tools, verbs
+from shrink.cli import data, recipes, reports, tools, verbs
 from shrink.cli.options import EXAMPLES
 from tests.report.toys import report_naming
 
@@ -131,7 +131,6 @@ def assert_known_flags(command: Callable[..., None], words: list[str]) -> None:
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "bench": tools.bench,
-    "compact": compact.compact,
     "diff": reports.diff,
     "export": tools.export,
     "init": recipes.init,

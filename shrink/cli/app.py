@@ -23,7 +23,7 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.cli import cache, compact, data, recipes, reports, tools, verbs
+from shrink.cli import cache, data, recipes, reports, tools, verbs
 from shrink.cli.options import meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
@@ -77,7 +77,6 @@ def _options(
 
 verbs.register(app, _words())
 tools.register(app)
-compact.register(app)
 reports.register(app)
 data.register(app)
 cache.register(app)

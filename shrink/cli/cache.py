@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from shrink.cli.options import JsonFlag, QuietFlag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shrink.base.cache import CacheEntries, CacheEntry, CacheKind, CacheSize, Entry
+    from shrink.base.cache import CacheEntry, Entry
 
 _UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
@@ -33,7 +34,7 @@ def register(app: typer.Typer) -> None:
 def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Show what the cache holds: entries, bytes and age by kind."""
     from shrink.base import cache
-    from shrink.base.cache import cache_root
+    from shrink.base.cache import CacheKind, CacheSize, cache_root
     from shrink.base.console import Console
     from shrink.tools.show import show_cache
 
@@ -41,28 +42,23 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
         return
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     entries = cache.entries(root)
-    kinds: list[CacheKind] = [
-        {
-            "kind": kind,
-            "holds": about.holds,
-            "entries": len(of_kind),
-            "bytes": cache.bytes_of(root, of_kind),
-            "unused_s": round(of_kind[0].unused_s),
-            "kept_days": about.days,
-        }
+    kinds = tuple(
+        CacheKind(
+            kind=kind,
+            holds=about.holds,
+            entries=len(of_kind),
+            bytes=cache.bytes_of(root, of_kind),
+            unused_s=round(of_kind[0].unused_s),
+            kept_days=about.days,
+        )
         for kind, about in cache.KINDS.items()
         if (of_kind := [entry for entry in entries if entry.kind == kind])
-    ]
-    document: CacheSize = {
-        "path": str(root),
-        "bytes": cache.total_bytes(root),
-        "limit_bytes": cache.limit_bytes(root),
-        "kinds": kinds,
-    }
+    )
+    size = CacheSize(str(root), cache.total_bytes(root), cache.limit_bytes(root), kinds)
     if json_:
-        console.document(document)
+        console.document(asdict(size))
     elif not quiet:
-        show_cache(document, console.rich())
+        show_cache(size, console.rich())
 
 
 def list_(
@@ -72,17 +68,17 @@ def list_(
 ) -> None:
     """List entries, the longest unused first."""
     from shrink.base import cache
-    from shrink.base.cache import cache_root
+    from shrink.base.cache import CacheEntries, cache_root
     from shrink.base.console import Console
     from shrink.tools.show import show_cache_entries
 
     console = Console(as_json=json_, quiet=quiet)
     chosen = cache.entries(cache_root(), _kinds(kinds))
-    document: CacheEntries = {"path": str(cache_root()), "entries": [_plain(one) for one in chosen]}
+    found = CacheEntries(str(cache_root()), tuple(map(_shown, chosen)))
     if json_:
-        console.document(document)
+        console.document(asdict(found))
     elif not quiet:
-        show_cache_entries(document, console.rich())
+        show_cache_entries(found, console.rich())
 
 
 def prune(
@@ -151,7 +147,7 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
             "a run uses the cache", subject=root, hint="try again when it has ended"
         ) from error
     if json_:
-        entries = [_plain(entry) for entry in going]
+        entries = [asdict(_shown(entry)) for entry in going]
         console.document({"path": str(root), "freed_bytes": freed, "entries": entries})
     elif not quiet:
         done = "would be removed" if dry_run else "removed"
@@ -159,13 +155,10 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
         console.print(f"{len(going):,} entries {done}, {freed_text} of {root}")
 
 
-def _plain(entry: Entry) -> CacheEntry:
-    return {
-        "kind": entry.kind,
-        "key": entry.path.stem,
-        "bytes": entry.bytes,
-        "unused_s": round(entry.unused_s),
-    }
+def _shown(entry: Entry) -> CacheEntry:
+    from shrink.base.cache import CacheEntry
+
+    return CacheEntry(entry.kind, entry.path.stem, entry.bytes, round(entry.unused_s))
 
 
 def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:

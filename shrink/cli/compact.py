@@ -1,134 +1,91 @@
-"""`shrink compact`: less memory on a microcontroller, with the same outputs."""
+"""`shrink compact MODEL --output FILE.tflite`: the file alone, and what became of it."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, TypeVar
 
-import typer
-
-from shrink.cli.options import JsonFlag, QuietFlag, epilog
+from shrink.base.foreign import JsonObject
 
 if TYPE_CHECKING:
-    from shrink.tools.compact import Rewriting
+    from collections.abc import Callable
 
-_DEFAULT_EXTRA_MACS = 0.05
-
-
-TfliteArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one.")
-]
-ArenaOption = Annotated[
-    str | None,
-    typer.Option(
-        "--arena-bytes",
-        metavar="SIZE",
-        help="The tensor arena that it shall fit, such as 64KB, with as little extra work as is "
-        "found.",
-    ),
-]
-ExtraMacsOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-extra-macs",
-        metavar="SHARE",
-        min=0.0,
-        max=10.0,
-        help=f"Multiply-accumulates that may come on top, {_DEFAULT_EXTRA_MACS} by default.",
-        show_default=False,
-    ),
-]
-TargetOption = Annotated[
-    Literal["tflm"], typer.Option("--target", help="The runtime whose memory counts.")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE.tflite", help="File to write; by default beside the model."
-    ),
-]
-ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("compact", epilog=epilog("compact"))(compact)
-
-
-def compact(
-    model: TfliteArgument,
-    *,
-    arena_bytes: ArenaOption = None,
-    max_extra_macs: ExtraMacsOption = None,
-    target: TargetOption = "tflm",
-    output: OutputOption = None,
-    force: ForceFlag = False,
-    json_: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Rewrite a .tflite file to take less memory in TFLite Micro, with outputs equal to the byte.
-
-    No data is needed. A file that cannot be improved comes back as it is, with the reason.
-    """
     from shrink.base.console import Console
-    from shrink.base.errors import ModelError
+    from shrink.contract.findings import Placing, Rewriting
+    from shrink.stages.compact.config import CompactConfig
+
+T = TypeVar("T")
+
+
+def compact_file(
+    model: str, stage: JsonObject, output: Path, force: bool, console: Console
+) -> None:
+    """Rewrite one file, without a run, and say what became of it.
+
+    Args:
+        model: as the command line gives it.
+        stage: the keys of the stage.
+        output: the file to write.
+        force: whether to overwrite it.
+        console: told what happens, and the result.
+    """
+    from shrink.compact.targets.names import PLACED
+    from shrink.contract.findings import Placing, Rewriting
     from shrink.contract.job import CompactJob
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
 
-    console = Console(as_json=json_, quiet=quiet)
+    config = _config(model, stage)
     reference = parse_model_reference(model, Path.cwd())
-    if reference.kind != "tflite":
-        raise ModelError(
-            "compact rewrites .tflite files",
-            subject=reference.path,
-            hint="quantize the model first: shrink quantize MODEL --scheme static_wi8_ai8",
-        )
     job = CompactJob(
         name=str(reference),
         model=reference.source(),
-        target=_target(reference.path, output, force),
-        arena_bytes=_limit(arena_bytes, max_extra_macs),
-        max_extra_macs=_DEFAULT_EXTRA_MACS if max_extra_macs is None else max_extra_macs,
+        target=_free(output, force),
+        arena_bytes=config.arena_bytes,
+        max_extra_macs=config.max_extra_macs,
+        int8_io=config.int8_io,
+        runtime=config.target,
+        decode=config.decode == "auto",
     )
-    result: Rewriting = run_tool(job, console)
-    if json_:
-        console.document(result)
-    elif not quiet:
-        for line in lines_of(result):
+    if config.target in PLACED:
+        _show(run_tool(job, Placing, console), console, placed_lines)
+    else:
+        _show(run_tool(job, Rewriting, console), console, lines_of)
+
+
+def _show(result: T, console: Console, lines: Callable[[T], list[str]]) -> None:
+    from shrink.contract.codec import to_plain
+
+    if console.as_json:
+        console.document(to_plain(result))
+    elif not console.quiet:
+        for line in lines(result):
             console.print(line)
 
 
-def _limit(arena: str | None, share: float | None) -> int | None:
-    """Return the arena to fit in bytes, None where it is a share of MACs that decides."""
+def _config(model: str, stage: JsonObject) -> CompactConfig:
+    """Return the stage's configuration, refused in the words of a recipe where it is wrong."""
     from shrink.base.errors import RecipeError
-    from shrink.base.fields import parse_bytes
+    from shrink.data.config import NO_DATA
+    from shrink.recipe.load import recipe_from_mapping
+    from shrink.recipe.plan import build_plan
+    from shrink.recipe.single import Sections, single_recipe
+    from shrink.stages.compact.config import CompactConfig
 
-    if share is not None and not math.isfinite(share):
-        raise RecipeError("it is a number from 0 to 10", subject="--max-extra-macs")
-    if arena is None:
-        return None
-    if share is not None:
-        raise RecipeError(
-            "the arena to fit decides how much work comes on top: give one of the two",
-            subject="--max-extra-macs",
-        )
+    value = single_recipe("compact", model, NO_DATA, [{"compact": stage}], Sections(), Path.cwd())
     try:
-        return parse_bytes(int(arena) if arena.isdigit() else arena)
-    except ValueError as error:
-        raise RecipeError(str(error), subject="--arena-bytes") from error
+        config = build_plan(recipe_from_mapping(value, "shrink compact")).recipe.stages[0]
+    except RecipeError as error:
+        error.hint = error.hint or "`shrink compact --help` lists what it takes"
+        raise
+    assert isinstance(config, CompactConfig), "the recipe has this stage"
+    return config
 
 
-def _target(model: Path, output: Path | None, force: bool) -> Path:
-    """Return the file to write."""
+def _free(output: Path, force: bool) -> Path:
     from shrink.base.errors import RecipeError
 
-    target = (output or model.with_name(f"{model.stem}-compact.tflite")).resolve()
-    if target.suffix != ".tflite":
-        raise RecipeError("the name of the file to write ends in .tflite", subject=target)
-    if target.is_dir():
-        raise RecipeError("the file to write is a folder", subject=target)
+    target = output.resolve()
     if target.exists() and not force:
         raise RecipeError(
             "it is there already", subject=target, hint="choose --output, or --force to overwrite"
@@ -136,28 +93,72 @@ def _target(model: Path, output: Path | None, force: bool) -> Path:
     return target
 
 
+def placed_lines(result: Placing) -> list[str]:
+    """Return where the operators of a file run, for people."""
+    from shrink.report.placement import sentences_of
+
+    left = [
+        f"on the CPU  {'-' if one.operator is None else one.operator} {one.kind}, {one.tensor}: "
+        f"{one.reason}"
+        for one in result.placement.on_cpu
+    ]
+    before, after = result.file_bytes_before, result.file_bytes
+    same = f"file        {before:,} -> {after:,} bytes" if result.changed else ""
+    return [
+        *(f"placed      {line}" for line in sentences_of(result.placement, named=False)),
+        *left,
+        *filter(None, [same]),
+        f"written     {result.path}{'' if result.changed else ', the same bytes'}",
+    ]
+
+
 def lines_of(result: Rewriting) -> list[str]:
     """Return what became of a file, for people."""
-    before, after = result["arena_before"], result["arena_after"]
-    if not result["changed"]:
+    before, after = result.arena_before, result.arena_after
+    of = " of LiteRT, activations alone" if result.target == "litert" else ""
+    if not result.changed:
         return [
-            f"unchanged   {result['reason']}",
-            f"arena       {before:,} bytes",
-            f"written     {result['path']}, the same bytes",
+            f"unchanged   {result.reason}",
+            *_borders_of(result),
+            f"arena       {before:,} bytes{of}",
+            f"written     {result.path}, the same bytes",
         ]
-    share = result["macs_after"] / max(1, result["macs_before"]) - 1
-    equality = result["equality"]
+    share = result.macs_after / max(1, result.macs_before) - 1
+    equality = result.equality
     assert equality is not None, "a changed file is compared"
-    needs = ", ".join(result["new_operators"]) or "none that it did not have"
+    needs = ", ".join(result.new_operators) or "none that it did not have"
     return [
-        f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}); no plan of this "
-        f"file takes less than {result['bound_bytes']:,}",
-        f"MACs        {result['macs_before']:,} -> {result['macs_after']:,} ({share:+.1%})",
-        f"file        {result['file_bytes_before']:,} -> {result['file_bytes']:,} bytes",
+        f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}){of}; no plan of "
+        f"this file takes less than {result.bound_bytes:,}",
+        f"MACs        {result.macs_before:,} -> {result.macs_after:,} ({share:+.1%})",
+        f"file        {result.file_bytes_before:,} -> {result.file_bytes:,} bytes",
         f"operators   new to a firmware's resolver: {needs}",
-        f"outputs     equal to the byte on {equality['examples']} inputs in "
-        f"{', '.join(equality['runtimes'])}"
-        + ("" if equality["distinct"] else "; they all give one answer, which shows little"),
-        *(f"done        {line}" for line in result["done"]),
-        f"written     {result['path']}",
+        f"outputs     equal to the byte on {equality.examples} inputs in "
+        f"{', '.join(equality.runtimes)}"
+        + ("" if equality.distinct else "; they all give one answer, which shows little"),
+        *_borders_of(result),
+        *(f"done        {line}" for line in result.done),
+        *_kernels_of(result),
+        f"written     {result.path}",
     ]
+
+
+def _kernels_of(result: Rewriting) -> list[str]:
+    """Return why no kernel is stored otherwise, or what runs a file in which some are."""
+    if result.decode is None:
+        return []
+    if not result.decode.changed:
+        return [f"kernels     all dense: {result.decode.reason}"]
+    return [
+        "runtime     TFLite Micro alone, with AddDecode() in its resolver; LiteRT refuses the file"
+    ]
+
+
+def _borders_of(result: Rewriting) -> list[str]:
+    """Return what became of inputs and outputs that are not int8."""
+    made = [
+        f"{one.side:<12}{one.name} is int8 in place of {one.given_type}, scale "
+        f"{one.scale:.9g}, zero point {one.zero_point}"
+        for one in result.borders
+    ]
+    return made + [f"left        {line}" for line in result.borders_left]

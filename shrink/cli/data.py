@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shrink.cli.options import JsonFlag, QuietFlag, epilog
 
 if TYPE_CHECKING:
+    from shrink.contract.findings import Unpacked
     from shrink.contract.job import DataJob, Section
 
 
@@ -36,6 +38,8 @@ def check(
 ) -> None:
     """Read every example once: counts by class and split, shapes, values, corrupt files."""
     from shrink.base.console import Console
+    from shrink.contract.codec import to_plain
+    from shrink.contract.findings import DataCheck
     from shrink.contract.job import CheckJob
     from shrink.data.config import DataConfig
     from shrink.data.early import check_early
@@ -44,25 +48,24 @@ def check(
     from shrink.recipe.load import validate_section
     from shrink.report.sanity import data_warnings
     from shrink.run.tool import run_action
-    from shrink.tools.show import DataCheck, show_data
+    from shrink.tools.show import show_data
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
     check_early(config)
     job = CheckJob(name=data, data=config.model_dump(mode="json"), seed=seed)
-    document: DataCheck = run_action(job, console)
+    found = run_action(job, DataCheck, console)
     console.end_progress()
-    document["fingerprint"] = fingerprint(config)
-    train, test = (document["splits"][name] for name in ("train", "test"))
-    warnings = data_warnings(test["examples"], train["classes"], test["classes"])
-    document["warnings"] = [warning.to_dict() for warning in warnings]
+    train, test = found.splits["train"], found.splits["test"]
+    warnings = data_warnings(test.examples, train.classes, test.classes)
+    found = replace(found, fingerprint=fingerprint(config), warnings=tuple(warnings))
     for warning in warnings:
         console.warn(warning.text())
     if json_:
-        console.document(document)
+        console.document(to_plain(found))
     elif not quiet:
-        show_data(document, console.rich())
-    if document["bad"]:
+        show_data(found, console.rich())
+    if found.bad:
         raise typer.Exit(3)
 
 
@@ -93,6 +96,7 @@ def pack(
     """Write any data as sharded TFRecord files with a manifest; continues where it was killed."""
     from shrink.base.errors import RecipeError
     from shrink.base.fields import parse_bytes
+    from shrink.contract.findings import Packed
     from shrink.contract.job import PackJob
 
     if encoding not in ("raw", "png"):
@@ -107,9 +111,9 @@ def pack(
         seed=seed,
         output=output.expanduser().absolute(),
         shard_bytes=shard_bytes,
-        encoding=cast("Literal['raw', 'png']", encoding),
+        encoding="png" if encoding == "png" else "raw",
     )
-    _convert(job, json_=json_, quiet=quiet)
+    _convert(job, Packed, json_=json_, quiet=quiet)
 
 
 def unpack(
@@ -120,11 +124,12 @@ def unpack(
     quiet: QuietFlag = False,
 ) -> None:
     """Write labelled images of any data as PNG files, split/class/number.png."""
+    from shrink.contract.findings import Unpacked
     from shrink.contract.job import UnpackJob
 
     folder = output.expanduser().absolute()
     job = UnpackJob(name=data, data=_section(data), seed=seed, output=folder)
-    _convert(job, json_=json_, quiet=quiet)
+    _convert(job, Unpacked, json_=json_, quiet=quiet)
 
 
 def _section(data: str) -> Section:
@@ -138,15 +143,16 @@ def _section(data: str) -> Section:
     return config.model_dump(mode="json")
 
 
-def _convert(job: DataJob, *, json_: bool, quiet: bool) -> None:
+def _convert(job: DataJob, kind: type[Unpacked], *, json_: bool, quiet: bool) -> None:
     from shrink.base.console import Console
+    from shrink.contract.codec import to_plain
     from shrink.run.tool import run_action
 
     console = Console(as_json=json_, quiet=quiet)
-    result = run_action(job, console)
+    result = run_action(job, kind, console)
     console.end_progress()
     if json_:
-        console.document(result)
+        console.document(to_plain(result))
     elif not quiet:
-        counts = ", ".join(f"{split} {count:,}" for split, count in result["examples"].items())
-        console.print(f"{counts}: {result['path']}")
+        counts = ", ".join(f"{split} {count:,}" for split, count in result.examples.items())
+        console.print(f"{counts}: {result.path}")

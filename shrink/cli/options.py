@@ -161,8 +161,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "inspect": ("shrink inspect model.tflite", "shrink inspect model.h5 --groups"),
     "export": ("shrink export runs/quantize-model --format cc-array --output firmware/",),
     "compact": (
-        "shrink compact model.tflite",
-        "shrink compact model.tflite --arena-bytes 64KB --output small.tflite",
+        "shrink compact model.tflite --output small.tflite",
+        "shrink compact model.tflite --data pictures/ --arena-bytes 64KB",
     ),
     "bench": ("shrink bench model.tflite --threads 2",),
     "report": (

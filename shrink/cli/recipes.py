@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shrink.base.foreign import JsonObject
 from shrink.cli.options import (
     AlwaysJsonFlag,
     JsonFlag,
@@ -25,6 +24,7 @@ from shrink.cli.verbs import ModelArgument
 if TYPE_CHECKING:
     from shrink.base.console import Console
     from shrink.base.errors import RecipeError
+    from shrink.contract.result import FirstLook
 
 
 def register(app: typer.Typer) -> None:
@@ -162,6 +162,7 @@ def init(
     """Look at a model and its data, and write a first recipe with gates."""
     from shrink.base import files
     from shrink.base.console import Console
+    from shrink.contract.codec import to_plain
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
 
@@ -175,15 +176,14 @@ def init(
     plan = build_plan(load_recipe(output))
     stages = [step.name for step in plan.steps]
     if json_:
-        console.document({"path": str(output), "stages": stages, "found": look})
+        console.document({"path": str(output), "stages": stages, "found": to_plain(look)})
         return
     console.print(str(output))
     if not quiet:
         console.say(f"{' -> '.join(stages)}; run it: shrink run {output}")
 
 
-def _written(model: str, data: str, output: Path, console: Console) -> tuple[str, JsonObject]:
-    from shrink.contract.codec import from_plain
+def _written(model: str, data: str, output: Path, console: Console) -> tuple[str, FirstLook]:
     from shrink.contract.job import FirstLookJob
     from shrink.contract.result import FirstLook
     from shrink.data.config import DataConfig
@@ -200,6 +200,5 @@ def _written(model: str, data: str, output: Path, console: Console) -> tuple[str
     check_early(section)
     config = section.model_dump(mode="json")
     job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)
-    answer = run_tool(job, console)
-    look = from_plain(FirstLook, answer)
-    return first_recipe(recipe_name(model), reference, named, look, output.parent), answer
+    look = run_tool(job, FirstLook, console)
+    return first_recipe(recipe_name(model), reference, named, look, output.parent), look

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
 
     from shrink.base.console import Console
-    from shrink.tools.show import Bench
+    from shrink.contract.findings import Bench
 
 T = TypeVar("T")
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
@@ -49,11 +49,12 @@ def profile(
 ) -> None:
     """Measure the memory of a training step, on random inputs with Adam."""
     from shrink.base.console import Console
+    from shrink.contract.findings import Profile
     from shrink.contract.job import ProfileJob
     from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
-    from shrink.tools.show import Profile, show_profile
+    from shrink.tools.show import show_profile
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
@@ -64,8 +65,7 @@ def profile(
         memory_limit=_bytes(memory_limit),
         trace=_resolved(trace),
     )
-    result: Profile = run_tool(job, console)
-    _show(result, console, show_profile)
+    _show(run_tool(job, Profile, console), console, show_profile)
 
 
 def inspect(
@@ -80,18 +80,21 @@ def inspect(
 ) -> None:
     """Show layers or operators with their dtypes, shapes and sparsity."""
     from shrink.base.console import Console
+    from shrink.contract.findings import ArtifactInspection, KerasInspection
     from shrink.contract.job import InspectJob
     from shrink.contract.model_source import Trust
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
-    from shrink.tools.show import ArtifactInspection, KerasInspection, show_inspection
+    from shrink.tools.show import show_inspection
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
     job = InspectJob(name=str(reference), model=reference.source(trust), groups=groups)
-    inspection: KerasInspection | ArtifactInspection = run_tool(job, console)
-    _show(inspection, console, show_inspection)
+    if reference.kind == "tflite":
+        _show(run_tool(job, ArtifactInspection, console), console, show_inspection)
+    else:
+        _show(run_tool(job, KerasInspection, console), console, show_inspection)
 
 
 def export(
@@ -126,11 +129,11 @@ def export(
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
-    written = export_model(reference, format_, output, force, console, trust, name)
+    paths = export_model(reference, format_, output, force, console, trust, name)
     if json_:
-        console.document(written)
+        console.document({"format": format_, "paths": paths})
     else:
-        for path in written["paths"]:
+        for path in paths:
             console.print(path)
 
 
@@ -151,8 +154,10 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _show(result: T, console: Console, show: Callable[[T, RichConsole], None]) -> None:
+    from shrink.contract.codec import to_plain
+
     if console.as_json:
-        console.document(result)
+        console.document(to_plain(result))
     elif not console.quiet:
         show(result, console.rich())
 
@@ -177,6 +182,8 @@ def bench(
     """Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1."""
     from shrink.base.console import Console
     from shrink.base.errors import ModelError
+    from shrink.contract.codec import to_plain
+    from shrink.contract.findings import Bench
     from shrink.contract.job import BenchJob
     from shrink.model.reference import parse_model_reference
     from shrink.run.tool import run_tool
@@ -190,9 +197,9 @@ def bench(
             hint="quantize the model first: shrink quantize MODEL --data D",
         )
     job = BenchJob(name=str(reference), model=reference.source(), threads=threads)
-    result = run_tool(job, console)
+    result = run_tool(job, Bench, console)
     if json_:
-        console.document(result)
+        console.document(to_plain(result))
     elif not quiet:
         for line in bench_lines(result):
             console.print(line)
@@ -202,17 +209,17 @@ def bench_lines(result: Bench) -> list[str]:
     """Return what a measurement says, for people."""
     from shrink.base.figures import format_value
 
-    threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
-    p50, p90 = (format_value(result[name], "ms") for name in ("p50_ms", "p90_ms"))
-    peak = result["inference_peak_bytes"]
+    threads = f"{result.threads} thread{'s' if result.threads > 1 else ''}"
+    p50, p90 = (format_value(time_ms, "ms") for time_ms in (result.p50_ms, result.p90_ms))
+    peak = result.inference_peak_bytes
     memory = "not measured" if peak is None else f"{peak:,} bytes above any model's"
     return [
         f"latency     p50 {p50}, p90 {p90} ({threads})",
-        f"throughput  {result['inferences_per_s']:,.0f} inferences/s, one at a time",
+        f"throughput  {result.inferences_per_s:,.0f} inferences/s, one at a time",
         f"memory      {memory}",
-        f"file        {result['file_bytes']:,} bytes",
-        f"machine     {result['machine']} (this host; other devices differ)",
-        *(f"note: {note}" for note in result["notes"]),
+        f"file        {result.file_bytes:,} bytes",
+        f"machine     {result.machine} (this host; other devices differ)",
+        *(f"note: {note}" for note in result.notes),
     ]
 
 
@@ -227,14 +234,15 @@ def register_doctor(app: typer.Typer) -> None:
 def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Check the installation; the output belongs in a bug report. Exit code 5 on a problem."""
     from shrink.base.console import Console
+    from shrink.contract.codec import to_plain
     from shrink.run.tool import examine, lines_of
 
     console = Console(as_json=json_, quiet=quiet)
     examination = examine(console)
     if json_:
-        console.document(examination)
+        console.document(to_plain(examination))
     else:
         for line in lines_of(examination):
             console.print(line)
-    if examination["problems"]:
+    if examination.problems:
         raise typer.Exit(_PROBLEM_CODE)

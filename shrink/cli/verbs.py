@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -34,7 +36,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; quantize and "
-        "evaluate take a .tflite file too.",
+        "evaluate take a .tflite file too, compact takes nothing else.",
     ),
 ]
 AnyModelArgument = Annotated[
@@ -62,18 +64,20 @@ _NAMED_BY_DATA = ("source", "path")
 """Keys of the data section that `--data` itself sets."""
 
 
-class _Common(NamedTuple):
-    """The flags that every verb has."""
+@dataclass(frozen=True, kw_only=True)
+class _Common:
+    """The flags that every verb has, in the order of its help."""
 
-    output: Path | None
-    force: bool
-    no_cache: bool
-    emit_recipe: bool
-    trust_model: bool
-    custom_objects: Path | None
-    as_json: bool
-    quiet: bool
-    verbose: bool
+    data: DataOption = None
+    output: OutputOption = None
+    force: ForceFlag = False
+    no_cache: NoCacheFlag = False
+    emit_recipe: EmitFlag = False
+    trust_model: TrustFlag = False
+    custom_objects: CustomObjectsOption = None
+    json_: JsonFlag = False
+    quiet: QuietFlag = False
+    verbose: VerboseFlag = False
 
 
 VERBS = {
@@ -82,6 +86,7 @@ VERBS = {
     "prune": "Remove the weights that matter least, then fine-tune.",
     "cluster": "Let the weights of each kernel share a few values, then fine-tune.",
     "quantize": "Convert to TFLite under a quantization scheme.",
+    "compact": "Rewrite a .tflite file to take less memory, its outputs equal to the byte.",
     "evaluate": "Measure a model on the test split: accuracy, size, memory, latency.",
 }
 """The verbs, each with its line of help; all but `evaluate` are a stage."""
@@ -96,9 +101,13 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
             light command.
     """
     app.command("run", epilog=epilog("run"))(run)
-    special: dict[str, Callable[..., None]] = {"distill": _distill, "evaluate": _evaluate}
+    special: dict[str, Callable[..., None]] = {
+        "distill": _distill,
+        "compact": _compact,
+        "evaluate": _evaluate,
+    }
     for kind, text in VERBS.items():
-        function = special.get(kind) or _verb(kind)
+        function = _with_common(special.get(kind) or _verb(kind))
         command = _with_flags(function, kind) if kind in words else _without_flags(function)
         app.command(kind, help=text, epilog=epilog(kind))(command)
 
@@ -106,23 +115,11 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 def _evaluate(
     model: AnyModelArgument,
     *,
-    data: DataOption = None,
-    output: OutputOption = None,
-    force: ForceFlag = False,
-    no_cache: NoCacheFlag = False,
-    emit_recipe: EmitFlag = False,
-    trust_model: TrustFlag = False,
-    custom_objects: CustomObjectsOption = None,
-    json_: JsonFlag = False,
-    quiet: QuietFlag = False,
-    verbose: VerboseFlag = False,
+    common: _Common,
     flags: Flags,
 ) -> None:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency."""
-    common = _Common(
-        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet, verbose
-    )
-    _run("evaluate", model, data, [], _split("evaluate", flags), common)
+    _run("evaluate", model, [], _split("evaluate", flags), common)
 
 
 def _distill(
@@ -136,16 +133,7 @@ def _distill(
         ),
     ],
     *,
-    data: DataOption = None,
-    output: OutputOption = None,
-    force: ForceFlag = False,
-    no_cache: NoCacheFlag = False,
-    emit_recipe: EmitFlag = False,
-    trust_model: TrustFlag = False,
-    custom_objects: CustomObjectsOption = None,
-    json_: JsonFlag = False,
-    quiet: QuietFlag = False,
-    verbose: VerboseFlag = False,
+    common: _Common,
     flags: Flags,
 ) -> None:
     """Train a student to follow a teacher; the teacher is the baseline of the report."""
@@ -153,34 +141,68 @@ def _distill(
 
     sections = _split("distill", flags)
     sections.stage["student"] = student_value(student, Path.cwd())
-    common = _Common(
-        output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet, verbose
-    )
-    _run("distill", teacher, data, [{"distill": sections.stage}], sections, common)
+    _run("distill", teacher, [{"distill": sections.stage}], sections, common)
+
+
+def _compact(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one."),
+    ],
+    *,
+    common: _Common,
+    flags: Flags,
+) -> None:
+    """Rewrite a .tflite file to take less memory, its outputs equal to the byte."""
+    from shrink.base.console import Console
+    from shrink.cli.compact import compact_file
+    from shrink.run.session import names_artifact
+
+    sections = _split("compact", flags)
+    output = common.output
+    alone = output is not None and names_artifact(output) and not sections.data
+    if output is not None and alone and common.data is None and not common.emit_recipe:
+        console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
+        compact_file(model, sections.stage, output, common.force, console)
+        return
+    _run("compact", model, [{"compact": sections.stage}], sections, common)
 
 
 def _verb(kind: str) -> Callable[..., None]:
     def verb(
         model: ModelArgument,
         *,
-        data: DataOption = None,
-        output: OutputOption = None,
-        force: ForceFlag = False,
-        no_cache: NoCacheFlag = False,
-        emit_recipe: EmitFlag = False,
-        trust_model: TrustFlag = False,
-        custom_objects: CustomObjectsOption = None,
-        json_: JsonFlag = False,
-        quiet: QuietFlag = False,
-        verbose: VerboseFlag = False,
+        common: _Common,
         flags: Flags,
     ) -> None:
         sections = _split(kind, flags)
-        common = _Common(
-            output, force, no_cache, emit_recipe, trust_model, custom_objects, json_, quiet, verbose
-        )
-        _run(kind, model, data, [{kind: sections.stage}], sections, common)
+        _run(kind, model, [{kind: sections.stage}], sections, common)
 
+    return verb
+
+
+def _with_common(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb that takes every flag of `_Common` where `function` takes `common`."""
+    kinds = get_type_hints(_Common, include_extras=True)
+    flags = [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=one.default,
+            annotation=kinds[one.name],
+        )
+        for one in fields(_Common)
+    ]
+
+    def verb(**arguments: Any) -> None:
+        chosen = _Common(**{flag.name: arguments.pop(flag.name) for flag in flags})
+        function(**arguments, common=chosen)
+
+    signature = inspect.signature(function, eval_str=True)
+    parameters = signature.parameters.values()
+    taken = [new for old in parameters for new in (flags if old.name == "common" else [old])]
+    verb.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    verb.__doc__, verb.__name__ = function.__doc__, function.__name__
     return verb
 
 
@@ -194,10 +216,10 @@ def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]
 
     describe_fields()
     skip = ("teacher", "student") if kind == "distill" else ()
-    if kind in STAGES:
-        flags = [*flags_of(STAGES[kind], skip=skip), *flags_of(TrainingConfig)]
-    else:  # the seed decides which examples are held out; nothing else of training counts
-        flags = [flag for flag in flags_of(TrainingConfig) if flag.keys == ("seed",)]
+    flags = flags_of(STAGES[kind], skip=skip) if kind in STAGES else []
+    trains = kind in STAGES and "epochs" in STAGES[kind].model_fields
+    # The seed decides which examples are held out; nothing else counts where nothing is trained.
+    flags += [f for f in flags_of(TrainingConfig) if trains or f.keys == ("seed",)]
     flags += section_flags("data", flags_of(DataConfig, skip=_NAMED_BY_DATA), flags)
     flags += section_flags("task", flags_of(TaskConfig), flags)
     return with_flags(function, flags)
@@ -234,7 +256,6 @@ def _split(kind: str, flags: Flags) -> Sections:
 def _run(
     verb: str,
     model: str,
-    data: str | None,
     stages: list[JsonObject],
     sections: Sections,
     common: _Common,
@@ -246,12 +267,12 @@ def _run(
     from shrink.recipe.resolved import recipe_text
     from shrink.recipe.single import portable, single_recipe
     from shrink.run.lineage import named_code
-    from shrink.run.runner import RunOptions
+    from shrink.run.options import RunOptions
     from shrink.run.session import RUNS, free_name, run_plan
 
-    console = Console(as_json=common.as_json, quiet=common.quiet, verbose=common.verbose)
+    console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
     code = None if common.custom_objects is None else common.custom_objects.resolve()
-    value = single_recipe(verb, model, data, stages, sections, Path.cwd(), code, named_code)
+    value = single_recipe(verb, model, common.data, stages, sections, Path.cwd(), code, named_code)
     try:
         plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
     except RecipeError as error:
@@ -315,7 +336,7 @@ def run(
     from shrink.recipe.bundle import find_recipe
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
-    from shrink.run.runner import RunOptions
+    from shrink.run.options import RunOptions
     from shrink.run.session import run_plan
     from shrink.run.tool import Trackers
 

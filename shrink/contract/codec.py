@@ -87,6 +87,10 @@ def unknown_keys() -> Any:
     return dataclasses.field(default_factory=dict, metadata={_UNKNOWN: True})
 
 
+Document = Mapping[str, object] | None
+"""What something was read from, and None where it was not."""
+
+
 def as_read(*, tolerant: bool = False) -> Any:
     """Return a field that holds the object that this one was read from, if it was.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from shrink.contract.codec import as_read, left_out
+from shrink.contract.codec import Document, as_read, left_out
+from shrink.contract.compaction import Compaction, Placement
+from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.record import record
 
 
@@ -51,7 +53,6 @@ def metric_delta(deltas: Deltas | None, metric: str) -> MetricDelta | None:
     return delta if isinstance(delta, MetricDelta) else None
 
 
-Document = Mapping[str, object] | None
 Columns = Mapping[str, tuple[float | None, ...]]
 
 
@@ -72,7 +73,7 @@ class Training:
     accumulation_steps: int | None = None
     precision: str | None = None
     memory_limit_bytes: float | None = None
-    oom_retries: int | None = None
+    oom_events: tuple[OutOfMemoryEvent, ...] = ()
     exact: bool | None = None
     inexact_because: tuple[str, ...] = ()
     epochs: int | None = None
@@ -80,6 +81,7 @@ class Training:
     examples_per_s: float | None = None
     history: Columns = field(default_factory=dict)
     memory_timeline: Columns = field(default_factory=dict)
+    oom_retries: int | None = None
     document: Document = as_read(tolerant=True)
 
 
@@ -189,7 +191,15 @@ class Row:
 
 @record
 class Agreement:
-    """How near two forms of a model come on one output; `snr_db` is None where they are equal."""
+    """How near one form of a model is to another, for one output.
+
+    Attributes:
+        output: its number.
+        compared: such as "keras to float tflite".
+        snr_db: signal to noise, 10 log10 of the outputs' power over the difference's; null where
+            there is no difference at all.
+        cosine: of the angle between both, all examples as one vector.
+    """
 
     output: int = 0
     compared: str = ""
@@ -215,6 +225,7 @@ class Curve:
     """Loss on validation examples by the share of a group's channels that is removed."""
 
     layers: str | None = None
+    channels: int | None = None
     ratios: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     document: Document = as_read(tolerant=True)
@@ -239,58 +250,6 @@ class Budget:
 
 
 @record
-class Holder:
-    """A tensor whose bytes are needed at the peak.
-
-    Attributes:
-        live_bytes: of it that this or a later operator reads or writes.
-        size_bytes: of all of it.
-    """
-
-    name: str = "?"
-    live_bytes: int = 0
-    size_bytes: int = 0
-
-
-@record
-class MemoryMap:
-    """Bytes of activations that are needed while each operator of a file runs.
-
-    Attributes:
-        live_bytes: by operator, in the order of execution.
-        origins: the operator of the given file, from 0, that each one is, or is a band of; null
-            for those that bands bring.
-        peak_operator: kind of the first operator with the most bytes.
-        holders: tensors of the given file whose bytes these are, most bytes first.
-    """
-
-    live_bytes: tuple[int, ...] = ()
-    origins: tuple[int | None, ...] = ()
-    peak_operator: str = "?"
-    holders: tuple[Holder, ...] = ()
-
-
-@record
-class Compaction:
-    """What became of a file's memory; `shrink.compact.compact.Compacted` tells what the rest is.
-
-    Attributes:
-        memory_before: of the given file, whose tensors TFLite Micro keeps whole if it has no plan.
-        memory_after: of the new one, whose plan frees each byte after its last use; null where
-            there is none.
-        new_operators: kinds that the given file does not have.
-    """
-
-    changed: bool | None = None
-    arena_before: int | None = None
-    arena_after: int | None = None
-    memory_before: MemoryMap | None = None
-    memory_after: MemoryMap | None = None
-    new_operators: tuple[str, ...] = ()
-    document: Document = as_read(tolerant=True)
-
-
-@record
 class Details:
     """What else a stage tells; each kind of stage has its own.
 
@@ -308,4 +267,5 @@ class Details:
     sensitivity: tuple[Curve, ...] = ()
     budget: Budget | None = None
     compact: Compaction | None = left_out(None)
+    placement: Placement | None = left_out(None)
     document: Document = as_read(tolerant=True)

@@ -216,12 +216,20 @@ class BenchJob(ModelJob):
 
 @record
 class CompactJob(ModelJob):
-    """Rewrite a .tflite file into `target`: for an arena in bytes, or with a share of MACs more."""
+    """Rewrite a .tflite file into `target`: for an arena in bytes, or with a share of MACs more.
+
+    Attributes:
+        int8_io: whether inputs and outputs of uint8 and float32 become int8.
+        runtime: whose arena counts, or where operators are to run; a stage's `target`.
+    """
 
     action: Literal["compact"] = "compact"
     target: Path
     arena_bytes: int | None = None
     max_extra_macs: float
+    int8_io: bool = False
+    runtime: str = "tflm"
+    decode: bool = False
 
 
 @record

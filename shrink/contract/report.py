@@ -12,8 +12,8 @@ from typing import Literal
 from shrink.base.errors import ReportWarning
 from shrink.base.figures import figure_of
 from shrink.base.measured import Note
-from shrink.contract.codec import as_read, left_out
-from shrink.contract.details import Deltas, Details, Document, FigureDelta, Limits, Training
+from shrink.contract.codec import Document, as_read, left_out
+from shrink.contract.details import Deltas, Details, FigureDelta, Limits, Training
 from shrink.contract.record import record
 
 SCHEMA_VERSION = 1

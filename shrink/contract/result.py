@@ -4,14 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from shrink.base.errors import ReportWarning
+from shrink.base.foreign import Json
 from shrink.base.measured import Note
+from shrink.base.resampled import Resampled
 from shrink.contract.codec import left_out
 from shrink.contract.codec import left_out as no_key
 from shrink.contract.details import Details, Training
 from shrink.contract.record import record
 from shrink.contract.report import Failure, Figures, Guess, HasFigures, MeasuredAt, Skipped, Status
+
+Evidence: TypeAlias = Sequence[float] | Resampled
+"""What intervals of a metric are computed from: one score per test example, of which it is the
+mean, or its values on resamples of the examples."""
+Scores: TypeAlias = Mapping[str, Evidence]
+"""The evidence by metric."""
+
+
+def scores_from_plain(plain: Mapping[str, Json]) -> dict[str, Evidence]:
+    """Return the scores that a step left in its file.
+
+    Raises:
+        KeyError: they are something else.
+    """
+    return {
+        name: Resampled.from_plain(one) if isinstance(one, Mapping) else one
+        for name, one in plain.items()
+    }
+
+
+def scores_to_plain(scores: Scores) -> dict[str, Json]:
+    """Return scores as `scores_from_plain` takes them."""
+    return {
+        name: one.to_plain() if isinstance(one, Resampled) else list(one)
+        for name, one in scores.items()
+    }
 
 
 @record
@@ -173,7 +202,7 @@ class StageOutcome:
         sha256: hash of the artifact.
         previous: the stage whose artifact this one started from.
         result: the worker's.
-        scores: one score per test example, by metric, for intervals.
+        scores: what intervals are computed from, by metric.
         error: of a failed stage.
     """
 
@@ -185,7 +214,7 @@ class StageOutcome:
     sha256: str | None = None
     previous: str | None = None
     result: StepResult = field(default_factory=StepResult)
-    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Scores = field(default_factory=dict)
     error: Failure | None = None
 
     @property

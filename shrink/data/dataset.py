@@ -41,7 +41,7 @@ def left_out(own: Membership, earlier: Sequence[Membership]) -> LeftOut:
     Raises:
         DataError: nothing is left to test on.
     """
-    alike = [one for one in earlier if one.told_by == own.told_by]
+    alike = [one for one in earlier if one.identified_by == own.identified_by]
     empty = np.zeros(0, np.uint64)
     trained = np.unique(np.concatenate([empty, *(one.trained() for one in alike)]))
     tested = np.unique(np.concatenate([empty, *(one.splits["test"] for one in alike)]))

@@ -32,15 +32,15 @@ _BYTES = 8
 
 
 @runtime_checkable
-class ToldByContent(Protocol):
-    """Examples that know a shorter way to tell them than their inputs."""
+class IdentifiedByContent(Protocol):
+    """Examples that are identified by something shorter than their inputs."""
 
     @property
-    def told_by(self) -> str:
-        """What tells them, such as `file`; only the same can be compared."""
+    def identified_by(self) -> str:
+        """By what, such as `file`; only the same can be compared."""
 
     def contents(self, indices: np.ndarray) -> Sequence[bytes]:
-        """Return what tells each of some examples."""
+        """Return what identifies each of some examples."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Membership:
     """What is in each split.
 
     Attributes:
-        told_by: what examples are told by; only the same can be compared.
+        identified_by: what examples are identified by; only the same can be compared.
         splits: uint64 (n,) for train, validation and test, in the order of their examples.
     """
 
-    told_by: str
+    identified_by: str
     splits: dict[str, np.ndarray]
 
     def trained(self) -> np.ndarray:
@@ -61,12 +61,14 @@ class Membership:
 
     def kept(self, masks: dict[str, np.ndarray]) -> Membership:
         """Return what is left; a mask, bool (n,), for each split."""
-        return Membership(self.told_by, {p: hashes[masks[p]] for p, hashes in self.splits.items()})
+        return Membership(
+            self.identified_by, {p: hashes[masks[p]] for p, hashes in self.splits.items()}
+        )
 
     def content(self) -> bytes:
         """Return all of it as the content of a file."""
         counts = {split: len(hashes) for split, hashes in self.splits.items()}
-        header = {"version": _VERSION, "told_by": self.told_by, "counts": counts}
+        header = {"version": _VERSION, "told_by": self.identified_by, "counts": counts}
         body = b"".join(np.asarray(self.splits[split], "<u8").tobytes() for split in SPLIT_NAMES)
         return json.dumps(header).encode() + b"\n" + body
 
@@ -109,17 +111,17 @@ def membership_of(splits: dict[str, Examples], config: DataConfig, seed: int) ->
     memory = entry_path("splits", key, ".bin")
     with contextlib.suppress(DataError):
         return read_membership(memory)
-    told_by = _told_by(splits["train"])
+    identified_by = _identified_by(splits["train"])
     membership = Membership(
-        told_by, {split: _hashes(examples) for split, examples in splits.items()}
+        identified_by, {split: _hashes(examples) for split, examples in splits.items()}
     )
     keep(memory, membership.content())
     return membership
 
 
-def _told_by(examples: Examples) -> str:
-    if isinstance(examples, ToldByContent):
-        return examples.told_by
+def _identified_by(examples: Examples) -> str:
+    if isinstance(examples, IdentifiedByContent):
+        return examples.identified_by
     specs = [f"{s.dtype.name}{s.shape.as_list()}" for s in tf.nest.flatten(examples.input_spec)]
     return f"inputs {' '.join(specs)}"
 
@@ -127,7 +129,7 @@ def _told_by(examples: Examples) -> str:
 def _hashes(examples: Examples) -> np.ndarray:
     hashes = np.empty(len(examples), np.uint64)
     step = reading_batch(examples.input_spec, examples.target_spec)
-    if isinstance(examples, ToldByContent):
+    if isinstance(examples, IdentifiedByContent):
         step = max(step, _chunk(examples))
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
@@ -141,7 +143,7 @@ def _chunk(examples: Examples) -> int:
 
 
 def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
-    if isinstance(examples, ToldByContent):
+    if isinstance(examples, IdentifiedByContent):
         return examples.contents(indices)
     inputs: list[Array] = tf.nest.flatten(examples.arrays(indices)[0])
     rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]

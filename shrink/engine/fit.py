@@ -12,8 +12,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.base.figures import METRICS
+from shrink.base.figures import metric_figure
 from shrink.base.measured import Measured
+from shrink.base.types import Tensors
 from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
@@ -87,7 +88,8 @@ def train(
         RecipeError: the optimizer does not take an argument, or the monitor is not measured.
         DataError: there is nothing to train on, or to find the best epoch on.
     """
-    _check(dataset, setup.config, setup.metrics, monitor, stage)
+    followed = [*setup.metrics, *(setup.whole.names if setup.whole is not None else ())]
+    _check(dataset, setup.config, followed, monitor, stage)
     restore_local_variables(setup.model, setup.devices)
     share_weights(setup.model, setup.devices)
     run = _Run(setup, dataset, epochs, recovery or Recovery(), validation_batch_size)
@@ -129,8 +131,14 @@ class _Run:
             total_updates=plan.steps * epochs,
             retries=retries,
         )
+        if setup.whole is not None and len(setup.whole.examples):
+            whole, size = setup.whole, self._validation_batch_size
+            self._trainer.after_evaluation = lambda: whole.measure(self._infer, size)
         if validation_batch_size is not None:
             self._trainer.set_validation_size(math.ceil(validation_batch_size / devices.replicas))
+
+    def _infer(self, x: Tensors) -> Tensors:
+        return self._trainer(x, training=False)
 
     def train(self, progress: ProgressCallback, monitor: str) -> TrainingRecord:
         """Train, and return how that went."""
@@ -301,7 +309,7 @@ def _early_stop(
 def _direction(monitor: str) -> tuple[str, bool]:
     """Return the monitor's name in the logs, and whether higher is better."""
     name = monitor.removeprefix("val_")
-    return f"val_{name}", name != "loss" and METRICS[name].higher_is_better
+    return f"val_{name}", metric_figure(name).larger_is_better
 
 
 def _batch_size_of(model: keras.Model) -> int | None:

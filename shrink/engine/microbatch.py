@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 import tf_keras as keras
@@ -99,6 +99,7 @@ class MicroBatchTrainer(keras.Model):
 
     Attributes:
         recovering_step: makes the updates of `fit`, once it began.
+        after_evaluation: measures what is no mean over batches, where anything is.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class MicroBatchTrainer(keras.Model):
         self._retries = retries
         self._first_place = (0, 0)
         self.recovering_step: RecoveringStep | None = None
+        self.after_evaluation: Callable[[], dict[str, float]] | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
         # int64, for TensorFlow keeps int32 variables on the CPU.
@@ -173,6 +175,13 @@ class MicroBatchTrainer(keras.Model):
             if self.recovering_step is not None:
                 self._make_sums()
                 self.recovering_step.retrace()
+
+    def evaluate(self, *arguments: Any, **settings: Any) -> Any:
+        """Return what Keras' `evaluate` does, with what is no mean over batches."""
+        found = super().evaluate(*arguments, **settings)
+        if self.after_evaluation is not None and isinstance(found, dict):
+            found |= self.after_evaluation()
+        return found
 
     def start_at(self, epoch: int, step: int) -> None:
         """Have `fit` begin at this step of this epoch, both from 0."""

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
-from shrink.base.figures import measured_outputs
+from shrink.base.metrics import measured_outputs
 from shrink.base.types import Tensors
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tf_keras as keras
 
 from shrink.base.host import host_resident_bytes
 from shrink.base.measured import Measured
+from shrink.contract.details import Training
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.progress import Logs
 from shrink.measure.memory import AllocatorPeak
+
+_ELSEWHERE = ("training_peak_bytes", "notes")
+"""What a report has among the figures and notes of the stage."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +68,10 @@ class TrainingRecord:
         """Times that a step was made again with a smaller micro-batch."""
         return len(self.oom_events)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report's `training` object; the peak belongs to its `memory` object."""
-        record = asdict(self)
-        del record["training_peak_bytes"], record["notes"]
-        record["oom_events"] = [asdict(event) for event in self.oom_events]
-        record["inexact_because"] = list(self.inexact_because)
-        record["history"] = {name: list(values) for name, values in self.history.items()}
-        return {**record, "oom_retries": self.oom_retries}
+    def described(self) -> Training:
+        """Return what a report keeps of it; the peak belongs to the memory of a stage."""
+        rest = {name: value for name, value in vars(self).items() if name not in _ELSEWHERE}
+        return Training(**rest, oom_retries=self.oom_retries)
 
 
 def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:

@@ -16,6 +16,7 @@ from shrink.engine.objective import Objective
 from shrink.engine.planner import BatchPlan
 from shrink.engine.randomness import RandomSeeds, stateful_generators
 from shrink.engine.recovery import NO_RETRIES, Retries
+from shrink.engine.whole_split import WholeSplit
 
 PI = 3.141592653589793
 
@@ -139,6 +140,7 @@ class TrainingSetup:
         devices: where it runs.
         metrics: names of metrics to follow beside the loss.
         after_update: called after every update, in graph; see `AfterUpdate`.
+        whole: measures after every epoch what needs all validation examples at once.
     """
 
     model: keras.Model
@@ -147,6 +149,7 @@ class TrainingSetup:
     devices: Devices
     metrics: Sequence[str] = ()
     after_update: Sequence[AfterUpdate] = ()
+    whole: WholeSplit | None = None
 
 
 def build_trainer(

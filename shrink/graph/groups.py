@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tf_keras as keras
 
+from shrink.contract.report import Skipped
 from shrink.graph.channels import (
     Channels,
     ChannelSets,
@@ -102,7 +103,7 @@ class ChannelGraph:
     network: Network
     layers: Mapping[str, LayerChannels]
     groups: tuple[Group, ...]
-    protected: tuple[Mapping[str, str], ...]
+    protected: tuple[Skipped, ...]
     roots: Labels
 
     def keep(self, removed: Labels) -> np.ndarray:
@@ -269,9 +270,7 @@ def _group(
     return Group(names, channels, tuple(members))
 
 
-def _protected(
-    layers: Mapping[str, LayerChannels], sets: ChannelSets
-) -> tuple[Mapping[str, str], ...]:
+def _protected(layers: Mapping[str, LayerChannels], sets: ChannelSets) -> tuple[Skipped, ...]:
     entries = []
     for layer in layers.values():
         if layer.produces is None:
@@ -279,5 +278,5 @@ def _protected(
         reasons = [sets.reason(int(label)) for label in layer.produces]
         if all(reasons):
             reason = str(reasons[0]).removeprefix(f"{layer.name}: ")
-            entries.append({"layer": layer.name, "reason": reason})
+            entries.append(Skipped(layer=layer.name, reason=reason))
     return tuple(entries)

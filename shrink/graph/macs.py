@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from shrink.base.measured import Measured
+from shrink.tflite.decode import dense_twin
 from shrink.tflite.flatbuffer import values
 from shrink.tflite.structure import Operator, Subgraph, Tensor, read
 
@@ -179,7 +180,7 @@ def macs_figure(content: bytes) -> Measured[int]:
     Raises:
         ModelError: the content is no TFLite model.
     """
-    counter = MacsCounter(read(content))
+    counter = MacsCounter(read(dense_twin(content)))
     try:
         total = counter.total()
     except UnknownMacsError as error:
@@ -268,7 +269,7 @@ def _plain(graph: Subgraph, operator: Operator) -> int:
         return 0
     inputs = [graph.tensors[i] if i >= 0 else None for i in operator.inputs]
     if any(tensor.open_dimensions for tensor in (*inputs, *outputs) if tensor is not None):
-        raise UnknownMacsError(f"{operator.name} has a side that is known only when it runs")
+        raise UnknownMacsError(f"{operator.name} has a dimension that is known only when it runs")
     count = rule(inputs, outputs[0])
     if count is None:
         raise UnknownMacsError(f"{operator.name} has no kernel of the usual shape")

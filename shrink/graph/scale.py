@@ -117,7 +117,7 @@ def _dropped(run: list[Block], depth: float) -> list[Block]:
 
 
 def _nothing(model: keras.Model, graph: ChannelGraph, width: float) -> ModelError:
-    reasons = "; ".join(f"{p['layer']}: {p['reason']}" for p in graph.protected[:8])
+    reasons = "; ".join(f"{p.layer}: {p.reason}" for p in graph.protected[:8])
     if graph.groups:
         reasons = f"the largest of {len(graph.groups)} groups has {max(map(len, graph.groups))}"
     return ModelError(

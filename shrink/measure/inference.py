@@ -6,6 +6,7 @@ fast as it is: it is timed on examples, or on random numbers.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
 import time
@@ -18,9 +19,11 @@ import numpy as np
 
 from shrink.base import files
 from shrink.base.child import Channel, run_child, serve
+from shrink.base.errors import ModelError
 from shrink.base.host import host_peak_bytes
 from shrink.base.measured import Measured
 from shrink.base.types import Array
+from shrink.tflite.litert_twin import not_in_litert
 
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -193,6 +196,9 @@ def run_inference(
         threads: of the interpreter.
         examples: an .npz file with the inputs to time it with.
     """
+    with contextlib.suppress(ModelError, OSError):  # what cannot be read, the child tells of
+        if reason := not_in_litert(tflite.read_bytes()):
+            return None, reason
     request = InferenceRequest(figure, str(tflite.resolve()), threads, examples)
     run = run_child("shrink.measure.inference", request, InferenceAnswer, timeout_s=_TIMEOUT_S)
     if run.failure is not None:

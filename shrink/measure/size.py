@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +12,9 @@ import tf_keras as keras
 
 from shrink.base.files import size_bytes
 from shrink.base.measured import Measured
+from shrink.contract.stage_details import LayerRow, OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
+from shrink.tflite.decode import has_decode
 from shrink.tflite.flatbuffer import (
     Operator,
     Subgraph,
@@ -53,13 +54,22 @@ def measure_sizes(
     else:
         total, nonzero = int(model.count_params()), _nonzero(model)
     return {
-        "file_bytes": Measured(size_bytes(artifact)),
-        "gzip_bytes": Measured(gzip_bytes(artifact)),
+        **file_sizes(artifact),
         "tflite_bytes": Measured(len(content)),
         "parameters": Measured(total),
         "nonzero_parameters": Measured(nonzero),
         "macs": macs_figure(content),
     }
+
+
+def file_sizes(artifact: Path) -> dict[str, Measured[int]]:
+    """Return what a file or a folder takes: `file_bytes`, `gzip_bytes` (level 9).
+
+    Of a .tflite file `tflite_bytes`, too.
+    """
+    size = Measured(size_bytes(artifact))
+    own = {"tflite_bytes": size} if artifact.suffix == ".tflite" else {}
+    return {"file_bytes": size, "gzip_bytes": Measured(gzip_bytes(artifact)), **own}
 
 
 def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
@@ -70,7 +80,10 @@ def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
         tflite: the file that it looked at.
     """
     zeros = 1 - (size["nonzero_parameters"].value or 0) / max(size["parameters"].value or 0, 1)
-    if zeros < _MANY_ZEROS or any(tensor.sparse for tensor in weights(tflite.read_bytes())):
+    if zeros < _MANY_ZEROS:
+        return []
+    content = tflite.read_bytes()
+    if has_decode(content) or any(one.sparse for one in weights(content)):
         return []
     return [
         f"{zeros:.0%} of the parameters are zero, which does not shrink the TFLite file: it holds "
@@ -98,31 +111,6 @@ def _chunks(path: Path) -> Iterator[bytes]:
                 yield chunk
 
 
-class LayerRow(TypedDict):
-    """A layer in the report; `layer_table` tells what each is."""
-
-    name: str
-    type: str
-    parameters: int
-    macs: int | None
-    activation_bytes: int | None
-    sparsity: float | None
-
-
-class OperatorRow(TypedDict):
-    """An operator in the report; `operator_table` tells what each is."""
-
-    name: str
-    layer: str | None
-    inputs: list[str]
-    weights: str | None
-    outputs: list[str]
-    parameters: int
-    macs: int | None
-    activation_bytes: int
-    sparsity: float | None
-
-
 def layer_table(model: keras.Model, content: bytes) -> list[LayerRow]:
     """Return a row per layer of a Keras model, nested models taken apart.
 
@@ -139,14 +127,14 @@ def layer_table(model: keras.Model, content: bytes) -> list[LayerRow]:
     layers = dict(_leaves(model, ""))
     macs = _macs_by_layer(content, layers)
     return [
-        {
-            "name": path,
-            "type": type(layer).__name__,
-            "parameters": int(layer.count_params()),
-            "macs": macs.get(path, None if _kernels(layer) else 0),
-            "activation_bytes": _output_bytes(layer),
-            "sparsity": _sparsity(layer),
-        }
+        LayerRow(
+            name=path,
+            type=type(layer).__name__,
+            parameters=int(layer.count_params()),
+            macs=macs.get(path, None if _kernels(layer) else 0),
+            activation_bytes=_output_bytes(layer),
+            sparsity=_sparsity(layer),
+        )
         for path, layer in layers.items()
     ]
 
@@ -173,17 +161,17 @@ def operator_table(graphs: tuple[Subgraph, ...], layers: Collection[str] = ()) -
     for operator in graph.operators:
         weights = _weights(graphs, graph, operator)
         rows.append(
-            {
-                "name": operator.name,
-                "layer": owners.of(graphs, operator),
-                "inputs": _dtypes(graph, operator.inputs),
-                "weights": next((tensor.dtype.lower() for tensor in weights), None),
-                "outputs": _dtypes(graph, operator.outputs),
-                "parameters": sum(tensor.elements for tensor in weights),
-                "macs": counter.operator(operator),
-                "activation_bytes": _written_bytes(graph, operator),
-                "sparsity": _zeros(weights),
-            }
+            OperatorRow(
+                name=operator.name,
+                layer=owners.of(graphs, operator),
+                inputs=tuple(_dtypes(graph, operator.inputs)),
+                weights=next((tensor.dtype.lower() for tensor in weights), None),
+                outputs=tuple(_dtypes(graph, operator.outputs)),
+                parameters=sum(tensor.elements for tensor in weights),
+                macs=counter.operator(operator),
+                activation_bytes=_written_bytes(graph, operator),
+                sparsity=_zeros(weights),
+            )
         )
     return rows
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, hint_for
+from shrink.contract.report import Skipped
 
 SparsitySchedule = Callable[[tf.Tensor], tf.Tensor]
 """From the number of an update to the sparsity, float64: how many weights that is must be exact."""
@@ -193,7 +194,7 @@ def prunable_kernels(
     exclude: Sequence[str] = (),
     multiple_of: int = 1,
     key: str = "prune.exclude",
-) -> tuple[list[PrunableKernel], list[dict[str, str]]]:
+) -> tuple[list[PrunableKernel], list[Skipped]]:
     """Return the kernels of dense and convolutional layers, and the layers left alone with why.
 
     Args:
@@ -206,7 +207,7 @@ def prunable_kernels(
         RecipeError: a pattern fits no layer with a kernel.
     """
     kernels: list[PrunableKernel] = []
-    skipped: list[dict[str, str]] = []
+    skipped: list[Skipped] = []
     layers = list(model._flatten_layers(include_self=False, recursive=True))
     named = [layer.name for layer in layers if _reason_to_skip(layer, (), 1) != ""]
     refuse_unmatched(exclude, named, key)
@@ -215,7 +216,7 @@ def prunable_kernels(
         if reason is None:
             kernels.append(PrunableKernel(layer.name, layer.kernel))
         elif reason:
-            skipped.append({"layer": layer.name, "reason": reason})
+            skipped.append(Skipped(layer=layer.name, reason=reason))
     return kernels, skipped
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 
 from shrink.base import files
 from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
-from shrink.measure.size import OperatorRow, layer_paths, operator_table
+from shrink.contract.details import Agreement
+from shrink.contract.stage_details import ArtifactAudit, ComparedOperator
+from shrink.measure.size import layer_paths, operator_table
 from shrink.quantization.bias_correction import layer_errors
 from shrink.quantization.edge_quantizer import MICRO_INT4_OPERATORS
 from shrink.quantization.source import FloatModel
@@ -32,34 +34,6 @@ _TIMEOUT_S = 60.0
 _MICRO_EXAMPLES = 20
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How near one form of a model is to another, for one output.
-
-    Attributes:
-        output: its number.
-        compared: such as "keras to float tflite".
-        snr_db: signal to noise, 10 log10 of the outputs' power over the difference's; None where
-            there is no difference at all.
-        cosine: of the angle between both, all examples as one vector.
-    """
-
-    output: int
-    compared: str
-    snr_db: float | None
-    cosine: float
-
-
-class AuditDetails(TypedDict):
-    """An audit as a report holds it; `shrink.contract.details.Audit` says what each part is."""
-
-    operators: list[OperatorRow]
-    float_islands: list[str]
-    custom_operators: list[str]
-    agreement: list[dict[str, Any]]
-    compared_on: str
-
-
 def audit(
     content: bytes,
     source: FloatModel,
@@ -67,7 +41,7 @@ def audit(
     target: Literal["litert", "tflm"],
     path: Path,
     compared_on: str = "training examples",
-) -> tuple[AuditDetails, list[str]]:
+) -> tuple[ArtifactAudit, list[str]]:
     """Return the audit, and its findings as sentences.
 
     Args:
@@ -94,13 +68,14 @@ def audit(
         few = {name: array[:_MICRO_EXAMPLES] for name, array in inputs.items()}
         micro_agreements, micro_note = compare_with_micro(content, few, compared_on)
         agreements, notes = [*agreements, *micro_agreements], [*notes, micro_note]
-    return {
-        "operators": operator_table(graphs, layers),
-        "float_islands": float_islands(graph),
-        "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
-        "agreement": [asdict(agreement) for agreement in agreements],
-        "compared_on": compared_on,
-    }, notes
+    found = ArtifactAudit(
+        operators=tuple(operator_table(graphs, layers)),
+        float_islands=tuple(float_islands(graph)),
+        custom_operators=tuple(sorted({o.name for o in graph.operators if o.custom})),
+        agreement=tuple(agreements),
+        compared_on=compared_on,
+    )
+    return found, notes
 
 
 def check_runs(content: bytes, path: Path) -> None:
@@ -116,22 +91,19 @@ def check_runs(content: bytes, path: Path) -> None:
 
 
 def with_errors(
-    operators: Sequence[Mapping[str, object]], content: bytes, source: FloatModel, inputs: Named
-) -> list[dict[str, Any]]:
-    """Return the audit's operators with how far each one's output is from the float model's.
+    found: ArtifactAudit, content: bytes, source: FloatModel, inputs: Named
+) -> ArtifactAudit:
+    """Return an audit whose operators have how far each one's output is from the float model's.
 
     It needs the float .tflite form, which some schemes do without: a conversion of its own.
-
-    Returns:
-        The rows with `snr_db` and `cosine`, None where there is nothing to compare with.
     """
     reference = source.float32.content
     errors = layer_errors(content, reference, inputs) if content != reference else {}
     rows = []
-    for number, row in enumerate(operators):
+    for number, row in enumerate(found.operators):
         snr, cosine = errors.get(number, (None, None))
-        rows.append({**row, "snr_db": snr, "cosine": cosine})
-    return rows
+        rows.append(ComparedOperator(**vars(row), snr_db=snr, cosine=cosine))
+    return replace(found, operators=tuple(rows))
 
 
 def float_islands(graph: Subgraph) -> list[str]:
@@ -203,7 +175,7 @@ def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarr
     lengths = np.linalg.norm(signal) * np.linalg.norm(changed)
     cosine = float(signal @ changed / lengths) if lengths else float(noise == 0)
     snr = 10 * float(np.log10(power / noise)) if noise and power else None
-    return Agreement(output, compared, snr, cosine)
+    return Agreement(output=output, compared=compared, snr_db=snr, cosine=cosine)
 
 
 def _agreement_note(agreements: Sequence[Agreement], compared_on: str) -> str:

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.types import JsonObject
+from shrink.contract.report import Skipped
 from shrink.engine.batch_norm import is_batch_norm
 from shrink.graph.network import Call, Network, Ref, read_network
 from shrink.graph.rebuild import connect
@@ -157,7 +158,7 @@ class AwareModel:
     plain: keras.Model
     aware: keras.Model
     ranges: Ranges
-    skipped: list[dict[str, str]]
+    skipped: tuple[Skipped, ...]
 
     def trained(self) -> keras.Model:
         """Return a float model with the weights of `aware`; call it outside of devices' scopes."""
@@ -266,13 +267,13 @@ def _kind(layer: keras.layers.Layer) -> type:
     return with_quantized_kernel(type(layer)) if quantizes_kernel(layer) else type(layer)
 
 
-def _skipped(network: Network) -> list[dict[str, str]]:
+def _skipped(network: Network) -> tuple[Skipped, ...]:
     reason = "{} weights are not rounded in training, only its outputs are"
-    return [
-        {"layer": network.name(layer), "reason": reason.format(type(layer).__name__)}
+    return tuple(
+        Skipped(layer=network.name(layer), reason=reason.format(type(layer).__name__))
         for layer in network.layers()
         if layer.weights and not quantizes_kernel(layer) and not is_batch_norm(layer)
-    ]
+    )
 
 
 def _flat(network: Network) -> keras.Model:

@@ -79,18 +79,24 @@ class Assignment:
     Attributes:
         content: the .tflite file.
         bits: width of the weights of every ranked operator, by name.
-        drop: of accuracy on the validation split; None where it was not looked at.
+        drop: how much worse the metric is on the validation split; None where it was not looked at.
         tried: number of artifacts scored.
+        metric: that was looked at.
     """
 
     content: bytes
     bits: dict[str, int]
     drop: float | None
     tried: int
+    metric: str = "accuracy"
 
 
 def smallest_within_drop(
-    ranked: Sequence[Sensitivity], build: Build, drop_of: Callable[[bytes], float], limit: float
+    ranked: Sequence[Sensitivity],
+    build: Build,
+    drop_of: Callable[[bytes], float],
+    limit: float,
+    metric: str = "accuracy",
 ) -> Assignment:
     """Return the artifact with the most operators of 4 bits that loses no more than `limit`.
 
@@ -99,19 +105,20 @@ def smallest_within_drop(
     Args:
         ranked: operators, the least error per byte first.
         build: makes an artifact.
-        drop_of: the accuracy that an artifact loses, a fraction.
-        limit: the accuracy that may be lost, a fraction.
+        drop_of: how much worse the metric is of an artifact, in its own unit.
+        limit: how much worse it may be.
+        metric: its name.
 
     Raises:
         StageError: 8 bits everywhere lose more.
     """
     all_wide = build({}, True)
-    best = Assignment(all_wide, _widths(ranked, 0), drop_of(all_wide), 1)
+    best = Assignment(all_wide, _widths(ranked, 0), drop_of(all_wide), 1, metric)
     if best.drop is not None and best.drop > limit:
         raise StageError(
-            f"with 8-bit weights everywhere the artifact loses {best.drop:.4f} of accuracy on the "
-            f"validation split, more than the budget of {limit:g}",
-            hint="allow a larger accuracy_drop, or use `activations: float32`",
+            f"with 8-bit weights everywhere {metric} is worse by {best.drop:.4g} on the validation "
+            f"split, more than the budget of {limit:g}",
+            hint="allow a larger drop, or use `activations: float32`",
         )
     low, high, tried = 0, len(ranked), 1
     while low < high:
@@ -120,10 +127,10 @@ def smallest_within_drop(
         content = build(_four(bits), True)
         drop, tried = drop_of(content), tried + 1
         if drop <= limit:
-            best, low = Assignment(content, bits, drop, tried), count
+            best, low = Assignment(content, bits, drop, tried, metric), count
         else:
             high = count - 1
-    return Assignment(best.content, best.bits, best.drop, tried)
+    return Assignment(best.content, best.bits, best.drop, tried, metric)
 
 
 def least_error_within_bytes(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from shrink.base import yaml
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
-from shrink.base.figures import TARGETS
+from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.shards import MANIFEST, is_prepared
@@ -52,7 +52,8 @@ def check_examples(
             message = f"{WHY_NO_METRICS}, and {name} needs examples: it {why}"
             raise RecipeError(message, position=where, hint=_name_data(config.kind))
     for name in gates:
-        if TARGETS[name].figure.group == "metrics":
+        target = target_of(name)
+        if target is not None and target.figure.group == "metrics":
             raise RecipeError(
                 f"gate {name}: no metric is measured, as {WHY_NO_METRICS}",
                 position=loaded.position("gates", name),

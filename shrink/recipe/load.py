@@ -53,8 +53,11 @@ def errors_of(
         if known is None:
             by_path[path] = RecipeError(message, position=position, hint=hint)
         elif message not in known.message:
-            # A union complains once per member; together they say what is possible.
-            known.message = f"{known.message}; or {message.partition(': ')[2] or message}"
+            # A union complains once per member; together they say what is possible. The value
+            # is shown once, and what is meant may be a choice of any of them.
+            said = known.message.removesuffix(_shown(detail))
+            known.message = f"{said}; or {message.partition(': ')[2] or message}"
+            known.hint = known.hint or hint
     return list(by_path.values())
 
 
@@ -92,7 +95,7 @@ def _describe(
         return f"the key {key!r} is missing", None
     text = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     value = detail.get("input")
-    shown = f", not {value!r}" if isinstance(value, str | int | float | bool) else ""
+    shown = _shown(detail)
     if detail["msg"].startswith("Value error"):
         return f"{key}: {text}" if path else text, None
     if detail["type"] == "literal_error" and isinstance(value, str):
@@ -101,6 +104,12 @@ def _describe(
         # The message lists them all already.
         return f"{key}: must be {text}{shown}", f"did you mean {near}?" if near else None
     return f"{key}: must be {text}{shown}", None
+
+
+def _shown(detail: ErrorDetails) -> str:
+    """Return the end of a message that shows the value which was given, where it is short."""
+    value = detail.get("input")
+    return f", not {value!r}" if isinstance(value, str | int | float | bool) else ""
 
 
 def _meant_by(model: type[BaseModel], path: tuple[str | int, ...], value: str) -> str | None:

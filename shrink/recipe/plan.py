@@ -26,7 +26,7 @@ from shrink.recipe.data_reference import check_examples
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
-from shrink.report.config import Gate
+from shrink.report.config import Gate, why_unmeasured
 from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
 
@@ -99,6 +99,11 @@ class Plan:
         path = None if self.data_path is None else str(self.data_path)
         return self.recipe.data.model_copy(update={"path": path})
 
+    def check_installed(self) -> None:
+        """Raise `ResourceError` where a package is missing that one of its stages needs."""
+        for stage in self.recipe.stages:
+            stage.check_installed()
+
     def step(self, name: str) -> Step:
         """Return the step of this name."""
         return next(step for step in self.steps if step.name == name)
@@ -162,6 +167,9 @@ def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
                 position=loaded.position("gates", gate, "stage"),
                 hint=hint_for(settings.stage, names),
             )
+        if (why := why_unmeasured(gate, plan.recipe.task.metrics)) is not None:
+            place = loaded.position("gates", gate)
+            raise RecipeError(f"gate {gate}: {why.reason}", position=place, hint=why.hint)
 
 
 def _saved_reports(recipe: Recipe) -> dict[str, Report]:

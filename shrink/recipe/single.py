@@ -10,8 +10,8 @@ from pathlib import Path
 
 from shrink.base import yaml
 from shrink.base.errors import RecipeError
-from shrink.base.figures import METRICS
 from shrink.base.foreign import JsonObject
+from shrink.base.metrics import METRICS
 from shrink.base.yaml import parse_scalar
 from shrink.contract.result import FirstLook
 from shrink.data.config import NO_DATA

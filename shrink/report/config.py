@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from shrink.base.errors import hint_for
+from shrink.base.errors import did_you_mean, hint_for
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
-from shrink.base.figures import TARGETS, Target
+from shrink.base.figures import LOSS, TARGETS, Target, target_of, target_patterns
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.metrics import METRICS, metric_of
 
 
 class Gate(Config):
@@ -54,6 +56,40 @@ def parse_gates(value: Mapping[str, Json]) -> dict[str, Gate]:
     return {name: _parse_gate(name, settings) for name, settings in value.items()}
 
 
+@dataclass(frozen=True)
+class Unmeasured:
+    """Why no stage will have the metric of a gate, and what to do about it."""
+
+    reason: str
+    hint: str
+
+
+def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> Unmeasured | None:
+    """Return why the metric of a gate would be null in every stage, None if it may be measured.
+
+    Args:
+        gate: its name.
+        metrics: keys of those that the recipe states; None where they follow from model and data.
+    """
+    target = target_of(gate)
+    if target is None or target.figure.group != "metrics" or target.figure.name == LOSS:
+        return None
+    name = target.figure.name
+    if metric_of(name) is None:
+        if name in METRICS:
+            return Unmeasured(
+                f"{name} needs arguments", f"gates name them, too, such as {name}_0.05_1"
+            )
+        near = did_you_mean(name, (*(metrics or ()), *METRICS))
+        hint = f"did you mean {near}?" if near else hint_for(name, metrics or ())
+        return Unmeasured(f"there is no metric {name!r}", hint)
+    if metrics is None or name in metrics:
+        return None
+    near = did_you_mean(name, metrics)
+    hint = (f"did you mean {near}? Else " if near else "") + f"add {name} to task.metrics"
+    return Unmeasured(f"task.metrics has no {name}, so that no stage has it", hint)
+
+
 def gates_json_schema() -> JsonObject:
     """Return the JSON Schema (2020-12) of the section, with every legal name.
 
@@ -62,27 +98,38 @@ def gates_json_schema() -> JsonObject:
     definitions: JsonObject = {}
     properties = {}
     for name, target in TARGETS.items():
-        title = f"Gate{target.kind.title()}{target.figure.unit.title()}"
-        definitions.setdefault(title, _gate_schema(target))
-        reference = {"$ref": f"#/$defs/{title}"}
+        reference = _reference(target, definitions)
         properties[name] = {"description": _describe(name, target), **reference}
+    patterns = {
+        pattern: _reference(target, definitions) for pattern, target in target_patterns().items()
+    }
     return {
         "description": "Limits that the result must keep; a missed one is exit code 1.",
         "type": "object",
         "additionalProperties": False,
         "properties": properties,
+        "patternProperties": patterns,
         "$defs": definitions,
     }
 
 
+def _reference(target: Target, definitions: JsonObject) -> JsonObject:
+    """Return the reference to what a gate may be, which is defined once by its kind and unit."""
+    signed = "Signed" if target.figure.can_be_negative and target.kind == "figure" else ""
+    unit = target.figure.unit.title().replace("_", "")
+    title = f"Gate{target.kind.title()}{unit}{signed}"
+    definitions.setdefault(title, _gate_schema(target))
+    return {"$ref": f"#/$defs/{title}"}
+
+
 def _parse_gate(name: Json, value: Json) -> Gate:
-    if not isinstance(name, str) or name not in TARGETS:
+    target = target_of(name) if isinstance(name, str) else None
+    if not isinstance(name, str) or target is None:
         raise ValueError(f"unknown gate {name!r}; {hint_for(str(name), TARGETS)}")
     if isinstance(value, Gate):
         value = value.model_dump()
     settings = dict(value) if isinstance(value, Mapping) else {"limit": value}
     compared = settings.get("against") is not None
-    target = TARGETS[name]
     _check_keys(name, target, settings)
     relative = compared or settings.get("ratio") is not None
     if not relative or settings.setdefault("limit", 0) != 0:
@@ -138,7 +185,8 @@ def _parse_limit(name: str, target: Target, limit: Json, compared: bool) -> int 
         raise ValueError(f"{name}: the limit must be a finite number, not {limit}")
     if unit == "fraction" and not -1 <= limit <= 1:
         raise ValueError(f"{name}: is a fraction, so {limit:g} % is written {limit / 100:g}")
-    if (compared or target.kind in ("figure", "duration")) and limit < 0:
+    own = target.kind in ("figure", "duration") and not target.figure.can_be_negative
+    if (compared or own) and limit < 0:
         raise ValueError(f"{name}: the limit must not be below 0")
     return limit
 
@@ -225,7 +273,8 @@ def _limit_schema(target: Target) -> JsonObject:
                 {"type": "string", "pattern": rf"^\d+(\.\d+)? ?({units})$"},
             ]
         }
-    lowest = 0 if target.kind in ("figure", "duration") else -1
+    own = target.kind in ("figure", "duration") and not target.figure.can_be_negative
+    lowest = 0 if own else -1
     if unit == "fraction":
         return {"type": "number", "minimum": lowest, "maximum": 1}
     if unit == "count":
@@ -236,7 +285,8 @@ def _limit_schema(target: Target) -> JsonObject:
 def _describe(name: str, target: Target) -> str:
     figure = target.figure.name
     if target.kind == "drop":
-        return f"The most that {figure} may fall below the baseline."
+        way = "fall below" if target.figure.larger_is_better else "rise above"
+        return f"The most that {figure} may {way} the baseline."
     if target.kind == "rise":
         return f"The most that {figure} may rise above the baseline."
     bound = "least" if target.is_minimum else "most"

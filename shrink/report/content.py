@@ -82,6 +82,7 @@ def columns(report: Report) -> list[Column]:
         *_int8_columns(report),
         figure_column("training", "training_peak_bytes"),
         figure_column("arena", "arena_bytes"),
+        figure_column("on CPU", "cpu_operators"),
         figure_column("p50", "p50_ms"),
         figure_column("MACs", "macs"),
         figure_column("parameters", "parameters"),
@@ -141,14 +142,15 @@ def metric_head(name: str) -> str:
 
 def change_cell(report: Report, metric: str) -> Cell:
     """Return the cell of a metric's difference to the baseline with its 95 % interval."""
-    is_fraction = metric_figure(metric).unit == "fraction"
+    figure = metric_figure(metric)
+    is_fraction = figure.unit == "fraction"
 
     def number(value: float, decimals: int) -> str:
         return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
 
     def cell(stage: Stage) -> str:
         if stage.name == report.baseline:
-            return _own_interval(stage, metric) if is_fraction else "baseline"
+            return _own_interval(stage, metric) if figure.bounds else "baseline"
         delta = metric_delta(stage.delta, metric)
         if delta is None:
             return NULL
@@ -165,7 +167,9 @@ def _own_interval(stage: Stage, metric: str) -> str:
     limits = stage.intervals.get(metric, Limits())
     if limits.low is None or limits.high is None:
         return "baseline"
-    return f"within [{100 * limits.low:.1f}, {100 * limits.high:.1f}]"
+    if metric_figure(metric).unit == "fraction":
+        return f"within [{100 * limits.low:.1f}, {100 * limits.high:.1f}]"
+    return f"within [{limits.low:.3g}, {limits.high:.3g}]"
 
 
 def caption(report: Report) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from shrink.base.figures import FIGURES, format_change, metric_figure
-from shrink.base.intervals import Bounds, Interval, paired_interval
+from shrink.base.intervals import Bounds, Interval, mean_interval, paired_interval
+from shrink.base.resampled import Resampled, resampled_difference, resampled_interval
 from shrink.contract.details import Deltas, FigureDelta, MetricDelta
 from shrink.contract.report import HasFigures, Stage
+from shrink.contract.result import Evidence, Scores
 
-Scores = Mapping[str, Sequence[float]]
 _DECIMALS = 12
 
 
@@ -25,11 +25,13 @@ def stage_delta(stage: Stage, base: HasFigures, scores: Scores, base_scores: Sco
     Args:
         stage: a stage of the report.
         base: what to compare with; the stage itself has differences of exactly 0 and ratios of 1.
-        scores: per-example scores of `stage`, by metric.
+        scores: what intervals of `stage` are computed from, by metric.
         base_scores: those of `base`.
     """
     delta: dict[str, FigureDelta | MetricDelta | None] = {
-        name: figure_delta(stage.figure(name), base.figure(name)) for name in FIGURES
+        name: figure_delta(stage.figure(name), base.figure(name))
+        for name, figure in FIGURES.items()
+        if figure.everywhere or stage.figure(name) is not None
     }
     for name in dict.fromkeys((*(stage.metrics or {}), *(base.metrics or {}))):
         value, base_value = stage.figure(name), base.figure(name)
@@ -63,17 +65,30 @@ def exact_difference(value: float, base: float) -> float:
 
 
 def score_interval(
-    before: Sequence[float] | None,
-    after: Sequence[float] | None,
+    before: Evidence | None,
+    after: Evidence | None,
     confidence: float = 0.95,
     bounds: Bounds | None = None,
 ) -> Interval | None:
-    """Return `paired_interval`, or None where the scores do not allow one."""
+    """Return the interval of a difference, or None where the scores do not allow one."""
+    if isinstance(before, Resampled) or isinstance(after, Resampled):
+        if not isinstance(before, Resampled) or not isinstance(after, Resampled):
+            return None
+        return resampled_difference(before, after, confidence, bounds)
     if not before or not after or len(before) != len(after):
         return None
     if not all(map(math.isfinite, before)) or not all(map(math.isfinite, after)):
         return None
     return paired_interval(before, after, confidence, bounds)
+
+
+def own_interval(evidence: Evidence, bounds: Bounds | None) -> Interval | None:
+    """Return where a metric would lie on other examples; None where the scores do not tell."""
+    if isinstance(evidence, Resampled):
+        return resampled_interval(evidence, bounds=bounds)
+    if not evidence or not all(map(math.isfinite, evidence)):
+        return None
+    return mean_interval(evidence, bounds=bounds)
 
 
 def _metric_delta(value: float, base: float, interval: Interval | None) -> MetricDelta:

@@ -7,12 +7,12 @@ from typing import Literal
 
 from shrink.base.figures import (
     FIGURES,
-    TARGETS,
     Target,
     Unit,
     exact_value,
     format_ratio,
     format_value,
+    target_of,
 )
 from shrink.base.measured import Note
 from shrink.contract.report import GateResult, Report
@@ -88,14 +88,14 @@ def gate_line(gate: GateResult) -> GateLine:
 
 def _reason(gate: GateResult) -> str:
     """Return why a value is missing, without the figure's name where the gate has it already."""
-    target = TARGETS.get(gate.name)
+    target = target_of(gate.name)
     figure = target.figure.name if target else gate.name
     reason = gate.reason or Note()
     return reason.why if reason.figures == (figure,) else str(reason)
 
 
 def _comparison(gate: GateResult) -> str:
-    target = TARGETS.get(gate.name)
+    target = target_of(gate.name)
     unit = _unit(target)
     if gate.against is not None:
         return _comparison_with_saved(gate, target)
@@ -165,7 +165,7 @@ def _missed_sentence(gate: GateResult, baseline: str) -> str:
     if value is None:
         why = _reason(gate) or "the figure is unknown"
         return f"Gate {name}{where} missed: {why}."
-    target = TARGETS.get(name)
+    target = target_of(name)
     if target is None:
         return f"{subject(name)}{where} is {_comparison(gate)}: {ending}"
     what = f"{subject(target.figure.name)}{where}"

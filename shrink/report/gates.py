@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shrink.base.figures import TARGETS, Kind, Target
+from shrink.base.errors import InternalError
+from shrink.base.figures import Kind, Target, target_of
 from shrink.contract.codec import from_plain
 from shrink.contract.report import GateResult, Report, Stage
+from shrink.contract.result import Scores
 from shrink.report.config import Gate
-from shrink.report.deltas import Scores, exact_difference, score_interval
+from shrink.report.deltas import exact_difference, score_interval
 
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
@@ -74,7 +76,7 @@ def check_gates(
         gates: by name.
         baseline: name of the stage that drops and rises start from.
         finals: names of the last stage of each branch.
-        scores: per-example scores by stage, then by metric.
+        scores: what intervals are computed from, by stage, then by metric.
         saved: the reports that gates with `against` compare with, by the gate's name; one that is
             not there yet is left out.
         planned_finals: the same as `finals` of the whole recipe, where the run was to stop before
@@ -84,7 +86,9 @@ def check_gates(
     looked_at = finals if planned_finals is None else planned_finals
     results: list[GateResult] = []
     for name, gate in gates.items():
-        target = TARGETS[name]
+        target = target_of(name)
+        if target is None:
+            raise InternalError(f"no gate is called {name}")
         checker = _Checker(by_name, baseline, looked_at, scores, target, gate)
         if gate.against is None:
             findings = checker.shares() if gate.ratio is not None else checker.findings()
@@ -176,7 +180,7 @@ class _Checker:
         base_value = base.figure(metric) if base else None
         if base_value is None:
             return _Finding(None, name, f"the baseline {self.baseline} has no {metric}")
-        sign = -1 if self.target.kind == "drop" else 1
+        sign = -1 if self.target.figure.larger_is_better else 1
         change = exact_difference(value, base_value)
         return self._judged(_Finding(sign * change + 0.0, name), sign)
 

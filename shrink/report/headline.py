@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +16,7 @@ from shrink.base.figures import (
 )
 from shrink.contract.details import Deltas, MetricDelta, metric_delta
 from shrink.contract.report import Ending, Origin, Report, ReportedChain, Stage
+from shrink.contract.result import Scores
 from shrink.report.content import main_metric, warnings_of, was_stopped
 from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
@@ -88,12 +89,12 @@ class Chain:
 
     Attributes:
         origin: its `run` and `stage`, and its figures in the groups of a report's stage.
-        scores: one score per test example, by metric; empty where they are not known.
+        scores: what intervals are computed from, by metric; empty where they are not known.
         same_examples: whether it was measured on the test examples of this run.
     """
 
     origin: Origin
-    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Scores = field(default_factory=dict)
     same_examples: bool = False
 
     @property
@@ -101,7 +102,7 @@ class Chain:
         """What the report says of it."""
         return ReportedChain(origin=self.origin, same_examples=self.same_examples)
 
-    def delta(self, stage: Stage, scores: Mapping[str, Sequence[float]]) -> Deltas:
+    def delta(self, stage: Stage, scores: Scores) -> Deltas:
         """Return the differences of a complete stage to the origin, as `delta` has them.
 
         Metrics have an interval where both were measured on the same examples.

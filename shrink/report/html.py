@@ -29,6 +29,7 @@ from shrink.report.content import (
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import ending, headlines, results_without_headline, tone, verdict
 from shrink.report.memory_map import memory_map_plots
+from shrink.report.placement import placement_tables
 from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
 from shrink.report.tables import (
     audit_sentences,
@@ -163,6 +164,7 @@ def render_html(report: Report) -> str:
         memory=memory_groups(report),
         timelines=timeline_plots(report),
         memory_maps=memory_map_plots(report),
+        placements=placement_tables(report),
         losses=loss_plots(report),
         controls=control_tables(report),
         sensitivity=sensitivity_plots(report),

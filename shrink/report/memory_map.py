@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from shrink.base.figures import format_value
-from shrink.contract.details import Holder, MemoryMap
+from shrink.contract.compaction import Holder, MemoryMap
 from shrink.contract.report import Report
 from shrink.report import svg
 from shrink.report.tradeoff import Mark, Space, names
@@ -18,6 +18,8 @@ _MOST_STEPS = 180
 _MOST_HOLDERS = 3
 _LONGEST_NAME = 40
 _LONGEST_LABEL = 17
+_LIFT = 11.0
+"""Pixels that names stand above peaks, off the line that goes on beside them."""
 _BEFORE, _AFTER = "val_loss", "loss"
 """Classes of the style sheet: dashed in the second colour, and solid in the first."""
 
@@ -54,10 +56,11 @@ def memory_map_plots(report: Report) -> list[svg.Plot]:
 
 def _maps(report: Report) -> Iterator[tuple[str, MemoryMap, MemoryMap | None]]:
     for stage in report.stages:
-        told = stage.told.compact
-        if told and told.memory_before and told.memory_before.live_bytes:
-            after = told.memory_after
-            yield stage.name, told.memory_before, after if after and after.live_bytes else None
+        compaction = stage.told.compact
+        before = compaction.memory_before if compaction else None
+        if compaction and before and before.live_bytes:
+            after = compaction.memory_after
+            yield stage.name, before, after if after and after.live_bytes else None
 
 
 def _plot(
@@ -72,28 +75,29 @@ def _plot(
     titles = ("operator of the given file", "activations that are needed (bytes)")
     curves = [("before", _BEFORE, before, [(float(n), n + 1.0) for n in range(count)])]
     curves += [("after", _AFTER, after, _widths(after, count))] if after else []
-    lines, marks, dots = [], [], []
+    outlines: dict[str, list[svg.Point]] = {}
+    marks, dots = [], []
     for word, kind, one, widths in curves:
         spans = [_Span(*w, live) for w, live in zip(widths, one.live_bytes, strict=True)]
-        corners = [(x(at), y(s.live)) for s in _thinned(spans) for at in (s.start, s.end)]
-        lines.append(svg.line(corners, f"curve {kind}"))
+        thinned = _thinned(spans)
+        outlines[kind] = [(at, span.live) for span in thinned for at in (span.start, span.end)]
         peak = spans[_peak_number(one) - 1]
         number = _given_number(one)  # as the axis counts
         label = f"{number or ''} {one.peak_operator.removesuffix('_2D')}".strip()
         marks.append(Mark(label, x((peak.start + peak.end) / 2), y(peak.live)))
         dots.append(svg.dot(marks[-1].x, marks[-1].y, f"dot {kind}", f"{word}: {_peak(one)}"))
-    named = names(marks, [], _HEIGHT, Space(longest=_LONGEST_LABEL))
-    parts = [svg.axes(x, y, x_ticks, y_ticks, titles), svg.stretched(lines), *dots, *named]
+    named = names(marks, [], _HEIGHT, Space(longest=_LONGEST_LABEL, lift=_LIFT))
+    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, outlines, [*dots, *named])
     caption = f"{caption[0].upper()}{caption[1:]}"
     title = f"{name}: memory by operator"
-    return svg.Plot(name, caption, svg.image(identifier, _HEIGHT, title, caption, "".join(parts)))
+    return svg.Plot(name, caption, chart.image(identifier, _HEIGHT, title, caption))
 
 
 def _widths(after: MemoryMap, count: int) -> list[tuple[float, float]]:
     """Return where each operator begins and ends, in operators of the given file, of so many.
 
     Where all that ran so far comes before all that follows, in the given file too, both files
-    stand at one place; between such places operators are equally wide.
+    have the same position; between such positions operators are equally wide.
     """
     total = len(after.live_bytes)
     even = [(n * count / total, (n + 1) * count / total) for n in range(total)]
@@ -109,12 +113,12 @@ def _widths(after: MemoryMap, count: int) -> list[tuple[float, float]]:
     brought = [origin is None for origin in after.origins]
     # What bands bring belongs to the bands, behind the operator before it.
     cuts = [n for n in range(1, total) if 0 <= upto[n] < ahead[n] and not brought[n]]
-    places = [(0, 0), *((n, ahead[n]) for n in cuts), (total, count)]
-    found: list[tuple[float, float]] = []
-    for (first, start), (last, end) in itertools.pairwise(places):
+    shared = [(0, 0), *((n, ahead[n]) for n in cuts), (total, count)]
+    widths: list[tuple[float, float]] = []
+    for (first, start), (last, end) in itertools.pairwise(shared):
         width = (end - start) / (last - first)
-        found += [(start + n * width, start + (n + 1) * width) for n in range(last - first)]
-    return found
+        widths += [(start + n * width, start + (n + 1) * width) for n in range(last - first)]
+    return widths
 
 
 def _thinned(spans: Sequence[_Span]) -> list[_Span]:

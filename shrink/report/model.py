@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from shrink.base.errors import ReportWarning, gravest_first
-from shrink.base.figures import FIGURES, LOSS, definitions, figures_of, metric_figure
-from shrink.base.intervals import mean_interval
+from shrink.base.figures import FIGURES, LOSS, definitions, figure_of, figures_of, metric_figure
 from shrink.base.measured import DOES_NOT_APPLY, Note
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Deltas, Details, Limits, Training, metric_delta
@@ -23,7 +22,7 @@ from shrink.contract.report import (
 )
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import Gate
-from shrink.report.deltas import stage_delta
+from shrink.report.deltas import own_interval, stage_delta
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.headline import Chain, ending
 from shrink.report.sanity import sanity_warnings
@@ -170,9 +169,8 @@ def _numbers(figures: Figures) -> Figures:
 
 def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
-    usable = {n: s for n, s in outcome.scores.items() if s and all(map(math.isfinite, s))}
-    intervals = {n: mean_interval(s, bounds=metric_figure(n).bounds) for n, s in usable.items()}
-    return {name: Limits(low=i.low, high=i.high, note=i.note) for name, i in intervals.items()}
+    found = {n: own_interval(s, metric_figure(n).bounds) for n, s in outcome.scores.items()}
+    return {n: Limits(low=i.low, high=i.high, note=i.note) for n, i in found.items() if i}
 
 
 def _interval_notes(stage: Stage) -> list[Note]:
@@ -188,7 +186,7 @@ def _missing_notes(stage: Stage, result: StepResult) -> list[Note]:
     not_finite, not_trained, not_measured = [], [], []
     for name in dict.fromkeys((*FIGURES, *result.metrics)):
         measured = result.figure(name)
-        if stage.figure(name) is not None or stage.reason(name):
+        if stage.figure(name) is not None or stage.reason(name) or not figure_of(name).everywhere:
             continue
         if measured is not None:
             not_finite.append(name)

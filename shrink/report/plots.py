@@ -42,24 +42,20 @@ def _loss_plot(
     marks = sorted({1, *(int(t) for t in x.ticks(4) if t >= 1 and t == int(t) and t <= epochs)})
     y_ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
     titles = ("epoch", "loss, logarithmic" if y.log else "loss")
-    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], y_ticks, titles)]
-    lines = [
-        svg.line([(x(epoch), y(value)) for epoch, value in pairs], f"curve {name}")
+    dots = [
+        svg.dot(0, y(pairs[0][1]), f"dot {name}", f"{pairs[0][1]:.4g}")
         for name, pairs in curves.items()
+        if epochs == 1
     ]
-    parts.append(svg.stretched(lines))
-    if epochs == 1:
-        parts += [
-            svg.dot(0, y(pairs[0][1]), f"dot {name}", f"{pairs[0][1]:.4g}")
-            for name, pairs in curves.items()
-        ]
+    x_ticks = [(mark, str(mark)) for mark in marks]
+    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, curves, dots)
     ends = [f"{_LOSSES[name]} {pairs[-1][1]:.4g}" for name, pairs in curves.items()]
     title = f"{stage.name}: loss by epoch"
     caption = f"After epoch {epochs}: {', '.join(ends)}"
     return svg.Plot(
         title=stage.name,
         caption=f"{caption}.",
-        markup=svg.image(f"loss-{index}", _CURVE_HEIGHT, title, caption, "".join(parts)),
+        markup=chart.image(f"loss-{index}", _CURVE_HEIGHT, title, caption),
     )
 
 
@@ -97,17 +93,14 @@ def _layer_plot(
     x = svg.Scale(0.0, 1.0)
     ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
     titles = ("channels of the group removed (%)", "loss, logarithmic" if y.log else "loss")
-    parts = [svg.axes(x, y, _MARKS, ticks, titles)]
-    parts.append(svg.stretched([svg.line([(x(r), y(v)) for r, v in points], "curve loss")]))
-    parts += [
+    dots = [
         svg.dot(x(ratio), y(loss), "dot loss", f"{ratio:.0%} removed: {loss:.4g}")
         for ratio, loss in points
     ]
     last, worst = points[-1]
     caption = f"{points[0][1]:.4g} with all channels, {worst:.4g} without {last:.0%} of them."
-    return svg.Plot(
-        title, caption, svg.image(identifier, _SENSITIVITY_HEIGHT, title, caption, "".join(parts))
-    )
+    chart = svg.Chart(x, y, _MARKS, ticks, titles, {"loss": points}, dots)
+    return svg.Plot(title, caption, chart.image(identifier, _SENSITIVITY_HEIGHT, title, caption))
 
 
 _MEMORY_HEIGHT = 150
@@ -133,18 +126,17 @@ def _memory_plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point
     y = svg.scale_of([0.0, *values, *([limit] if limit else [])], log=False)
     x_ticks = [(tick, f"{tick:.6g}") for tick in x.ticks(4) if tick == int(tick)]
     y_ticks = [(tick, format_value(tick, "bytes")) for tick in y.ticks(3) if tick >= 0]
-    parts = [svg.axes(x, y, x_ticks, y_ticks, ("update", "memory (bytes)"))]
-    parts.append(svg.stretched([svg.line([(x(u), y(v)) for u, v in points], "curve loss")]))
-    if limit:
-        parts.append(svg.rule((0, y(limit)), (100, y(limit)), "limit"))
+    marks = [svg.rule((0, y(limit)), (100, y(limit)), "limit")] if limit else []
+    titles = ("update", "memory (bytes)")
+    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, {"loss": points}, marks)
     title = f"{stage.name}, {_MEMORY_COLUMNS[name]}"
     highest = format_value(max(values), "bytes")
     caption = f"At most {highest}, over {int(points[-1][0]):,} updates."
     caption += f" The red line is the limit, {format_value(limit, 'bytes')}." if limit else ""
     identifier = f"timeline-{index}-{_MEMORY_COLUMNS[name]}"
-    told = f"{title}: memory by update"
-    markup = svg.image(identifier, _MEMORY_HEIGHT, told, caption, "".join(parts))
-    return svg.Plot(title=title, caption=caption, markup=markup)
+    description = f"{title}: memory by update"
+    markup = chart.image(identifier, _MEMORY_HEIGHT, description, caption)
+    return svg.Plot(title, caption, markup)
 
 
 def _near_limit(stage: Stage, highest: float) -> float | None:

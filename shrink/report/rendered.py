@@ -15,6 +15,7 @@ from shrink.report.ci import render_junit
 from shrink.report.content import cached_lines, flat_metrics, recipe_of, warnings_of
 from shrink.report.headline import verdict
 from shrink.report.memory_map import memory_map_sentences
+from shrink.report.placement import placement_sentences
 from shrink.report.text import escape, render_markdown
 
 _MOST_LABELS = 50
@@ -70,8 +71,13 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
         "devices differ."
     )
     yield from (
-        f"Memory by operator: {escape(told)}"
-        for name, told in memory_map_sentences(report)
+        f"Memory by operator: {escape(sentence)}"
+        for name, sentence in memory_map_sentences(report)
+        if name == stage.name
+    )
+    yield from (
+        f"Where operators run: {escape(told)}"
+        for name, told in placement_sentences(report)
         if name == stage.name
     )
     if stage.notes:
@@ -188,8 +194,8 @@ def metadata(report: Report, report_sha256: str) -> dict[str, object]:
         `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
         `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
         before the model sees them, or null), `metrics` and the `examples` they are of; and of a
-        compacted one `arena_bytes`, `arena_32_bytes` and the kinds of `operators` that the
-        firmware's resolver needs.
+        compacted one `arena_bytes`, its estimates for 32 bits and the kinds of `operators` that
+        the firmware's resolver needs.
     """
     return {
         "schema_version": _VERSION,
@@ -215,8 +221,11 @@ def _artifact(stage: Stage) -> dict[str, object]:
     }
 
 
+_ARENAS = ("arena_bytes", "arena_32_bytes", "arena_32_reference_bytes")
+
+
 def _firmware(stage: Stage) -> dict[str, object]:
-    arenas = {name: stage.figure(name) for name in ("arena_bytes", "arena_32_bytes")}
+    arenas = {name: stage.figure(name) for name in _ARENAS}
     return {**arenas, "operators": sorted({row.name for row in stage.told.operators})}
 
 

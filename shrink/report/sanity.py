@@ -112,7 +112,7 @@ def _few_examples(base: Stage) -> Iterator[ReportWarning]:
         return
     limits = base.intervals.get(metric.name, Limits())
     low, high = limits.low or 0.0, limits.high or 0.0
-    is_wide = metric.unit == "fraction" and high - low >= _WIDE
+    is_wide = metric.is_from_0_to_1 and high - low >= _WIDE
     if not is_wide and count >= _FEW:
         return
     message = f"only {_counted(count)}"
@@ -239,7 +239,7 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
     proven = delta.high < 0 if metric.larger_is_better else delta.low > 0
     chance = base.guess.value if base.guess else None
     half_way = chance is not None and chance != before and lost >= abs(before - chance) / 2
-    is_large = metric.unit == "fraction" and lost >= _LARGE_DROP
+    is_large = metric.is_from_0_to_1 and lost >= _LARGE_DROP
     if not proven or not (is_large or half_way):
         return []
     amount = f" by {100 * lost:.2f} points" if metric.unit == "fraction" else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Point = tuple[float, float]
@@ -58,8 +58,8 @@ class Scale:
     def _log_ticks(self, about: int) -> list[float]:
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         for digits in ((1, 2, 5), (1, 3), (1,)):
-            found = [digit * 10.0**decade for decade in decades for digit in digits]
-            inside = [tick for tick in found if self.low <= tick <= self.high]
+            ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+            inside = [tick for tick in ticks if self.low <= tick <= self.high]
             if len(inside) <= about + 1:
                 break
         return inside[:: math.ceil(len(inside) / (about + 1)) or 1]
@@ -198,6 +198,36 @@ def axes(
         at = x(value)
         parts += [rule((at, 0), (at, 100), "grid"), text(at, 0, label, "tick middle", 0, 18)]
     return "".join([*parts, rule((0, 0), (100, 0), "axis")])
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over two axes.
+
+    Attributes:
+        x, y: the axes.
+        x_ticks, y_ticks, titles: see `axes`.
+        curves: points by their class in the style sheet.
+        marks: what lies on top of the curves.
+    """
+
+    x: Scale
+    y: Scale
+    x_ticks: Sequence[tuple[float, str]]
+    y_ticks: Sequence[tuple[float, str]]
+    titles: tuple[str, str]
+    curves: Mapping[str, Sequence[Point]]
+    marks: Sequence[str] = ()
+
+    def image(self, identifier: str, height: int, title: str, description: str) -> str:
+        """Return the whole plot; see `image`."""
+        lines = [
+            line([(self.x(across), self.y(up)) for across, up in points], f"curve {kind}")
+            for kind, points in self.curves.items()
+        ]
+        drawn = axes(self.x, self.y, self.x_ticks, self.y_ticks, self.titles)
+        parts = [drawn, stretched(lines), *self.marks]
+        return image(identifier, height, title, description, "".join(parts))
 
 
 def image(identifier: str, height: int, title: str, description: str, parts: str) -> str:

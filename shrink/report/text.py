@@ -34,6 +34,7 @@ from shrink.report.content import (
 from shrink.report.gate_lines import GateLine, gate_lines, missed_sentences
 from shrink.report.headline import Tone, headlines, more_results, origin_sentences, tone, verdict
 from shrink.report.memory_map import memory_map_sentences
+from shrink.report.placement import placement_sentences
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -224,6 +225,7 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     if report.stages:
         parts += [_stage_table(report, most_columns), escape(caption(report))]
     parts += _section("Memory by operator", map(_named, memory_map_sentences(report)))
+    parts += _section("Where operators run", map(_named, placement_sentences(report)))
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])
     if report.gates:
         parts += ["## Gates", _gate_table(report)]

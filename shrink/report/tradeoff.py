@@ -38,12 +38,14 @@ class Mark:
 class Space:
     """How wide a plot is at least, how many letters of a name are shown, and the room beside it.
 
-    `margin`: pixels by which a name may leave the plot to the left or right.
+    `margin`: pixels by which a name may leave the plot to the left or right; `lift`: pixels above
+    its mark at which a name is tried first.
     """
 
     width: float = _NARROWEST
     longest: int = _NAME_LENGTH
     margin: float = _MARGIN
+    lift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _free_place(
     x, y = _pixels(mark, height, space)
     width = _LETTER * len(_shown(mark.name, space))
     rows = range(1, int(height // (_ROW / 2)) + 1)
-    moves = [0.0, *(sign * _ROW / 2 * row for row in rows for sign in (-1, 1))]
+    moves = [-space.lift, 0.0, *(sign * _ROW / 2 * row for row in rows for sign in (-1, 1))]
     for dy in moves:
         for is_left in (False, True):
             start = x - _GAP - width if is_left else x + _GAP

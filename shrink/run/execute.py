@@ -11,49 +11,51 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
-from shrink.base.figures import LOSS
 from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
 from shrink.base.measured import Measured, Note, reasons
-from shrink.contract.codec import from_plain
-from shrink.contract.details import Details, Training
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.details import Details
+from shrink.contract.details import Task as TaskDetails
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
-from shrink.contract.report import Figures, Guess, MeasuredAt, Skipped
-from shrink.contract.result import Counts, HeldOut, Measurement, StepDone, StepResult, Timing
-from shrink.data.config import WHY_NO_METRICS
+from shrink.contract.report import Figures, MeasuredAt, Skipped
+from shrink.contract.result import (
+    Counts,
+    HeldOut,
+    Measurement,
+    StepDone,
+    StepResult,
+    Timing,
+    scores_to_plain,
+)
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
-from shrink.measure.inference import EXAMPLES, latency
+from shrink.measure.inference import latency
 from shrink.measure.memory import AllocatorPeak, inference_peak_bytes, nvml_note
-from shrink.measure.size import layer_table, measure_sizes, operator_table, zeros_note
+from shrink.measure.size import (
+    file_sizes,
+    layer_table,
+    measure_sizes,
+    operator_table,
+    zeros_note,
+)
 from shrink.recipe.plan import BASELINE
+from shrink.run.evaluated import Evaluated, evaluate, guess, not_evaluated
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.stages.preserved import Preserved
-from shrink.task.artifact import (
-    describe_guess,
-    evaluate_artifact,
-    masks_of,
-    sample_inputs,
-    ties_note,
-    unmasked_notes,
-)
-from shrink.task.interface import artifact_interface, describe_interface
-from shrink.task.resolve import check_values
-from shrink.task.task import Task
+from shrink.task.interface import describe_interface
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
-from shrink.tflite.structure import read, read_file
+from shrink.tflite.structure import read
 
 ARTIFACT, SCORES, SPLITS = "artifact", "scores", "splits"
 
@@ -82,19 +84,19 @@ def execute(job: StepJob, send: Send) -> StepDone:
     reached(f"artifact-measured:{context.name}")
     training = _training_figures(outcome, host_peak, job.planning, context.devices.on_gpu)
     own = [*notes, *measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
-    told = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
-    told += outcome.training.notes if outcome.training else ()
-    told += [gpu_note] if gpu_note else []
+    said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
+    said += outcome.training.notes if outcome.training else ()
+    said += [gpu_note] if gpu_note else []
     result = StepResult(
         size=measured.size,
         memory={**measured.memory, **_values(training)},
         metrics=measured.evaluated.metrics,
         examples=measured.evaluated.examples,
         latency=measured.latency,
-        guess=_guess(job.kind, context, outcome, measured.evaluated.metrics),
-        training=from_plain(Training, outcome.training.to_dict()) if outcome.training else None,
-        skipped=from_plain(tuple[Skipped, ...], outcome.skipped),
-        notes=_notes(told),
+        guess=guess(job.kind, context, outcome, measured.evaluated.metrics),
+        training=outcome.training.described() if outcome.training else None,
+        skipped=from_plain(tuple[Skipped, ...], to_plain(outcome.skipped)),
+        notes=_notes(said),
         warnings=tuple(context.warnings),
         measurement=Measurement(notes=_notes(own), warnings=tuple(context.warnings[of_stage:])),
         details=_details(context, outcome, tflite, measured.evaluated.task),
@@ -186,42 +188,23 @@ def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
 
 
 @dataclass(frozen=True)
-class _Evaluated:
-    """What examples tell of an artifact.
-
-    Attributes:
-        metrics: by name; none without examples.
-        scores: each example's part of them.
-        examples: how many; None where there is no data.
-        inputs: of a few, to time the artifact with.
-        task: as plain data; None where there is none without data.
-        notes: for the report.
-    """
-
-    metrics: Mapping[str, float]
-    scores: Mapping[str, list[float]]
-    examples: int | None
-    inputs: Sequence[np.ndarray]
-    task: dict[str, Any] | None
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True)
 class _Measured:
     """The figures of an artifact, with notes for the report."""
 
     size: Figures
     memory: Figures
     latency: Figures
-    evaluated: _Evaluated
+    evaluated: Evaluated
     notes: Sequence[str]
 
 
 def _measure(
     context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
 ) -> _Measured:
-    evaluated = _evaluate(context, outcome, tflite) if context.has_data else _not_evaluated()
-    files.write_text(context.work / "scores.json", json.dumps(evaluated.scores))
+    if outcome.not_run:
+        return _not_measured(context, outcome, artifact)
+    evaluated = evaluate(context, outcome, tflite) if context.has_data else not_evaluated()
+    files.write_text(context.work / "scores.json", json.dumps(scores_to_plain(evaluated.scores)))
     arena, peak = arena_bytes(tflite), inference_peak_bytes(tflite)
     speed = latency(tflite, inputs=evaluated.inputs)
     size = measure_sizes(artifact, tflite, outcome.model)
@@ -231,6 +214,7 @@ def _measure(
             **times,
             "arena_bytes": arena,
             "arena_32_bytes": arena.estimate_32,
+            "arena_32_reference_bytes": arena.estimate_32_reference,
             "inference_peak_bytes": peak,
             **size,
         }
@@ -240,62 +224,52 @@ def _measure(
         "arena_bytes": arena.value,
         "arena_estimate_bytes": arena.estimate,
         "arena_32_bytes": arena.estimate_32.value,
+        "arena_32_reference_bytes": arena.estimate_32_reference.value,
     }
     return _Measured(
         _values(size),
         memory,
-        {**_values(times), "threads": speed.threads, "examples": speed.examples},
+        {
+            **_values(times),
+            "threads": speed.threads,
+            "examples": speed.examples,
+            **_placed(outcome),
+        },
         evaluated,
         [*evaluated.notes, *notes, *zeros_note(size, tflite)],
     )
+
+
+def _not_measured(context: StageContext, outcome: StageResult, artifact: Path) -> _Measured:
+    """Return the sizes of an artifact that nothing here runs, and why there is no more."""
+    files.write_text(context.work / "scores.json", "{}")
+    none = Measured[int](None, outcome.not_run)
+    size = {
+        **file_sizes(artifact),
+        **dict.fromkeys(("parameters", "nonzero_parameters", "macs"), none),
+    }
+    arenas = ("arena_bytes", "arena_estimate_bytes", "arena_32_bytes", "arena_32_reference_bytes")
+    memory = dict.fromkeys(("inference_peak_bytes", *arenas), none)
+    times = dict.fromkeys(("p50_ms", "p90_ms"), none)
+    notes = reasons({**times, **memory, **size})
+    told = [f"metrics: {outcome.not_run}", f"task: {outcome.not_run}"]
+    evaluated = Evaluated({}, {}, None, (), None, told)
+    latency = {**_values(times), "threads": None, "examples": None, **_placed(outcome)}
+    return _Measured(_values(size), _values(memory), latency, evaluated, [*told, *notes])
+
+
+def _placed(outcome: StageResult) -> Figures:
+    count = outcome.cpu_operators
+    return {} if count is None else {"cpu_operators": count}
 
 
 def _values(figures: Mapping[str, Measured[float]]) -> Figures:
     return {name: figure.value for name, figure in figures.items()}
 
 
-def _notes(told: Iterable[str]) -> tuple[Note, ...]:
-    return tuple(note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(told))
-
-
-def _evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> _Evaluated:
-    model = _keras_model(context, outcome)
-    task = _task(context, model, tflite)
-    for warning in task.warnings:
-        if warning.of_file and not context.has_recipes_model():
-            continue  # the first step has said it, and every other would say the same
-        context.warn(warning.code, warning.message, warning.hint)
-    artifact_takes = artifact_interface(tflite, task.input_names)
-    check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
-    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
-    _check_finite(evaluation.metrics, context.name)
-    return _Evaluated(
-        evaluation.metrics,
-        {name: values.tolist() for name, values in evaluation.scores.items()},
-        evaluation.examples,
-        sample_inputs(tflite, context.dataset.train, task, EXAMPLES),
-        task.to_dict(),
-        [
-            task.note,
-            *ties_note(evaluation, artifact_takes.outputs),
-            *unmasked_notes(model, read_file(tflite)[0]),
-        ],
-    )
-
-
-def _not_evaluated() -> _Evaluated:
-    notes = [f"{what}, as {WHY_NO_METRICS}" for what in ("metrics: not measured", "task: none")]
-    return _Evaluated({}, {}, None, (), None, notes)
-
-
-def _guess(
-    kind: str, context: StageContext, outcome: StageResult, metrics: Mapping[str, float]
-) -> Guess | None:
-    """Return what guessing would score, of every stage that others may be compared with."""
-    if not context.has_data or (outcome.model is None and kind != "baseline"):
-        return None
-    metric = next((name for name in metrics if name != LOSS), LOSS)
-    return describe_guess(context.dataset, metric, outcome.model)
+def _notes(sentences: Iterable[str]) -> tuple[Note, ...]:
+    once = dict.fromkeys(sentences)
+    return tuple(note if isinstance(note, Note) else Note(note) for note in once)
 
 
 def _data(dataset: Dataset) -> Counts:
@@ -304,19 +278,24 @@ def _data(dataset: Dataset) -> Counts:
 
 
 def _details(
-    context: StageContext, outcome: StageResult, tflite: Path, task: dict[str, Any] | None
+    context: StageContext, outcome: StageResult, tflite: Path, task: TaskDetails | None
 ) -> Details:
-    """Return what the stage told, with what its layers or operators hold and compute."""
-    told = {**(outcome.details or {}), **(outcome.later() if outcome.later else {})}
+    """Return what the stage said, with what its layers or operators hold and compute."""
+    own = to_plain(outcome.details or {})
+    if outcome.later is not None:
+        own |= to_plain(outcome.later())
     content = tflite.read_bytes()
     if outcome.model is not None:
-        told = {"layers": layer_table(outcome.model, content), **told}
+        own = {"layers": to_plain(layer_table(outcome.model, content)), **own}
     else:
-        told["interface"] = describe_interface(content, context.dataset, context.data_config)
+        # A compiled file keeps the inputs and outputs of the file that it was made from.
+        runs = context.input_path().read_bytes() if outcome.not_run else content
+        interface = describe_interface(runs, context.dataset, context.data_config)
+        own["interface"] = to_plain(interface)
         # The audit of a quantized artifact has the same table, with the layers it was made of.
-        if "audit" not in told:
-            told = {"operators": operator_table(read(content)), **told}
-    return from_plain(Details, {"task": task, **told})
+        if "audit" not in own:
+            own = {"operators": to_plain(operator_table(read(content))), **own}
+    return from_plain(Details, {"task": to_plain(task), **own})
 
 
 def _splits(context: StageContext) -> HeldOut:
@@ -325,11 +304,13 @@ def _splits(context: StageContext) -> HeldOut:
         return HeldOut()
     dataset = context.dataset
     out, own = dataset.left_out, "test" in dataset.given
-    told = HeldOut(test_given=own, test=len(dataset.test))
+    held_out = HeldOut(test_given=own, test=len(dataset.test))
     if out is None:
-        return told
+        return held_out
     left_out = {split: out.count(split) for split in SPLIT_NAMES}
-    return replace(told, left_out=left_out, comparable=out.comparable, trained_on=out.trained_on)
+    return replace(
+        held_out, left_out=left_out, comparable=out.comparable, trained_on=out.trained_on
+    )
 
 
 def _membership(context: StageContext) -> dict[str, str]:
@@ -345,24 +326,6 @@ def _membership(context: StageContext) -> dict[str, str]:
         return {}
     files.write_bytes(context.work / "splits.bin", content)
     return {SPLITS: "splits.bin"}
-
-
-def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:
-    """Return the Keras model that the figures are of, or that the artifact was made from.
-
-    None where a .tflite file or a SavedModel without layers is all there is.
-    """
-    if outcome.model is not None:
-        return outcome.model
-    bare = context.input_path().suffix == ".tflite" or context.input_graph_only()
-    return None if bare else context.load()
-
-
-def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Task:
-    """Return loss and metrics, from the Keras model wherever there is one."""
-    if model is None:
-        return context.task_of(artifact_interface(tflite))
-    return context.task(model)
 
 
 _SMALL_UNKNOWN = (
@@ -395,9 +358,3 @@ def _why_not(planning: Planning) -> str:
     if planning.plan is None:
         return f"not planned: {planning.unplanned or 'nothing to plan for'}"
     return "no smaller micro-batch was measured that it could be predicted from"
-
-
-def _check_finite(metrics: Mapping[str, float], stage: str) -> None:
-    for name, value in metrics.items():
-        if not np.isfinite(value):
-            raise StageError(f"{name} of the artifact on the test split is {value}", subject=stage)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 from shrink.base import files
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
-from shrink.base.foreign import JsonObject
+from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.reference import ModelReference, report_of
@@ -17,18 +18,11 @@ from shrink.report.rendered import METADATA_NAME
 from shrink.run.lineage import carry_over
 from shrink.run.store import Store
 from shrink.run.tool import run_tool
-from shrink.tflite.cc_array import Firmware, FirmwareTensor, array_paths, cc_array
+from shrink.tflite.cc_array import array_paths, cc_array
 
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 _SOURCE_SUFFIXES = (".cc", ".cpp", ".h")
 _ENDINGS = {"keras": "export.keras", "keras3": "keras3.keras", "savedmodel": "saved-model"}
-
-
-class Exported(TypedDict):
-    """The form that was written, and its files and folders."""
-
-    format: ExportFormat
-    paths: list[str]
 
 
 def export_model(
@@ -39,7 +33,7 @@ def export_model(
     console: Console,
     trust: Trust = NO_TRUST,
     name: str | None = None,
-) -> Exported:
+) -> list[str]:
     """Write a model in another form.
 
     Args:
@@ -52,11 +46,10 @@ def export_model(
         name: of a C array; by default that of the run, or of the file.
 
     Returns:
-        `format` and the `paths` written.
+        the paths that were written.
     """
     if format_name == "cc-array":
-        paths = _export_array(reference, output, force, name, console)
-        return {"format": format_name, "paths": paths}
+        return _export_array(reference, output, force, name, console)
     if name is not None:
         raise RecipeError(f"{format_name} has no name of its own", subject="--name")
     if reference.form != "keras":
@@ -77,12 +70,12 @@ def export_model(
         format=format_name,
         target=target.resolve(),
     )
-    run_tool(job, console)
+    run_tool(job, Exported, console)
     try:
         carry_over(reference.path, target, Store(cache_root(), console.warn))
     except (OSError, ResourceError) as error:  # the file itself is whole
         console.warn(f"later runs will not know what {target} was trained on: {error}")
-    return {"format": format_name, "paths": [str(target)]}
+    return [str(target)]
 
 
 def _export_array(
@@ -106,8 +99,8 @@ def _export_array(
         source = output.with_suffix(".cc") if output.suffix == ".h" else output
         paths = (output.with_suffix(".h"), source)
     _check_free(list(paths), force)
-    facts = run_tool(FirmwareFactsJob(name=str(reference), model=reference.source()), console)
-    firmware = _firmware(facts, _labels(reference.path))
+    job = FirmwareFactsJob(name=str(reference), model=reference.source())
+    firmware = replace(run_tool(job, Firmware, console), labels=_labels(reference.path))
     content = reference.path.read_bytes()
     texts = cc_array(content, stem, firmware, paths[0].name)
     files.make_folder(paths[0].parent)
@@ -128,24 +121,6 @@ def _labels(artifact: Path) -> tuple[str, ...]:
         if known.get("file") == artifact.name and known.get("sha256") == files.sha256(artifact):
             return tuple(map(str, known.get("labels") or ()))
     return ()
-
-
-def _firmware(facts: JsonObject, labels: tuple[str, ...]) -> Firmware:
-    return Firmware(
-        operators=tuple(facts["operators"]),
-        arena_bytes=facts["arena_bytes"],
-        arena_note=facts["arena_note"],
-        arena_32_bytes=facts["arena_32_bytes"],
-        inputs=tuple(map(_tensor, facts["inputs"])),
-        outputs=tuple(map(_tensor, facts["outputs"])),
-        labels=labels,
-    )
-
-
-def _tensor(value: JsonObject) -> FirmwareTensor:
-    return FirmwareTensor(
-        value["name"], tuple(value["shape"]), value["dtype"], value["scale"], value["zero_point"]
-    )
 
 
 def _check_free(paths: list[Path], force: bool) -> None:

@@ -27,8 +27,9 @@ from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_tak
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
+from shrink.run.commit import commit_of
 from shrink.run.keys import Described
-from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage, commit_of
+from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage
 from shrink.run.process import log_to_keep
 from shrink.run.steps import PLAN_NAME
 
@@ -223,9 +224,9 @@ class RunFolder:
         for path in (self.path / ARTIFACTS).iterdir():
             if self._ours and _is_artifact(path) and f"{ARTIFACTS}/{path.name}" not in kept:
                 path.unlink()
-        told = {f"{LOGS}/{Path(name).stem}.log" for name in kept if name} | self._logs.keys()
+        known = {f"{LOGS}/{Path(name).stem}.log" for name in kept if name} | self._logs.keys()
         for path in (self.path / LOGS).glob("*.log"):
-            if self._ours and _is_log(path) and f"{LOGS}/{path.name}" not in told:
+            if self._ours and _is_log(path) and f"{LOGS}/{path.name}" not in known:
                 _remove_log(path)
 
     def _check_owner(self) -> None:

@@ -208,15 +208,15 @@ def keep_measurement(
     plan: Plan, step: Step, data_fingerprint: str, splits: Splits, stored: StoredStep, store: Store
 ) -> None:
     """Keep what a stage with a Keras model measured, in the form of a baseline's result."""
-    told = stored.result.measurement
+    measurement = stored.result.measurement
     artifact = stored.files["artifact"]
-    if step.kind == BASELINE or told is None or artifact.suffix != ".keras":
+    if step.kind == BASELINE or measurement is None or artifact.suffix != ".keras":
         return
     key = measurement_key(plan, artifact.stem, data_fingerprint, splits)
     if not store.contains(key):
         kept = {role: stored.files[role] for role in _FILES}
         with contextlib.suppress(OSError, ResourceError):  # then it is measured again
-            store.add(key, _as_baseline(stored.result, told), kept)
+            store.add(key, _as_baseline(stored.result, measurement), kept)
 
 
 def measured_before(
@@ -242,14 +242,14 @@ def measured_before(
     return found if same else None
 
 
-def _as_baseline(result: StepResult, told: Measurement) -> StepResult:
+def _as_baseline(result: StepResult, measurement: Measurement) -> StepResult:
     """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
     memory = result.memory.items()
     details = to_plain(result.details)
     return replace(
         result,
-        notes=told.notes,
-        warnings=told.warnings,
+        notes=measurement.notes,
+        warnings=measurement.warnings,
         measurement=None,
         memory={k: None if k.startswith("training_") else v for k, v in memory},
         details=from_plain(Details, {name: details[name] for name in ("task", "layers")}),

@@ -10,7 +10,6 @@ Layout beside the steps of a store, and in the file `lineage.json` of a run fold
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,15 +20,13 @@ from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, Resource
 from shrink.base.figures import definitions
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
-from shrink.contract.report import DataSet, Origin, definition_in
-from shrink.contract.result import Counts, HeldOut, StageOutcome
+from shrink.contract.record import record
+from shrink.contract.report import DataSet, Figures, Origin, definition_in
+from shrink.contract.result import Counts, HeldOut, StageOutcome, scores_from_plain
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
 from shrink.run.store import Store, StoredStep
-
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_LONGEST_REFS = 10_000_000
 
 
 def describe_data(
@@ -56,45 +53,6 @@ def describe_data(
     )
 
 
-def commit_of(folder: Path) -> str | None:
-    """Return the commit that is checked out around a folder, as hexadecimal digits.
-
-    None where there is no git repository, or one that is not read without git's help; files that
-    are changed and not committed do not show.
-    """
-    for place in (folder, *folder.parents):
-        if (place / ".git").exists():
-            return _head(place / ".git")
-    return None
-
-
-def _head(git: Path) -> str | None:
-    try:
-        if git.is_file():  # of a linked worktree or a submodule
-            git = git.parent / git.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
-        head = (git / "HEAD").read_text(encoding="utf-8").strip()
-        return _resolved(git, head)
-    except (OSError, ValueError):
-        return None
-
-
-def _resolved(git: Path, head: str) -> str | None:
-    if not head.startswith("ref:"):
-        return head if _COMMIT.fullmatch(head) else None
-    name = head.partition(":")[2].strip()
-    common = git / "commondir"
-    shared = git / common.read_text(encoding="utf-8").strip() if common.is_file() else git
-    for root in (git, shared):
-        if (root / name).is_file():
-            found = (root / name).read_text(encoding="utf-8").strip()
-            return found if _COMMIT.fullmatch(found) else None
-    packed = shared / "packed-refs"
-    if not packed.is_file() or packed.stat().st_size > _LONGEST_REFS:
-        return None
-    lines = (line.split() for line in packed.read_text(encoding="utf-8").splitlines())
-    return next((line[0] for line in lines if line[1:] == [name]), None)
-
-
 LEFT_OUT = "trained-examples-left-out"
 _HINT = (
     "give a test split of its own: x_test and y_test in an .npz file, a folder test beside train, "
@@ -102,39 +60,39 @@ _HINT = (
 )
 
 
-def describe_splits(splits: Splits, told: HeldOut) -> tuple[ReportWarning | None, str | None]:
+def describe_splits(splits: Splits, held_out: HeldOut) -> tuple[ReportWarning | None, str | None]:
     """Return a warning, or a note, or neither.
 
     Args:
         splits: how the data was divided, and what is known of the models.
-        told: what a worker said of it.
+        held_out: what a worker found of it.
     """
     if splits.lineage is None:  # nothing came trained
         return None, None
-    if count := (told.left_out or {}).get("test"):
+    if count := (held_out.left_out or {}).get("test"):
         runs = ", ".join(dict.fromkeys(link.run for link in splits.lineage.links))
         message = (
             f"{count:,} test examples were left out, for the model was trained on them ({runs}); "
-            f"{told.test:,} are left"
+            f"{held_out.test:,} are left"
         )
         return ReportWarning(LEFT_OUT, message, _HINT), None
     if splits.lineage.outside:
-        return _unknown("the model came trained, and on what is not known", told)
-    if splits.earlier and not told.comparable:
-        return _unknown("the model was trained on other data, in another form than this", told)
+        return _unknown("the model came trained, and on what is not known", held_out)
+    if splits.earlier and not held_out.comparable:
+        return _unknown("the model was trained on other data, in another form than this", held_out)
     if splits.earlier:
         return _unknown(
             "the model was trained on other data; none of its "
-            f"{told.trained_on:,} examples is a test example here, byte for byte",
-            told,
+            f"{held_out.trained_on:,} examples is a test example here, byte for byte",
+            held_out,
         )
     if splits.same:
         return None, "test split: that of the run that made the model, which did not train on it"
     return None, None
 
 
-def _unknown(why: str, told: HeldOut) -> tuple[ReportWarning | None, str | None]:
-    if told.test_given:
+def _unknown(why: str, held_out: HeldOut) -> tuple[ReportWarning | None, str | None]:
+    if held_out.test_given:
         return None, f"test split: as the data gives it; {why}"
     message = f"the test examples may have been trained on: {why}, and they were drawn at random"
     return ReportWarning(MAY_HAVE_BEEN_TRAINED_ON, message, _HINT), None
@@ -143,7 +101,6 @@ def _unknown(why: str, told: HeldOut) -> tuple[ReportWarning | None, str | None]
 LINEAGE_NAME = "lineage.json"
 SPLITS = "splits"
 _VERSION = 1
-_FIGURES = ("size", "memory", "metrics", "latency", "examples")
 
 
 @dataclass(frozen=True)
@@ -164,6 +121,56 @@ class Link:
 
 
 @dataclass(frozen=True)
+class SplitIdentity:
+    """What decides the test examples of a run.
+
+    Attributes:
+        data: as of a `Link`.
+        seed: of the splits.
+        earlier: SHA-256 of each earlier run's splits, which are left out.
+    """
+
+    data: Mapping[str, Json]
+    seed: int
+    earlier: tuple[str, ...]
+
+
+@record
+class LineOrigin:
+    """The baseline that a line of runs begins with.
+
+    Attributes:
+        run, stage: their names.
+        artifact: SHA-256 of the artifact.
+        scores: name of the file with its scores, among the store's objects.
+        size, memory, metrics, latency, examples: its figures, in a stage's groups.
+    """
+
+    run: str | None = None
+    stage: str | None = None
+    artifact: str | None = None
+    scores: str | None = None
+    tested_on: SplitIdentity | None = None
+    size: Figures | None = None
+    memory: Figures | None = None
+    metrics: Figures | None = None
+    latency: Figures | None = None
+    examples: int | None = None
+
+    def reported(self) -> Origin:
+        """Return what a report says of it."""
+        return Origin(
+            run=self.run,
+            stage=self.stage,
+            size=self.size,
+            memory=self.memory,
+            metrics=self.metrics,
+            latency=self.latency,
+            examples=self.examples,
+        )
+
+
+@dataclass(frozen=True)
 class Lineage:
     """Where an artifact comes from.
 
@@ -175,7 +182,7 @@ class Lineage:
 
     links: tuple[Link, ...] = ()
     outside: bool = False
-    origin: Mapping[str, Json] | None = None
+    origin: LineOrigin | None = None
 
     def and_(self, other: Lineage) -> Lineage:
         """Return both: a student and its teachers."""
@@ -253,7 +260,7 @@ def remember(
     data_fingerprint: str,
     stored: StoredStep,
     store: Store,
-    origin: Mapping[str, Json] | None,
+    origin: LineOrigin | None,
 ) -> Lineage:
     """Write where a finished step's artifact comes from, and return it.
 
@@ -312,23 +319,28 @@ def carry_over(model: Path, exported: Path, store: Store) -> None:
     files.write_json(_place(store.root, files.sha256(exported)), lineage.to_dict())
 
 
-def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> Json:
-    """Return the baseline that a line of runs begins with, as plain data."""
-    figures = {group: to_plain(getattr(stored.result, group)) for group in _FIGURES}
-    return {
-        "run": plan.recipe.name,
-        "stage": plan.baseline.name,
-        "artifact": stored.files["artifact"].stem,
-        "scores": str(stored.files["scores"].name),
-        "tested_on": tested_on(plan, splits, data_fingerprint),
-        **figures,
-    }
+def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> LineOrigin:
+    """Return the baseline that a line of runs begins with."""
+    result = stored.result
+    return LineOrigin(
+        run=plan.recipe.name,
+        stage=plan.baseline.name,
+        artifact=stored.files["artifact"].stem,
+        scores=stored.files["scores"].name,
+        tested_on=tested_on(plan, splits, data_fingerprint),
+        size=result.size,
+        memory=result.memory,
+        metrics=result.metrics,
+        latency=result.latency,
+        examples=result.examples,
+    )
 
 
-def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> JsonObject:
-    """Return what decides the test examples of a run, as plain data."""
-    data = data_identity(plan.recipe.data, data_fingerprint)
-    return {"data": data, "seed": splits.seed, "earlier": list(splits.earlier)}
+def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> SplitIdentity:
+    """Return what decides the test examples of a run."""
+    return SplitIdentity(
+        data_identity(plan.recipe.data, data_fingerprint), splits.seed, splits.earlier
+    )
 
 
 def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) -> Chain | None:
@@ -337,13 +349,12 @@ def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) ->
     origin = None if splits.lineage is None else splits.lineage.origin
     if origin is None or reference is None or not reference.trained:
         return None
-    if files.sha256(reference.path) == origin.get("artifact"):
+    if files.sha256(reference.path) == origin.artifact:
         return None
-    same = origin.get("tested_on") == tested_on(plan, splits, data_fingerprint)
-    name = str(origin.get("scores"))
-    scores = files.read_mapping(store.root / "objects" / name[:2] / name) if same else {}
-    told = {key: origin.get(key) for key in ("run", "stage", *_FIGURES)}
-    return Chain(_without_other_definitions(from_plain(Origin, told)), scores, same)
+    same = origin.tested_on == tested_on(plan, splits, data_fingerprint)
+    name = origin.scores if same else None
+    scores = files.read_mapping(store.root / "objects" / name[:2] / name) if name else {}
+    return Chain(_without_other_definitions(origin.reported()), scores_from_plain(scores), same)
 
 
 def _without_other_definitions(origin: Origin) -> Origin:

@@ -113,8 +113,8 @@ def attempt(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonObje
     """
     heartbeat = Heartbeat.create()
     try:
-        told = replace(job, work=work, heartbeat=heartbeat.descriptor)
-        return _attempt(told, work, on_event, heartbeat)
+        given = replace(job, work=work, heartbeat=heartbeat.descriptor)
+        return _attempt(given, work, on_event, heartbeat)
     finally:
         heartbeat.close()
 

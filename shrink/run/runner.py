@@ -21,15 +21,20 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.files import reached
-from shrink.base.foreign import Json
 from shrink.base.measured import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource, Trust
-from shrink.contract.report import Failure, Report, Status
-from shrink.contract.result import StageOutcome, StepDone, StepResult
+from shrink.contract.report import Failure, Status
+from shrink.contract.result import (
+    Scores,
+    StageOutcome,
+    StepDone,
+    StepResult,
+    scores_from_plain,
+)
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
@@ -56,6 +61,7 @@ from shrink.run.lineage import (
     remember,
     splits_of,
 )
+from shrink.run.options import RunOptions, RunResult
 from shrink.run.process import LOG_NAME, attempt, show
 from shrink.run.steps import check_step_names, preview, selected_steps, step_job
 from shrink.run.store import Store, StoredStep
@@ -69,40 +75,6 @@ from shrink.run.supervisor import (
 )
 
 ARTIFACT, SCORES = "artifact", "scores"
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run a plan.
-
-    Attributes:
-        output: the run folder, or one `.tflite` file for the artifact alone.
-        force: overwrite the folder of another recipe's run.
-        use_store: take finished steps from the store.
-        first: compute this step and all after it anew.
-        last: stop after this step.
-        trust_model: load the model files whatever they hold.
-        failure_logs: where the log of a stage that fails goes; by default into the run folder, as
-            those of all stages do.
-    """
-
-    output: Path
-    force: bool = False
-    use_store: bool = True
-    first: str | None = None
-    last: str | None = None
-    trust_model: bool = False
-    failure_logs: Path | None = None
-
-
-@dataclass
-class RunResult:
-    """The report of a run, the folder that it is in, and the exit code that goes with it."""
-
-    report: Report
-    folder: Path
-    exit_code: int
-    error: ShrinkError | None = None
 
 
 @dataclass
@@ -156,6 +128,7 @@ class Runner:
             reached("run-locked")
             state = _State(*self._keys())
             check_early(self.plan.data_config)
+            self.plan.check_installed()
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")
@@ -216,14 +189,14 @@ class Runner:
             self.console.stage_ended(*position, "stopped" if stopped else "failed")
             state.error = error
             seconds = time.perf_counter() - started
-            state.outcomes.append(_outcome(step, "failed", seconds, error=error.to_dict()))
+            state.outcomes.append(_outcome(step, "failed", seconds, error=error))
             return
         state.stored[step.name] = stored
         self._remember(step, stored, state)
         seconds = stored.result.duration_s or 0.0
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
-        scores = json.loads(stored.files[SCORES].read_text(encoding="utf-8"))
+        scores = scores_from_plain(json.loads(stored.files[SCORES].read_text(encoding="utf-8")))
         state.outcomes.append(
             _outcome(step, status, seconds, stored.result, scores, artifact, digest)
         )
@@ -364,10 +337,10 @@ class Runner:
     def _tell_splits(self, state: _State) -> None:
         """Warn where test examples may have been trained on; say in a note what else is known."""
         results = (stored.result.splits for stored in state.stored.values())
-        told = next((splits for splits in results if splits.test is not None), None)
-        if told is None:
+        held_out = next((splits for splits in results if splits.test is not None), None)
+        if held_out is None:
             return
-        warning, note = describe_splits(state.splits, told)
+        warning, note = describe_splits(state.splits, held_out)
         self.warnings += [warning] if warning else []
         if note:
             first = next(outcome for outcome in state.outcomes if outcome.complete)
@@ -430,10 +403,10 @@ def _outcome(
     status: Status,
     duration_s: float | None = None,
     result: StepResult | None = None,
-    scores: Mapping[str, list[float]] | None = None,
+    scores: Scores | None = None,
     artifact: str | None = None,
     digest: str | None = None,
-    error: Mapping[str, Json] | None = None,
+    error: ShrinkError | None = None,
 ) -> StageOutcome:
     return StageOutcome(
         name=step.name,
@@ -445,5 +418,5 @@ def _outcome(
         previous=step.previous,
         result=result or StepResult(),
         scores=dict(scores or {}),
-        error=from_plain(Failure, error) if error else None,
+        error=from_plain(Failure, error.to_dict()) if error else None,
     )

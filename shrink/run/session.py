@@ -23,7 +23,8 @@ from shrink.report.content import warnings_of
 from shrink.run.cluster import membership
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.follow import follow, leading
-from shrink.run.runner import Runner, RunOptions, RunResult
+from shrink.run.options import RunOptions, RunResult
+from shrink.run.runner import Runner
 from shrink.run.steps import selected_steps
 from shrink.run.store import Store
 from shrink.run.tool import Trackers, guard_source

@@ -10,24 +10,28 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from packaging.requirements import Requirement
 
 import shrink
 from shrink.base.cache import cache_root, existing
 from shrink.base.console import Console
-from shrink.base.errors import ResourceError, ShrinkError
-from shrink.base.foreign import Json, JsonObject
+from shrink.base.errors import InternalError, ResourceError, ShrinkError
 from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
+from shrink.contract.codec import ContractError, from_plain
+from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
 from shrink.contract.job import CompactJob, DoctorJob, Job, ModelJob, TrackerJob
 from shrink.contract.model_source import ModelSource
 from shrink.model.scan import SCANNED, guard_model_file
 from shrink.run.process import run_worker, show
 from shrink.run.store import Store
 from shrink.tflite.guard import guard_artifact
+
+T = TypeVar("T")
 
 
 def guard_source(
@@ -49,30 +53,39 @@ def guard_source(
         guard_artifact(source.path, to_be_quantized=to_be_quantized, in_litert=in_litert)
 
 
-def run_action(job: Job, console: Console) -> Json:
-    """Run a worker's action and return its result, as the JSON that it sent.
+def run_action(job: Job, kind: type[T], console: Console) -> T:
+    """Run a worker's action and return its result.
 
     Args:
         job: what to do.
+        kind: of the result, a dataclass of `contract/`.
         console: told what happens.
+
+    Raises:
+        InternalError: the worker sent something else.
+        ShrinkError: whatever the action raised.
     """
     store = Store(cache_root(), console.warn)
     store.sweep()
     with store.in_use(), store.work_folder() as work:
         try:
-            return run_worker(job, work, lambda event: show(event, console))
+            return from_plain(kind, run_worker(job, work, lambda event: show(event, console)))
+        except ContractError as error:
+            raise InternalError(
+                f"the worker's answer is no {kind.__name__}: {error}", subject=job.name
+            ) from error
         except ShrinkError as error:
             error.subject = error.subject or job.name
             raise
 
 
-def run_tool(job: ModelJob, console: Console) -> Json:
+def run_tool(job: ModelJob, kind: type[T], console: Console) -> T:
     """Look into a model's file, run a worker's action on it and return the result.
 
     See `run_action`.
     """
     guard_source(job.model, in_litert=not isinstance(job, CompactJob))
-    return run_action(job, console)
+    return run_action(job, kind, console)
 
 
 @dataclass(frozen=True)
@@ -106,86 +119,83 @@ class Trackers:
         if self.tensorboard is not None:
             target = str(self.tensorboard.resolve())
             job = TrackerJob(action="tensorboard", name="tensorboard", report=report, target=target)
-            told = run_action(job, console)
-            yield f"TensorBoard: {told['path']}"
+            yield f"TensorBoard: {run_action(job, Tracked, console).place}"
         if self.mlflow is not None:
             job = TrackerJob(action="mlflow", name="mlflow", report=report, target=self.mlflow)
-            told = run_action(job, console)
-            yield f"MLflow: run {told['run_id']} at {self.mlflow}"
+            tracked = run_action(job, Tracked, console)
+            yield f"MLflow: run {tracked.place} at {self.mlflow}"
 
 
 _VARIABLES = re.compile(
     r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"
     r"|KERAS_|XLA_|PYTHON(PATH|HOME)|SLURM_JOB_NUM_NODES)"
 )
-_EXTRAS = ("mlflow", "lmdb", "tiles", "tfds")
+_EXTRAS = ("mlflow", "lmdb", "tiles", "tfds", "vela")
 _LOW_DISK_BYTES = 1_000_000_000
 
 
-def examine(console: Console) -> JsonObject:
-    """Return versions, machine, store and settings, what was tried in a worker, and `problems`.
-
-    Nothing personal is in it but paths, whose home folder is written `~`.
-    """
-    found: JsonObject = {
-        "shrink": shrink.__version__,
-        "installed": _short(Path(shrink.__file__).parent),
-        "python": f"{platform.python_version()} ({_short(Path(sys.executable))})",
-        "system": platform.platform(),
-        "machine": machine(),
-        "memory_limit_bytes": HostMemory().limit_bytes(),
-        "packages": {k: v for k, v in versions().items() if not k.startswith("shrink")},
-        "extras": [name for name in _EXTRAS if _has_extra(name)],
-        "store": _store(),
-        "variables": _variables(),
-    }
-    problems = [*_unmet_requirements(), *_store_problems(found["store"])]
+def examine(console: Console) -> Examination:
+    """Return versions, machine, store and settings, what was tried in a worker, and problems."""
+    store = _store()
+    problems = [*_unmet_requirements(), *_store_problems(store)]
+    worked: Worked | None = None
     try:
-        found["worker"] = run_action(DoctorJob(), console)
-        problems += found["worker"].pop("problems")
+        worked = run_action(DoctorJob(), Worked, console)
+        problems += worked.problems
     except ShrinkError as error:
-        found["worker"] = None
         problems.append(f"a worker fails: {error}")
-    return {**found, "problems": problems}
+    return Examination(
+        shrink=shrink.__version__,
+        installed=_short(Path(shrink.__file__).parent),
+        python=f"{platform.python_version()} ({_short(Path(sys.executable))})",
+        system=platform.platform(),
+        machine=machine(),
+        memory_limit_bytes=HostMemory().limit_bytes(),
+        packages={k: v for k, v in versions().items() if not k.startswith("shrink")},
+        extras=tuple(name for name in _EXTRAS if _has_extra(name)),
+        store=store,
+        variables=_variables(),
+        worker=None if worked is None else replace(worked, problems=()),
+        problems=tuple(problems),
+    )
 
 
-def lines_of(found: JsonObject) -> list[str]:
+def lines_of(found: Examination) -> list[str]:
     """Return the findings as Markdown that can be pasted into an issue."""
-    store, worker = found["store"], found["worker"] or {}
+    store, worker = found.store, found.worker or Worked()
     facts = {
-        "shrink": f"{found['shrink']} in {found['installed']}",
-        **{key: found[key] for key in ("python", "system", "machine")},
-        "memory limit": _gigabytes(found["memory_limit_bytes"]),
-        **{name: version for name, version in found["packages"].items()},
-        "extras": ", ".join(found["extras"]) or "none",
-        "store": f"{store['path']}, {_gigabytes(store['free_bytes'])} free",
-        **{name: value for name, value in found["variables"].items()},
-        "devices": ", ".join(worker.get("devices", [])) or "unknown",
-        "TensorFlow starts in": _seconds(worker.get("tensorflow_import_s")),
-        "a training step takes": _seconds(worker.get("training_step_s")),
+        "shrink": f"{found.shrink} in {found.installed}",
+        "python": found.python,
+        "system": found.system,
+        "machine": found.machine,
+        "memory limit": _gigabytes(found.memory_limit_bytes),
+        **found.packages,
+        "extras": ", ".join(found.extras) or "none",
+        "store": f"{store.path}, {_gigabytes(store.free_bytes)} free",
+        **found.variables,
+        "devices": ", ".join(worker.devices) or "unknown",
+        "TensorFlow starts in": _seconds(worker.tensorflow_import_s),
+        "a training step takes": _seconds(worker.training_step_s),
     }
     lines = [f"- {name}: {value}" for name, value in facts.items()]
-    lines += [f"- limit: {text}" for text in worker.get("limits", [])]
-    lines += [f"- PROBLEM: {text}" for text in found["problems"]]
-    return [*lines, "" if found["problems"] else "No problems found."]
+    lines += [f"- limit: {text}" for text in worker.limits]
+    lines += [f"- PROBLEM: {text}" for text in found.problems]
+    return [*lines, "" if found.problems else "No problems found."]
 
 
-def _store() -> JsonObject:
+def _store() -> StorePlace:
     path = cache_root()
     place = existing(path)
-    return {
-        "path": _short(path),
-        "free_bytes": shutil.disk_usage(place).free,
-        "writable": os.access(place, os.W_OK),
-    }
+    free = shutil.disk_usage(place).free
+    return StorePlace(path=_short(path), free_bytes=free, writable=os.access(place, os.W_OK))
 
 
-def _store_problems(store: JsonObject) -> list[str]:
+def _store_problems(store: StorePlace) -> list[str]:
     found = []
-    if not store["writable"]:
-        found.append(f"the store {store['path']} is not writable; choose one by SHRINK_CACHE_DIR")
-    if store["free_bytes"] < _LOW_DISK_BYTES:
-        found.append(f"the disk of the store {store['path']} has less than 1 GB left")
+    if not store.writable:
+        found.append(f"the store {store.path} is not writable; choose one by SHRINK_CACHE_DIR")
+    if store.free_bytes < _LOW_DISK_BYTES:
+        found.append(f"the disk of the store {store.path} has less than 1 GB left")
     return found
 
 

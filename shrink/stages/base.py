@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from shrink.base.fields import Config
 from shrink.base.foreign import JsonObject
 from shrink.model.reference import Form
-
-if TYPE_CHECKING:
-    from shrink.quantization.audit import AuditDetails
 
 StageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
@@ -59,84 +55,12 @@ class StageConfig(Config):
         """Whether the stage measures how many examples are classified rightly."""
         return False
 
+    def check_installed(self) -> None:
+        """Raise `ResourceError` where a package is missing that only this configuration needs.
+
+        It is asked before anything is computed; by default there is none.
+        """
+
     def preserved(self) -> tuple[str, ...]:
         """Return what this configuration makes later stages keep; by default `preserves`."""
         return self.preserves
-
-
-class BudgetTable(TypedDict):
-    """What became of a budget; `shrink.stages.prune.targets.BudgetMet` as plain data."""
-
-    figure: str
-    limit: float
-    before: float
-    after: float
-    precision: str | None
-    measured: int | None
-
-
-class CurveTable(TypedDict):
-    """Loss by the share of a group's channels removed; `shrink.pruning.importance.Curve`."""
-
-    layers: str
-    channels: int
-    ratios: tuple[float, ...]
-    losses: tuple[float, ...]
-
-
-class GainTable(TypedDict):
-    """A difference with its limits; `shrink.base.intervals.Interval` as plain data."""
-
-    value: float
-    low: float | None
-    high: float | None
-    note: str | None
-
-
-class ControlTable(TypedDict):
-    """Test metrics of a student alone, taught, and of its teacher; what the teacher brought."""
-
-    alone: Mapping[str, float]
-    taught: Mapping[str, float]
-    teacher: Mapping[str, float]
-    gain: Mapping[str, GainTable]
-    verdict: Mapping[str, str | None]
-
-
-class MixedOperator(TypedDict):
-    """An operator of the scheme `mixed`: its bits, and its error where it has 4 of them."""
-
-    name: str
-    kind: str
-    weight_bits: int
-    parameters: int
-    error_at_4_bits: float
-
-
-class MixedTable(TypedDict):
-    """What the scheme `mixed` chose, for which budget."""
-
-    activations: str
-    budget: Mapping[str, float | None]
-    validation_drop: float | None
-    operators: list[MixedOperator]
-
-
-class TeacherCacheTable(TypedDict):
-    """A cache of teacher outputs: its size, and whether any were computed now (`asked`)."""
-
-    bytes: int
-    asked: bool
-    duration_s: float
-
-
-class StageDetails(TypedDict, total=False):
-    """What else a report keeps of a stage, as plain data; each key is one kind of stage's."""
-
-    audit: AuditDetails
-    budget: BudgetTable
-    compact: JsonObject
-    control: ControlTable
-    mixed: MixedTable
-    sensitivity: list[CurveTable]
-    teacher_cache: TeacherCacheTable

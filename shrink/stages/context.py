@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from shrink.base.progress import Phase
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import Demand, MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
+from shrink.contract.report import Skipped
+from shrink.contract.stage_details import StageDetails
 from shrink.contract.training import Training
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
@@ -33,11 +35,12 @@ from shrink.engine.class_weights import class_weights_of
 from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import AfterUpdate
-from shrink.engine.objective import Objective
+from shrink.engine.objective import METRICS, Objective
 from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
 from shrink.engine.trainer import TrainingSetup
+from shrink.engine.whole_split import WholeSplit
 from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.load import image_input, import_note, load_source
 from shrink.model.reference import ModelReference
@@ -45,9 +48,9 @@ from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
-from shrink.stages.base import StageDetails
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, keras_interface
+from shrink.task.metrics.whole import WholeSplit as Collected
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 
@@ -71,7 +74,7 @@ def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> No
                 f"accuracy_drop needs classes, and the loss is "
                 f"{' and '.join(dict.fromkeys(task.losses))}{several}",
                 subject=demand.stage,
-                hint="give file_bytes instead",
+                hint="give metric_drop or file_bytes instead",
             )
         if demand.class_weights is not None:
             class_weights_of(demand.class_weights, dataset)
@@ -120,17 +123,21 @@ class StageResult:
         training: how it was trained, where it was.
         skipped: layers left alone, each with the reason.
         notes: sentences for the report.
-        details: what else the report keeps of the stage, as plain data.
+        details: what else the report keeps of the stage.
         later: finds out more details, once the stage itself is done and its time is taken.
+        cpu_operators: of a file that was placed on an accelerator, how many stay on the CPU.
+        not_run: why the artifact cannot be run and measured here; empty where it can.
     """
 
     model: keras.Model | None = None
     tflite: bytes | None = None
     training: TrainingRecord | None = None
-    skipped: Sequence[Mapping[str, str]] = ()
+    skipped: Sequence[Skipped] = ()
     notes: Sequence[str] = ()
     details: StageDetails | None = None
     later: Callable[[], StageDetails] | None = None
+    cpu_operators: int | None = None
+    not_run: str = ""
 
 
 class Planned(Exception):
@@ -338,8 +345,9 @@ class StageContext:
                 objective,
                 training or self.training,
                 self.devices,
-                metrics=task.metrics,
+                metrics=self.followed(task),
                 after_update=self._hooks(model, after_update),
+                whole=self._whole_split(task),
             ),
             dataset or self.dataset,
             epochs=epochs,
@@ -358,6 +366,18 @@ class StageContext:
         if self.data_config.augment is not None and self.data_config.augment.mixup is not None:
             check_mixup(self.dataset, task.losses, model)
         return task
+
+    def followed(self, task: Task) -> list[str]:
+        """Return the metrics that are means over batches, which every epoch has."""
+        return [name for name in task.metrics if name in METRICS]
+
+    def _whole_split(self, task: Task) -> WholeSplit | None:
+        """Return how a monitor that is no mean over batches is measured after every epoch."""
+        name = task.monitor.removeprefix("val_")
+        if name in METRICS or name not in task.metrics:
+            return None
+        collector = functools.partial(Collected, task, [name])
+        return WholeSplit(self.dataset.validation, collector, len(task.losses), (name,))
 
     def _recovery(self) -> Recovery:
         """Return what is known of earlier attempts; a folder for each training of the stage."""
@@ -411,7 +431,7 @@ class PlanningContext(StageContext):
                 objective,
                 training or self.training,
                 self.devices,
-                metrics=self._task_to_train(model, task).metrics,
+                metrics=self.followed(self._task_to_train(model, task)),
                 after_update=self._hooks(model, after_update),
             ),
             dataset or self.dataset,

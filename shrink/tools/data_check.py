@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from shrink.base.errors import DataError
 from shrink.base.progress import Share
 from shrink.base.types import Tensors
 from shrink.contract.events import Send
+from shrink.contract.findings import DataCheck, InputRange, SplitRow
 from shrink.contract.job import CheckJob
 from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
@@ -28,24 +30,15 @@ from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
 from shrink.data.sources.images import open_images
 from shrink.task.task import targets_of
-from shrink.tools.show import DataCheck, InputRange, SplitRow
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
 _HEAD_BYTES = 64
 
 
 def data_check(job: CheckJob, send: Send) -> DataCheck:
-    """Return counts, shapes, value ranges and unreadable examples of the job's data.
-
-    Returns:
-        `splits` by name, each with `examples`, `classes` (count by class name), `shape`, `dtype`,
-        `low` and `high` of the first input, and `inputs` with these of every input; `class_names`
-        by label, empty where targets are real; `bad` with a message for each unreadable example;
-        `duplicates`, groups of files with the same content; `suspicious`, messages on files that
-        can be read; `notes`; `examples_per_s` of reading.
-    """
+    """Return counts, shapes, value ranges and unreadable examples of the job's data."""
     config = DataConfig.model_validate(job.data)
-    files = _Files([], [], [])
+    files = _Files([], (), [])
     if config.source == "images":
         files = _check_files(config, send)
         config = config.model_copy(update={"on_bad_example": "skip", "bad_examples_limit": 1.0})
@@ -56,19 +49,19 @@ def data_check(job: CheckJob, send: Send) -> DataCheck:
     for name in SPLIT_NAMES:
         splits[name], unreadable = _split(dataset, getattr(dataset, name), name, send)
         bad += unreadable
-    total = sum(split["examples"] for split in splits.values())
-    return {
-        "splits": splits,
-        "class_names": list(dataset.class_names),
-        "bad": bad,
-        "duplicates": files.duplicates,
-        "suspicious": files.suspicious,
-        "notes": [
-            *(note for note in dataset.notes if not isinstance(note, SkippedNote)),
-            *([] if bad or config.target == "input" else _target_notes(dataset)),
-        ],
-        "examples_per_s": total / (time.perf_counter() - started),
-    }
+    total = sum(split.examples for split in splits.values())
+    notes = [note for note in dataset.notes if not isinstance(note, SkippedNote)]
+    if not bad and config.target != "input":
+        notes += _target_notes(dataset)
+    return DataCheck(
+        splits=splits,
+        class_names=tuple(dataset.class_names),
+        bad=tuple(bad),
+        duplicates=files.duplicates,
+        suspicious=tuple(files.suspicious),
+        notes=tuple(notes),
+        examples_per_s=total / (time.perf_counter() - started),
+    )
 
 
 def _target_notes(dataset: Dataset) -> list[str]:
@@ -103,7 +96,7 @@ class _Files(NamedTuple):
     """What image files say: the unreadable ones, those with equal contents, and odd ones."""
 
     bad: list[str]
-    duplicates: list[list[str]]
+    duplicates: tuple[tuple[str, ...], ...]
     suspicious: list[str]
 
 
@@ -124,7 +117,7 @@ def _check_files(config: DataConfig, send: Send) -> _Files:
         if len({str(labels.get(path)) for path in group}) > 1:
             same = " = ".join(map(shown, group))
             suspicious.append(f"the same image under different labels: {same}")
-    copies = [[shown(path) for path in group] for group in groups]
+    copies = tuple(tuple(map(shown, group)) for group in groups)
     return _Files(list(bad.values()), copies, suspicious)
 
 
@@ -151,30 +144,31 @@ def _split(
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         batches = list(pool.map(read, range(0, len(examples), step)))
     inputs = _merged([ranges for ranges, _ in batches if ranges])
-    none: InputRange = {"shape": [], "dtype": "", "low": None, "high": None}
-    classes = _counts(dataset, examples)
-    described: SplitRow = {
-        "examples": len(examples),
-        "classes": classes,
-        **(inputs[0] if inputs else none),
-        "inputs": inputs,
-    }
+    first = inputs[0] if inputs else InputRange()
+    described = SplitRow(
+        examples=len(examples),
+        classes=_counts(dataset, examples),
+        shape=first.shape,
+        dtype=first.dtype,
+        low=first.low,
+        high=first.high,
+        inputs=tuple(inputs),
+    )
     return described, [text for _, unreadable in batches for text in unreadable]
 
 
 def _range(x: np.ndarray) -> InputRange:
     low, high = (float(np.min(x)), float(np.max(x))) if x.size else (None, None)
-    return {"shape": list(x.shape[1:]), "dtype": x.dtype.name, "low": low, "high": high}
+    return InputRange(shape=tuple(x.shape[1:]), dtype=x.dtype.name, low=low, high=high)
 
 
 def _merged(batches: list[list[InputRange]]) -> list[InputRange]:
     merged: list[InputRange] = []
     for ranges in zip(*batches, strict=True):
-        lows = [r["low"] for r in ranges if r["low"] is not None]
-        highs = [r["high"] for r in ranges if r["high"] is not None]
+        lows = [r.low for r in ranges if r.low is not None]
+        highs = [r.high for r in ranges if r.high is not None]
         low, high = min(lows, default=None), max(highs, default=None)
-        first = ranges[0]
-        merged.append({"shape": first["shape"], "dtype": first["dtype"], "low": low, "high": high})
+        merged.append(replace(ranges[0], low=low, high=high))
     return merged
 
 

@@ -15,6 +15,7 @@ from shrink.base.errors import DataError, RecipeError
 from shrink.base.progress import Share
 from shrink.base.types import Json, Specs, Tensors
 from shrink.contract.events import Send
+from shrink.contract.findings import Packed, Unpacked
 from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -28,15 +29,12 @@ _STATE = "shrink-pack.json"
 _FORMAT = 1
 
 
-def data_pack(job: PackJob, send: Send) -> dict[str, object]:
+def data_pack(job: PackJob, send: Send) -> Packed:
     """Write the job's data as shards of TFRecord files, by split.
 
     Splits are those of a run with the same seed; examples are stored as they would be fed,
     without normalization and augmentation. A shard that is there is not written again, as long as
     data and settings are the same.
-
-    Returns:
-        `path`, `examples` by split, `shards` and how many of them were `written` now, `bytes`.
     """
     config = DataConfig.model_validate(job.data)
     plain = config.model_copy(update={"normalize": None, "augment": None, "cache": "none"})
@@ -64,16 +62,16 @@ def data_pack(job: PackJob, send: Send) -> dict[str, object]:
     files.write_json(folder / MANIFEST, {**packer.manifest(), "examples": counts, "shards": shards})
     (folder / _STATE).unlink(missing_ok=True)
     names = [name for of_split in shards.values() for name in of_split]
-    return {
-        "path": str(folder),
-        "examples": counts,
-        "shards": len(names),
-        "written": written,
-        "bytes": sum((folder / name).stat().st_size for name in names),
-    }
+    return Packed(
+        path=str(folder),
+        examples=counts,
+        shards=len(names),
+        written=written,
+        bytes=sum((folder / name).stat().st_size for name in names),
+    )
 
 
-def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
+def data_unpack(job: UnpackJob, send: Send) -> Unpacked:
     """Write the images of the job's data as PNG files, `split/class/number.png`.
 
     Raises:
@@ -103,7 +101,7 @@ def data_unpack(job: UnpackJob, send: Send) -> dict[str, object]:
                         target
                     )
                 send(Share(f"writing {split}", start + len(x), len(examples)))
-    return {"path": str(folder), "examples": counts}
+    return Unpacked(path=str(folder), examples=counts)
 
 
 class _Packer:

@@ -8,19 +8,15 @@ from shrink.base import files
 from shrink.base.host import host_peak_bytes
 from shrink.base.progress import Phase
 from shrink.contract.events import Send
+from shrink.contract.findings import Worked
 from shrink.contract.job import DoctorJob
 from shrink.measure.inference import latency
 from shrink.measure.memory import AllocatorPeak, one_op_model
 from shrink.tflite.arena import arena_bytes
 
 
-def doctor(job: DoctorJob, send: Send) -> dict[str, object]:
-    """Import TensorFlow, make one training step, and run a small artifact in both runtimes.
-
-    Returns:
-        `devices`, `tensorflow_import_s`, `training_step_s`, `host_peak_bytes`, and of what does
-        not work a sentence each in `problems` and `limits` (figures that will be missing).
-    """
+def doctor(job: DoctorJob, send: Send) -> Worked:
+    """Import TensorFlow, make one training step, and run a small artifact in both runtimes."""
     started = time.perf_counter()
     import tensorflow as tf
 
@@ -39,14 +35,14 @@ def doctor(job: DoctorJob, send: Send) -> dict[str, object]:
         problems.append(f"LiteRT does not run: {p50.reason}")
     if (arena := arena_bytes(path)).value is None:
         limits.append(f"arena_bytes will be missing: {arena.reason}")
-    return {
-        "devices": [device.name.removeprefix("/physical_device:") for device in devices],
-        "tensorflow_import_s": imported,
-        "training_step_s": step_s,
-        "host_peak_bytes": host_peak_bytes(),
-        "problems": problems,
-        "limits": limits,
-    }
+    return Worked(
+        devices=tuple(device.name.removeprefix("/physical_device:") for device in devices),
+        tensorflow_import_s=imported,
+        training_step_s=step_s,
+        host_peak_bytes=host_peak_bytes(),
+        problems=tuple(problems),
+        limits=tuple(limits),
+    )
 
 
 def _training_step_s() -> float:

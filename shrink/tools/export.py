@@ -5,6 +5,7 @@ from __future__ import annotations
 from shrink.base import files
 from shrink.base.progress import Phase
 from shrink.contract.events import Send
+from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.model.keras3.export import to_keras3
 from shrink.model.load import load_source
@@ -13,8 +14,8 @@ from shrink.tflite.arena import arena_bytes
 from shrink.tflite.structure import read_file
 
 
-def export(job: ExportJob, send: Send) -> dict[str, object]:
-    """Write the job's model to its target in the wanted format; return the path and its size."""
+def export(job: ExportJob, send: Send) -> Exported:
+    """Write the job's model to its target in the wanted format."""
     as_graph = job.format == "savedmodel"
     model, target = load_source(job.model, as_graph), job.target
     files.sweep(target.parent)  # what a killed export left here
@@ -25,7 +26,8 @@ def export(job: ExportJob, send: Send) -> dict[str, object]:
             to_keras3(model).save(temporary)
         else:
             model.save(temporary)
-    return {"path": str(target), "format": job.format, "file_bytes": files.size_bytes(target)}
+    size = files.size_bytes(target)
+    return Exported(path=str(target), format=job.format, file_bytes=size)
 
 
 _WORDS = {
@@ -40,25 +42,21 @@ _WORDS = {
 """Operators whose method of TFLite Micro's `MicroMutableOpResolver` is spelled in its own way."""
 
 
-def firmware_facts(job: FirmwareFactsJob, send: Send) -> dict[str, object]:
-    """Return what the job's .tflite file needs of a firmware, as plain data.
-
-    Returns:
-        `operators` (methods of the resolver, each once, sorted), `arena_bytes` (None where TFLite
-        Micro does not allocate, with the reason in `arena_note`), its estimate for 32-bit targets,
-        `inputs` and `outputs`.
-    """
+def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
+    """Return what the job's .tflite file needs of a firmware."""
     path = job.model.path
     send(Phase("asking TFLite Micro"))
     arena = arena_bytes(path)
     names = {operator.name for graph in read_file(path) for operator in graph.operators}
-    return {
-        "operators": sorted(map(resolver_method, names)),
-        "arena_bytes": arena.value,
-        "arena_32_bytes": arena.estimate_32.value,
-        "arena_note": arena.reason,
-        **describe_tensors(path.read_bytes()),
-    }
+    tensors = describe_tensors(path.read_bytes())
+    return Firmware(
+        operators=tuple(sorted(map(resolver_method, names))),
+        arena_bytes=arena.value,
+        arena_32_bytes=arena.estimate_32.value,
+        arena_note=arena.reason,
+        inputs=tensors.inputs,
+        outputs=tensors.outputs,
+    )
 
 
 def resolver_method(operator: str) -> str:

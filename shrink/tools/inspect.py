@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,18 @@ from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import LOSS
 from shrink.base.progress import Phase
 from shrink.contract.events import Send
+from shrink.contract.findings import (
+    ArtifactInspection,
+    ArtifactTensor,
+    GroupRow,
+    KerasInspection,
+    KerasTensor,
+    LayerShapes,
+    MemoryPlan,
+    OperatorTensors,
+    PlannedTensor,
+    Suitability,
+)
 from shrink.contract.job import FirstLookJob, InspectJob
 from shrink.contract.model_source import ModelSource
 from shrink.contract.result import FirstLook
@@ -29,7 +41,7 @@ from shrink.data.matching import (
     needs_names,
 )
 from shrink.data.opening import open_dataset_for
-from shrink.graph.groups import find_groups
+from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.macs import macs_figure
 from shrink.measure.size import operator_table
 from shrink.model.compiled import read_compiled
@@ -58,22 +70,10 @@ from shrink.tflite.flatbuffer import (
 from shrink.tflite.offline_plan import ONLINE, read_plan
 from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.structure import Subgraph, Tensor, read
-from shrink.tools.show import (
-    ArtifactInspection,
-    AuditRow,
-    GroupRow,
-    Groups,
-    KerasInspection,
-    KerasTensorRow,
-    LayerRow,
-    MemoryPlan,
-    OperatorTensors,
-    TensorRow,
-)
 
 
 def inspect(job: InspectJob, send: Send) -> KerasInspection | ArtifactInspection:
-    """Return a description of the job's model as plain data."""
+    """Return a description of the job's model."""
     source = job.model
     if source.kind == "tflite":
         if job.groups:
@@ -86,35 +86,32 @@ def inspect(job: InspectJob, send: Send) -> KerasInspection | ArtifactInspection
     model = load_source(source)
     description = describe_model(model, str(source.path))
     if job.groups:
-        answer = describe_groups(model)
-        description["groups"], description["protected"] = answer["groups"], answer["protected"]
+        graph = find_groups(model)
+        return replace(description, groups=groups_of(graph), protected=graph.protected)
     return description
 
 
 def describe_model(model: keras.Model, path: str) -> KerasInspection:
     """Return the layers of a Keras model, with shapes, parameters and sparsity."""
-    return {
-        "path": path,
-        "form": "keras",
-        "inputs": [_keras_tensor(t) for t in model.inputs],
-        "outputs": [_keras_tensor(t) for t in model.outputs],
-        "parameters": model.count_params(),
-        "layers": [_layer(layer) for layer in model.layers],
-    }
+    return KerasInspection(
+        path=path,
+        inputs=tuple(map(_keras_tensor, model.inputs)),
+        outputs=tuple(map(_keras_tensor, model.outputs)),
+        parameters=model.count_params(),
+        layers=tuple(map(_layer, model.layers)),
+    )
 
 
-def describe_groups(model: keras.Model) -> Groups:
-    """Return which channels of a Keras model can be removed, and what has to stay and why."""
-    graph = find_groups(model)
-    groups: list[GroupRow] = [
-        {
-            "layers": list(group.layers),
-            "channels": len(group),
-            "members": list(dict.fromkeys(member.layer for member in group.members)),
-        }
+def groups_of(graph: ChannelGraph) -> tuple[GroupRow, ...]:
+    """Return which channels of a Keras model can be removed."""
+    return tuple(
+        GroupRow(
+            layers=tuple(group.layers),
+            channels=len(group),
+            members=tuple(dict.fromkeys(member.layer for member in group.members)),
+        )
         for group in graph.groups
-    ]
-    return {"groups": groups, "protected": [dict(entry) for entry in graph.protected]}
+    )
 
 
 def describe_artifact(path: Path) -> ArtifactInspection:
@@ -122,26 +119,26 @@ def describe_artifact(path: Path) -> ArtifactInspection:
     content = path.read_bytes()
     graph, macs = read(content)[0], macs_figure(content)
     arena = arena_bytes(path)
-    return {
-        "path": str(path),
-        "form": "tflite",
-        "file_bytes": len(content),
-        "inputs": [_tensor(graph.tensors[i]) for i in graph.inputs],
-        "outputs": [_tensor(graph.tensors[i]) for i in graph.outputs],
-        "parameters": parameters(content),
-        "nonzero_parameters": nonzero_parameters(content),
-        "macs": macs.value,
-        "macs_note": macs.reason,
-        "arena_bytes": arena.value,
-        "arena_estimate_bytes": arena.estimate,
-        "arena_32_bytes": arena.estimate_32.value,
-        "arena_note": arena.reason,
-        "memory_plan": _memory_plan(content, graph),
-        "quantized_operators": quantized_operators(content),
-        "float_operators": float_operators(content),
-        "operators": _operators(graph),
-        "audit": _audit(content, graph, path, arena),
-    }
+    return ArtifactInspection(
+        path=str(path),
+        file_bytes=len(content),
+        inputs=tuple(_tensor(graph.tensors[i]) for i in graph.inputs),
+        outputs=tuple(_tensor(graph.tensors[i]) for i in graph.outputs),
+        parameters=parameters(content),
+        nonzero_parameters=nonzero_parameters(content),
+        macs=macs.value,
+        macs_note=macs.reason,
+        arena_bytes=arena.value,
+        arena_estimate_bytes=arena.estimate,
+        arena_32_bytes=arena.estimate_32.value,
+        arena_32_reference_bytes=arena.estimate_32_reference.value,
+        arena_note=arena.reason,
+        memory_plan=_memory_plan(content, graph),
+        quantized_operators=quantized_operators(content),
+        float_operators=tuple(float_operators(content)),
+        operators=_operators(graph),
+        audit=_audit(content, graph, path, arena),
+    )
 
 
 def _memory_plan(content: bytes, graph: Subgraph) -> MemoryPlan | None:
@@ -153,22 +150,20 @@ def _memory_plan(content: bytes, graph: Subgraph) -> MemoryPlan | None:
     for number, operator in enumerate(graph.operators):
         for index in (*operator.inputs, *operator.outputs):
             used.setdefault(index, []).append(number)
-    return {
-        "size_bytes": plan.size_bytes,
-        "tensors": [
-            {
-                "name": graph.tensors[index].name,
-                "offset": offset,
-                "bytes": tensor_bytes(graph.tensors[index]),
-                "operators": [min(used.get(index, [0])), max(used.get(index, [0]))],
-            }
-            for index, offset in enumerate(plan.offsets)
-            if offset != ONLINE
-        ],
-    }
+    tensors = (
+        PlannedTensor(
+            name=graph.tensors[index].name,
+            offset=offset,
+            bytes=tensor_bytes(graph.tensors[index]),
+            operators=(min(used.get(index, [0])), max(used.get(index, [0]))),
+        )
+        for index, offset in enumerate(plan.offsets)
+        if offset != ONLINE
+    )
+    return MemoryPlan(size_bytes=plan.size_bytes, tensors=tuple(tensors))
 
 
-def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> AuditRow:
+def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> Suitability:
     """Return what is found in an artifact, and whether each runtime runs it."""
     with tempfile.TemporaryDirectory(prefix="shrink-inspect-") as folder:
         try:
@@ -176,57 +171,57 @@ def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> A
             litert = None
         except StageError as error:
             litert = error.message
-    return {
-        "operators": operator_table(read(content)),
-        "float_islands": float_islands(graph),
-        "custom_operators": sorted({o.name for o in graph.operators if o.custom}),
-        "findings": [*findings(graph), *microcontroller_findings(graph)],
-        "litert_fails": litert,
-        "tflm_fails": None if arena.runs else arena.reason,
-    }
+    return Suitability(
+        operators=tuple(operator_table(read(content))),
+        float_islands=tuple(float_islands(graph)),
+        custom_operators=tuple(sorted({o.name for o in graph.operators if o.custom})),
+        findings=(*findings(graph), *microcontroller_findings(graph)),
+        litert_fails=litert,
+        tflm_fails=None if arena.runs else arena.reason,
+    )
 
 
-def _keras_tensor(tensor: tf.Tensor) -> KerasTensorRow:
-    return {"name": tensor.name, "shape": list(tensor.shape), "dtype": tensor.dtype.name}
+def _keras_tensor(tensor: tf.Tensor) -> KerasTensor:
+    return KerasTensor(name=tensor.name, shape=tuple(tensor.shape), dtype=tensor.dtype.name)
 
 
-def _layer(layer: keras.layers.Layer) -> LayerRow:
+def _layer(layer: keras.layers.Layer) -> LayerShapes:
     weights = [np.asarray(w) for w in layer.get_weights()]
     size = sum(w.size for w in weights)
     zeros = sum(int(np.sum(w == 0)) for w in weights if w.ndim > 1)
     kernels = sum(w.size for w in weights if w.ndim > 1)
-    return {
-        "name": layer.name,
-        "type": type(layer).__name__,
-        "output_shapes": [list(t.shape) for t in tf.nest.flatten(layer.output)],
-        "dtype": layer.compute_dtype,
-        "parameters": size,
-        "sparsity": zeros / kernels if kernels else None,
-    }
+    return LayerShapes(
+        name=layer.name,
+        type=type(layer).__name__,
+        output_shapes=tuple(tuple(t.shape) for t in tf.nest.flatten(layer.output)),
+        dtype=layer.compute_dtype,
+        parameters=size,
+        sparsity=zeros / kernels if kernels else None,
+    )
 
 
-def _operators(graph: Subgraph) -> list[OperatorTensors]:
-    return [
-        {
-            "name": operator.name,
-            "custom": operator.custom,
-            "inputs": [_tensor(graph.tensors[i]) for i in operator.inputs if i >= 0],
-            "outputs": [_tensor(graph.tensors[i]) for i in operator.outputs],
-        }
+def _operators(graph: Subgraph) -> tuple[OperatorTensors, ...]:
+    return tuple(
+        OperatorTensors(
+            name=operator.name,
+            custom=operator.custom,
+            inputs=tuple(_tensor(graph.tensors[i]) for i in operator.inputs if i >= 0),
+            outputs=tuple(_tensor(graph.tensors[i]) for i in operator.outputs),
+        )
         for operator in graph.operators
-    ]
+    )
 
 
-def _tensor(tensor: Tensor) -> TensorRow:
-    return {
-        "name": tensor.name,
-        "shape": list(tensor.shape),
-        "dtype": tensor.dtype.lower(),
-        "constant": bool(tensor.data.size),
-        "scales": len(tensor.scales),
-        "scale": tensor.scales[0] if len(tensor.scales) == 1 else None,
-        "zero_point": tensor.zero_points[0] if len(tensor.zero_points) == 1 else None,
-    }
+def _tensor(tensor: Tensor) -> ArtifactTensor:
+    return ArtifactTensor(
+        name=tensor.name,
+        shape=tuple(tensor.shape),
+        dtype=tensor.dtype.lower(),
+        constant=bool(tensor.data.size),
+        scales=len(tensor.scales),
+        scale=tensor.scales[0] if len(tensor.scales) == 1 else None,
+        zero_point=tensor.zero_points[0] if len(tensor.zero_points) == 1 else None,
+    )
 
 
 _CALIBRATED_ON = 100

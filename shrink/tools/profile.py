@@ -14,6 +14,7 @@ from shrink.base.errors import ModelError
 from shrink.base.host import host_peak_bytes, machine
 from shrink.base.types import Specs
 from shrink.contract.events import Send
+from shrink.contract.findings import Bench, LayerMemory, PeakRow, Profile
 from shrink.contract.job import BenchJob, ProfileJob
 from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
@@ -24,7 +25,6 @@ from shrink.engine.trainer import TrainingSetup
 from shrink.measure.inference import latency
 from shrink.measure.memory import AllocatorPeak, inference_peak_bytes
 from shrink.model.load import load_source
-from shrink.tools.show import Bench, LayerMemory, PeakRow, Profile
 
 _STEPS = 4
 
@@ -66,15 +66,7 @@ def profile(job: ProfileJob, send: Send) -> Profile:
     """Make a few training steps at doubling batch sizes and return what memory they took.
 
     The loss is the mean square of the outputs and the optimizer Adam: what a training step holds
-    hardly depends on either.
-
-    Returns:
-        `batch_size`; `training_peak_bytes`, measured at it; `training_peak_predicted_bytes`, from
-        steps of at most half of it; `largest_batch_size` expected to fit `memory_limit_bytes`;
-        `training_host_peak_bytes`; `curve`, the same two peaks at other batch sizes; `split` of
-        the measured peak; `layers` with `name`, `activation_bytes` at this batch size and
-        `parameter_bytes`; `devices`, `notes` and `trace`, the files written to the job's folder
-        `trace`, if it has one. What is not known is None, with a note.
+    hardly depends on either. The trace is written to the job's folder `trace`, if it has one.
     """
     batch_size, limit = job.batch_size, job.memory_limit
     config = Training(global_batch_size=batch_size, memory_limit=limit)
@@ -101,21 +93,21 @@ def profile(job: ProfileJob, send: Send) -> Profile:
             trace = write_trace(step, max(probed), job.trace, work)
     rows = -(-batch_size // devices.replicas)
     fits = None if limit is None or note else largest_that_fits(probed, floor, limit)
-    return {
-        "model": job.name,
-        "batch_size": batch_size,
-        "training_peak_bytes": probed.get(rows) or None,
-        "training_peak_predicted_bytes": predict(probed, rows, floor) or None,
-        "largest_batch_size": None if fits is None else fits * devices.replicas,
-        "memory_limit_bytes": limit,
-        "training_host_peak_bytes": host_peak_bytes(),
-        "curve": peak_curve(probed, rows, floor, devices.replicas),
-        "split": split,
-        "layers": layers,
-        "devices": list(devices.device_names),
-        "trace": trace,
-        "notes": _notes(probed, rows, limit, note),
-    }
+    return Profile(
+        model=job.name,
+        batch_size=batch_size,
+        training_peak_bytes=probed.get(rows) or None,
+        training_peak_predicted_bytes=predict(probed, rows, floor) or None,
+        largest_batch_size=None if fits is None else fits * devices.replicas,
+        memory_limit_bytes=limit,
+        training_host_peak_bytes=host_peak_bytes(),
+        curve=tuple(peak_curve(probed, rows, floor, devices.replicas)),
+        split=split,
+        layers=tuple(layers),
+        devices=tuple(devices.device_names),
+        trace=tuple(trace),
+        notes=tuple(_notes(probed, rows, limit, note)),
+    )
 
 
 def _notes(probed: Mapping[int, int], rows: int, limit: int | None, note: str) -> list[str]:
@@ -147,11 +139,11 @@ def peak_curve(probed: Mapping[int, int], rows: int, floor: Floor, replicas: int
     last = max(probed, default=rows)
     sizes = sorted({*probed, rows, *(last * 2**i for i in range(_BEYOND.bit_length()))})
     return [
-        {
-            "batch_size": size * replicas,
-            "training_peak_bytes": probed.get(size) or None,  # 0 is what was too small to count
-            "training_peak_predicted_bytes": predict(probed, size, floor) or None,
-        }
+        PeakRow(
+            batch_size=size * replicas,
+            training_peak_bytes=probed.get(size) or None,  # 0 is what was too small to count
+            training_peak_predicted_bytes=predict(probed, size, floor) or None,
+        )
         for size in sizes
     ]
 
@@ -195,20 +187,15 @@ def layer_memory(model: keras.Model, batch_size: int) -> list[LayerMemory]:
             int(np.prod([size or 1 for size in t.shape[1:]])) * t.dtype.size for t in outputs
         )
         weights = sum(int(np.prod(w.shape)) * w.dtype.size for w in layer.weights)
-        rows.append(
-            {
-                "name": layer.name,
-                "activation_bytes": elements * batch_size,
-                "parameter_bytes": weights,
-            }
-        )
-    return sorted(rows, key=lambda row: -row["activation_bytes"])
+        held = elements * batch_size
+        rows.append(LayerMemory(name=layer.name, activation_bytes=held, parameter_bytes=weights))
+    return sorted(rows, key=lambda row: -row.activation_bytes)
 
 
 def _dimensions(tensor: tf.Tensor) -> tuple[int, ...]:
     if any(size is None for size in tensor.shape[1:]):
         raise ModelError(
-            f"the tensor {tensor.name!r} has sides of unknown length {tuple(tensor.shape)}",
+            f"the tensor {tensor.name!r} has dimensions of unknown size {tuple(tensor.shape)}",
             hint="profile a model with fixed input shapes",
         )
     return tuple(tensor.shape[1:])
@@ -223,10 +210,6 @@ _MADE_UP = {
 def bench(job: BenchJob, send: Send) -> Bench:
     """Measure the job's artifact in fresh processes.
 
-    Returns:
-        `p50_ms`, `p90_ms`, `threads`, `examples` (0, the inputs are made up), `inferences_per_s`
-        (one at a time, at the median), `inference_peak_bytes`, `file_bytes`, `machine`, `notes`.
-
     Raises:
         ModelError: LiteRT cannot run it.
     """
@@ -237,15 +220,15 @@ def bench(job: BenchJob, send: Send) -> Bench:
         raise ModelError(median.reason, subject=path)
     inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
     peak = inference_peak_bytes(path)
-    return {
-        "path": str(path),
-        "p50_ms": median.value,
-        "p90_ms": timed.p90_ms.value,
-        "threads": timed.threads,
-        "examples": timed.examples,
-        "inferences_per_s": 1000 / median.value,
-        "inference_peak_bytes": peak.value,
-        "file_bytes": path.stat().st_size,
-        "machine": machine(),
-        "notes": [*([peak.reason] if peak.reason else []), inputs],
-    }
+    return Bench(
+        path=str(path),
+        p50_ms=median.value,
+        p90_ms=timed.p90_ms.value,
+        threads=timed.threads,
+        examples=timed.examples,
+        inferences_per_s=1000 / median.value,
+        inference_peak_bytes=peak.value,
+        file_bytes=path.stat().st_size,
+        machine=machine(),
+        notes=(*([peak.reason] if peak.reason else []), inputs),
+    )

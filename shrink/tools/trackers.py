@@ -14,6 +14,7 @@ from shrink.base.errors import ResourceError
 from shrink.base.foreign import Json
 from shrink.contract.details import Training
 from shrink.contract.events import Send
+from shrink.contract.findings import Tracked
 from shrink.contract.job import TrackerJob
 from shrink.contract.report import Report, Stage
 from shrink.contract.report_file import read_report
@@ -25,14 +26,14 @@ _SCALAR, _TENSOR = 1, 2
 _TIMELINE = ("device_bytes", "host_bytes")
 
 
-def write_tensorboard(job: TrackerJob, send: Send) -> dict[str, str]:
+def write_tensorboard(job: TrackerJob, send: Send) -> Tracked:
     """Write the logs of the job's report below its `target` folder.
 
     A folder per stage has the metrics by epoch and the memory by update; the folder `figures` has
     every figure of the report, by the number of the stage, and the report itself as text.
 
     Returns:
-        `path`, the folder.
+        the folder.
     """
     report = read_report(job.report)
     target = Path(job.target) / report.recipe.name
@@ -45,7 +46,7 @@ def write_tensorboard(job: TrackerJob, send: Send) -> dict[str, str]:
         for step, stage in enumerate(report.stages):
             for name, value in stage_figures(stage).items():
                 _write(name, value, "scalars", step=step)
-    return {"path": str(target)}
+    return Tracked(place=str(target))
 
 
 def _write_training(training: Training) -> None:
@@ -74,11 +75,11 @@ _LONGEST_PARAMETER = 500
 _FILES = ("report.json", "report.html", "report.md", "recipe.resolved.yaml")
 
 
-def log_to_mlflow(job: TrackerJob, send: Send) -> dict[str, str]:
+def log_to_mlflow(job: TrackerJob, send: Send) -> Tracked:
     """Log the job's run folder to the tracking server `target`.
 
     Returns:
-        `run_id` of the parent run.
+        the id of the parent run.
 
     Raises:
         ResourceError: the server cannot be reached, or refuses.
@@ -94,7 +95,7 @@ def log_to_mlflow(job: TrackerJob, send: Send) -> dict[str, str]:
         try:
             mlflow.set_tracking_uri(job.target)
             mlflow.set_experiment(report.recipe.name)
-            return {"run_id": _log(mlflow, report, folder)}
+            return Tracked(place=_log(mlflow, report, folder))
         except (mlflow.exceptions.MlflowException, OSError) as error:
             raise ResourceError(
                 f"MLflow refuses: {' '.join(str(error).split())[:300]}",

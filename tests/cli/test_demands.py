@@ -41,7 +41,7 @@ def test_accuracy_drop_is_refused_before_any_stage_trains_where_nothing_is_class
     targets = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     printed = refused(tmp_path, MIXED, targets)
     assert "accuracy_drop needs classes, and the loss is mean_squared_error" in printed
-    assert "give file_bytes instead" in printed
+    assert "give metric_drop or file_bytes instead" in printed
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ MEMORY_KEYS = {
     "training_host_peak_bytes",
     "inference_peak_bytes", "arena_bytes", "arena_estimate_bytes",
     "arena_32_bytes",
+    "arena_32_reference_bytes",
 }  # fmt: skip
 TRAINING_KEYS = {
     "replicas", "workers", "global_batch_size", "micro_batch_size", "accumulation_steps",

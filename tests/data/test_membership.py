@@ -169,7 +169,7 @@ def test_membership_is_read_as_it_was_written(one: Membership) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(one.content())
     found = read_membership(path)
-    assert found.told_by == one.told_by
+    assert found.identified_by == one.identified_by
     for part in SPLIT_NAMES:
         np.testing.assert_array_equal(found.splits[part], one.splits[part])
     path.write_bytes(one.content() + b"!")

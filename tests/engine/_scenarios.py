@@ -295,11 +295,11 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
     loss = _train_with_smaller(reference, data, config, devices, first, last)
     weights, expected = model.get_weights(), reference.get_weights()
     differences = [float(np.abs(a - b).max()) for a, b in zip(weights, expected, strict=True)]
-    events = record.to_dict()["oom_events"]
+    events = record.described().oom_events
     return {
-        "micro_batch_sizes": [event["micro_batch_size"] for event in events],
-        "steps": [event["step"] for event in events],
-        "evidence": [event["evidence"] for event in events],
+        "micro_batch_sizes": [event.micro_batch_size for event in events],
+        "steps": [event.step for event in events],
+        "evidence": [event.evidence for event in events],
         "iterations": record.updates,
         "updates": fault.updates_made,
         "final": record.micro_batch_size,

@@ -13,6 +13,7 @@ import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
 from shrink.base.progress import Progress
+from shrink.contract.codec import to_plain
 from shrink.contract.training import Optimizer, Training
 from shrink.engine.batch_norm import frozen_statistics
 from shrink.engine.devices import open_devices
@@ -71,7 +72,7 @@ def test_train_reports_the_training_object_and_progress() -> None:
     seen: list[Progress] = []
     config = Training(global_batch_size=24, micro_batch_size=10)
     record = run(toy_model(), config, on_progress=seen.append, stage="train")
-    report = record.to_dict()
+    report = to_plain(record.described())
     assert set(report) == TRAINING_KEYS
     assert (report["updates"], report["micro_batch_size"], report["accumulation_steps"]) == (
         6,

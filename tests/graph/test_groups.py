@@ -16,7 +16,7 @@ def test_the_example_of_groups() -> None:
     assert (group.name, len(group)) == ("a", 3)
     members = [(m.layer, m.weight, m.axis, m.role) for m in group.members]
     assert members == [("a", 0, 1, "output"), ("a", 1, 0, "channel"), ("b", 0, 0, "input")]
-    assert [entry["layer"] for entry in graph.protected] == ["b"]
+    assert [entry.layer for entry in graph.protected] == ["b"]
     for gone, parameters, macs in ((0, 23, 18), (1, 16, 12)):
         keep = graph.keep(group.channels[:gone])
         assert (graph.parameters(keep), graph.macs(keep)) == (parameters, macs)

@@ -39,7 +39,7 @@ def macs(shape: tuple[int, ...], *layers: keras.layers.Layer) -> int:
         ((5, 3), L.GRU(4, reset_after=False), 5 * 3 * (4 * 3 + 4 * 4)),
         ((5, 3), L.SimpleRNN(4, return_sequences=True), 5 * (4 * 3 + 4 * 4)),
         ((5, 3), L.Bidirectional(L.GRU(4)), 2 * 5 * 3 * (4 * 3 + 4 * 4)),
-        # The state has the output's sides, and its own kernel has the size of the input's.
+        # The state has the output's dimensions, and its own kernel has the size of the input's.
         ((4, 7, 6, 2), L.ConvLSTM2D(3, 3), 4 * 4 * (5 * 4 * 3) * (9 * 2 + 9 * 3)),
     ],
 )

@@ -264,7 +264,7 @@ def test_layer_norm_is_protected() -> None:
     i = image()
     x = L.LayerNormalization()(conv(i, "a"))
     graph = check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
-    reasons = {entry["layer"]: entry["reason"] for entry in graph.protected}
+    reasons = {entry.layer: entry.reason for entry in graph.protected}
     assert "LayerNormalization" in reasons["a"]
     assert reasons["head"] == "an output of the model"
 
@@ -291,8 +291,8 @@ def test_unknown_layer_is_protected() -> None:
     i = image()
     x = Mixing(name="mixing")(conv(i, "a"))
     graph = check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
-    assert graph.protected[0]["layer"] == "a"
-    assert "mixing" in graph.protected[0]["reason"]
+    assert graph.protected[0].layer == "a"
+    assert "mixing" in graph.protected[0].reason
 
 
 def test_subclass_of_a_known_layer_is_protected() -> None:

@@ -123,30 +123,30 @@ def content(nested: keras.Model) -> bytes:
 
 
 def test_layer_table_counts_by_closed_forms(nested: keras.Model, content: bytes) -> None:
-    rows = {row["name"]: row for row in layer_table(nested, content)}
+    rows = {row.name: row for row in layer_table(nested, content)}
     convolution, dense = rows["inner/conv"], rows["dense"]
-    assert convolution["macs"] == 8 * 8 * 4 * 3 * 3 * 3
-    assert convolution["activation_bytes"] == 8 * 8 * 4 * 4
-    assert (dense["macs"], dense["parameters"]) == (8 * 8 * 4 * 10, 8 * 8 * 4 * 10 + 10)
-    assert dense["sparsity"] == pytest.approx(0.25)
-    assert (rows["flatten"]["sparsity"], rows["flatten"]["macs"]) == (None, 0)
+    assert convolution.macs == 8 * 8 * 4 * 3 * 3 * 3
+    assert convolution.activation_bytes == 8 * 8 * 4 * 4
+    assert (dense.macs, dense.parameters) == (8 * 8 * 4 * 10, 8 * 8 * 4 * 10 + 10)
+    assert dense.sparsity == pytest.approx(0.25)
+    assert (rows["flatten"].sparsity, rows["flatten"].macs) == (None, 0)
 
 
 def test_layer_table_adds_up_to_the_model(nested: keras.Model, content: bytes) -> None:
     rows = layer_table(nested, content)
-    assert sum(row["parameters"] for row in rows) == nested.count_params()
-    assert sum(row["macs"] or 0 for row in rows) == count_macs(content)
+    assert sum(row.parameters for row in rows) == nested.count_params()
+    assert sum(row.macs or 0 for row in rows) == count_macs(content)
 
 
 def test_operator_table_adds_up_to_the_artifact(nested: keras.Model, content: bytes) -> None:
     rows = operator_table(read(content), ["conv", "norm", "relu", "flatten", "dense"])
-    assert sum(row["macs"] or 0 for row in rows) == count_macs(content)
-    assert sum(row["parameters"] for row in rows) == parameters(content)
-    convolution = next(row for row in rows if row["name"] == "CONV_2D")
-    assert (convolution["layer"], convolution["weights"]) == ("conv", "float32")
-    assert convolution["activation_bytes"] == 8 * 8 * 4 * np.dtype(np.float32).itemsize
-    dense = next(row for row in rows if row["name"] == "FULLY_CONNECTED")
-    assert dense["sparsity"] == pytest.approx(0.25)
+    assert sum(row.macs or 0 for row in rows) == count_macs(content)
+    assert sum(row.parameters for row in rows) == parameters(content)
+    convolution = next(row for row in rows if row.name == "CONV_2D")
+    assert (convolution.layer, convolution.weights) == ("conv", "float32")
+    assert convolution.activation_bytes == 8 * 8 * 4 * np.dtype(np.float32).itemsize
+    dense = next(row for row in rows if row.name == "FULLY_CONNECTED")
+    assert dense.sparsity == pytest.approx(0.25)
 
 
 def block(name: str, kernel: int) -> keras.Model:
@@ -163,7 +163,7 @@ def test_layer_table_tells_layers_of_one_name_apart_by_their_paths() -> None:
     x = L.Conv2D(4, 5, padding="same", name="a_1")(first(deep(first(inputs))))
     built = keras.Model(inputs, L.Dense(3, name="conv")(L.Flatten(name="flatten")(x)))
     content = convert(built, "float32").content
-    macs = {row["name"]: row["macs"] for row in layer_table(built, content)}
+    macs = {row.name: row.macs for row in layer_table(built, content)}
     assert macs["a/conv"] == 2 * 8 * 8 * 4 * 3 * 3 * 4
     assert macs["deep/b/conv"] == 8 * 8 * 4 * 4
     assert macs["a_1"] == 8 * 8 * 4 * 5 * 5 * 4
@@ -176,10 +176,10 @@ def test_layer_table_counts_a_loop_as_its_layers() -> None:
     x = L.SimpleRNN(6, return_sequences=True, name="first")(inputs)
     built = keras.Model(inputs, L.SimpleRNN(2, name="second")(x))
     content = convert(built, "float32").content
-    macs = {row["name"]: row["macs"] for row in layer_table(built, content)}
+    macs = {row.name: row.macs for row in layer_table(built, content)}
     assert macs["first"] == 5 * (3 * 6 + 6 * 6)
     assert macs["second"] == 5 * (6 * 2 + 2 * 2)
     rows = operator_table(read(content), layer_paths(built))
-    loops = [row for row in rows if row["name"] == "WHILE"]
-    assert [row["layer"] for row in loops] == ["first", "second"]
-    assert sum(row["parameters"] for row in rows) == parameters(content)
+    loops = [row for row in rows if row.name == "WHILE"]
+    assert [row.layer for row in loops] == ["first", "second"]
+    assert sum(row.parameters for row in rows) == parameters(content)

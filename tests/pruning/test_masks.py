@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError
+from shrink.contract.report import Skipped
 from shrink.pruning.masks import (
     PATTERNS,
     Masks,
@@ -38,7 +39,7 @@ def model() -> keras.Model:
 def test_prunable_kernels_lists_what_is_left_alone_and_why() -> None:
     kernels, skipped = prunable_kernels(model(), exclude=("den*",))
     assert [k.layer for k in kernels] == ["conv"]
-    assert {s["layer"]: s["reason"] for s in skipped} == {
+    assert {s.layer: s.reason for s in skipped} == {
         "depthwise": "a depthwise kernel has too few weights per channel",
         "dense": "excluded by the recipe",
     }
@@ -58,7 +59,7 @@ def test_prunable_kernels_refuses_a_pattern_that_fits_nothing() -> None:
 def test_prunable_kernels_leaves_alone_what_has_no_whole_groups() -> None:
     kernels, skipped = prunable_kernels(model(), multiple_of=4)
     assert [k.layer for k in kernels] == ["dense"]
-    assert skipped[0] == {"layer": "conv", "reason": "its 3 input channels are no multiple of 4"}
+    assert skipped[0] == Skipped(layer="conv", reason="its 3 input channels are no multiple of 4")
 
 
 def test_polynomial_follows_the_published_equation() -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.contract.stage_details import ComparedOperator
 from shrink.quantization import edge_quantizer
 from shrink.quantization.audit import (
     agreement,
@@ -85,18 +86,19 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     details, notes = audit(
         content, source, {"picture": images(20)}, "litert", tmp_path / "a.tflite"
     )
-    compared = {one["compared"]: one for one in details["agreement"]}
+    compared = {one.compared: one for one in details.agreement}
     assert set(compared) == {"keras to float tflite", "float tflite to quantized"}
-    exact = compared["keras to float tflite"]["snr_db"]
+    exact = compared["keras to float tflite"].snr_db
     assert exact is None or exact > 90
-    assert 20 < compared["float tflite to quantized"]["snr_db"] < 70
-    assert details["float_islands"] == []
-    operators = with_errors(details["operators"], content, source, {"picture": images(20)})
-    convolution = next(o for o in operators if o["name"] == "CONV_2D")
-    assert convolution["layer"] == "first"
-    types = [convolution[key] for key in ("inputs", "weights", "outputs")]
-    assert types == [["int8"], "int8", ["int8"]]
-    assert 20 < convolution["snr_db"] < 70
+    assert 20 < (compared["float tflite to quantized"].snr_db or 0) < 70
+    assert details.float_islands == ()
+    operators = with_errors(details, content, source, {"picture": images(20)}).operators
+    convolution = next(o for o in operators if o.name == "CONV_2D")
+    assert isinstance(convolution, ComparedOperator)
+    assert convolution.layer == "first"
+    types = (convolution.inputs, convolution.weights, convolution.outputs)
+    assert types == (("int8",), "int8", ("int8",))
+    assert 20 < (convolution.snr_db or 0) < 70
     assert any(note.startswith("agreement of outputs") for note in notes)
 
 
@@ -105,8 +107,8 @@ def test_audit_for_microcontrollers_compares_with_their_own_runtime(tmp_path: Pa
     details, notes = audit(static(), source, x, "tflm", tmp_path / "a.tflite")
     assert [note for note in notes if note.startswith("tflm: FULLY_CONNECTED")]
     assert [note for note in notes if note.startswith("tflm: outputs of TFLite Micro on 4")]
-    (compared,) = [one for one in details["agreement"] if one["compared"] == "litert to tflm"]
-    assert compared["snr_db"] is None or compared["snr_db"] > 30
+    (compared,) = [one for one in details.agreement if one.compared == "litert to tflm"]
+    assert compared.snr_db is None or compared.snr_db > 30
 
 
 def test_audit_for_microcontrollers_refuses_what_they_cannot_run(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_aware_model_rounds_its_inputs() -> None:
 
 def test_aware_model_names_the_layers_with_float_weights() -> None:
     skipped = built().skipped
-    assert [one["layer"] for one in skipped] == ["prelu"]
-    assert "PReLU" in skipped[0]["reason"]
+    assert [one.layer for one in skipped] == ["prelu"]
+    assert "PReLU" in skipped[0].reason
 
 
 def test_trained_returns_the_weights_of_the_aware_model_in_a_plain_one() -> None:

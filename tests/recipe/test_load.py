@@ -155,3 +155,25 @@ def test_load_recipe_refuses_extending_itself(tmp_path: Path) -> None:
     path = tmp_path / "loop.yaml"
     path.write_text("extends: loop.yaml\n", encoding="utf-8")
     assert "extends" in str(refusal(path))
+
+
+def test_a_choice_of_two_lists_shows_the_value_once_and_what_either_list_meant(
+    recipe: Path,
+) -> None:
+    text = TEXT.replace("gates:", "  - compact: {target: ethosu55-128}\ngates:")
+    recipe.write_text(text, encoding="utf-8")
+    error = refusal(recipe)
+    assert "'litert'" in error.message
+    assert "'ethos-u85-2048'" in error.message
+    assert error.message.count("not 'ethosu55-128'") == 1
+    assert error.hint == "did you mean ethos-u55-128?"
+    recipe.write_text(text.replace("ethosu55-128", "lite"), encoding="utf-8")
+    assert refusal(recipe).hint == "did you mean litert?"
+
+
+def test_two_limits_of_compact_are_both_named(recipe: Path) -> None:
+    both = "  - compact: {arena_bytes: 64KB, max_extra_macs: 0.1}\ngates:"
+    recipe.write_text(TEXT.replace("gates:", both), encoding="utf-8")
+    error = refusal(recipe)
+    assert "arena_bytes" in error.message
+    assert "max_extra_macs" in error.message

@@ -245,3 +245,37 @@ def test_source_none_takes_no_keys_about_examples() -> None:
     about = {"source": "none", "test_split": 0.3, "classes": ["a"]}
     with pytest.raises(RecipeError, match="no examples, and classes, test_split is about some"):
         plan(FLOAT16, model="model.keras", data=about)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "gate", "told", "hint"),
+    [
+        (None, "balancd_accuracy_drop", "there is no metric", "did you mean balanced_accuracy?"),
+        (None, "mean_squard_error", "there is no metric", "did you mean mean_squared_error?"),
+        (["dice"], "my_own_score", "no metric 'my_own_score'", "choose one of dice"),
+        (["recall_cat"], "recall_cta", "task.metrics has no recall_cta", "did you mean recall_cat"),
+        (["recall_cat"], "recall_cta_drop", "task.metrics has no", "did you mean recall_cat"),
+        (["f1_macro"], "roc_auc", "task.metrics has no roc_auc", "add roc_auc to task.metrics"),
+        (["f1_macro"], "accuracy_drop", "task.metrics has no accuracy", "add accuracy to"),
+        (["rmse"], "mae_rise", "task.metrics has no mae", "add mae to task.metrics"),
+        ([], "accuracy", "task.metrics has no accuracy", "add accuracy"),
+        (None, "false_accepts_per_hour", "needs arguments", "false_accepts_per_hour_0.05_1"),
+    ],
+)
+def test_build_plan_refuses_a_gate_on_what_no_stage_measures(
+    metrics: list[str] | None, gate: str, told: str, hint: str
+) -> None:
+    with pytest.raises(RecipeError) as caught:
+        plan(TRAIN, gates={gate: 0.5}, task={"metrics": metrics})
+    assert f"gate {gate}: " in str(caught.value)
+    assert told in str(caught.value)
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("gate", ["recall_cat", "recall_cat_drop", "loss", "loss_rise", "macs"])
+def test_build_plan_takes_gates_on_stated_metrics_and_on_the_loss(gate: str) -> None:
+    assert plan(TRAIN, gates={gate: 1}, task={"metrics": ["recall_cat"]}).finals == ("train",)
+
+
+def test_build_plan_leaves_gates_to_metrics_that_follow_from_the_data() -> None:
+    assert plan(TRAIN, gates={"rmse_drop": 1, "accuracy": 0.5}).finals == ("train",)

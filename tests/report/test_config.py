@@ -40,7 +40,8 @@ def test_parse_gates_reads_its_own_dump() -> None:
     [
         ({"acuracy_drop": 0.1}, "did you mean accuracy_drop"),
         ({"accuracy_rise": 0.1}, "unknown gate 'accuracy_rise'"),
-        ({"loss_drop": 0.1}, "did you mean loss_rise"),
+        ({"los_drop": 0.1}, "did you mean loss_drop"),
+        ({"recal_cat_drop": 0.1}, "unknown gate"),
         ({3: 0.1}, "unknown gate 3"),
         ({"accuracy_drop": "2KB"}, "wrong unit"),
         ({"accuracy_drop": "2%"}, "wrong unit"),
@@ -74,12 +75,27 @@ def test_parse_gates_says_what_is_wrong(section: Any, message: str) -> None:
         parse_gates(section)
 
 
-def test_targets_have_minima_for_accuracies_only() -> None:
-    assert {name for name, target in TARGETS.items() if target.is_minimum} == {
-        "accuracy",
-        "binary_accuracy",
-        "top5_accuracy",
+def test_targets_have_minima_where_higher_is_better() -> None:
+    ratios = {
+        f"{name}{average}"
+        for name in ("precision", "recall", "f1")
+        for average in ("", "_macro", "_micro", "_weighted")
     }
+    shares = {"mean_iou", "dice", "pixel_accuracy", "sequence_accuracy", "balanced_accuracy"}
+    accuracies = {"accuracy", "binary_accuracy", "top5_accuracy", "top_k"}
+    areas = {"roc_auc", "partial_roc_auc", "average_precision"}
+    assert {name for name, target in TARGETS.items() if target.is_minimum} == {
+        *(ratios | shares | accuracies | areas),
+        "r2",
+    }
+
+
+def test_gates_of_metrics_with_arguments_are_in_their_own_unit_and_direction() -> None:
+    gates = parse_gates({"recall_cat_drop": 0.1, "r2": -0.5, "false_accepts_per_hour_0.05_1": 2})
+    assert gates["r2"].limit == -0.5
+    with pytest.raises(ValueError, match="is a fraction"):
+        parse_gates({"recall_cat_drop": 10})
+    jsonschema.validate({name: gate.limit for name, gate in gates.items()}, gates_json_schema())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from shrink.data.python_reads import remembering_reads
 from shrink.model import user_modules as user_code
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
-from shrink.run.runner import Runner, RunOptions
+from shrink.run.options import RunOptions
+from shrink.run.runner import Runner
 from shrink.run.store import Store
 from shrink.run.supervisor import Attempt
 

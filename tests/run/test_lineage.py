@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,11 @@ from shrink.data.config import DataConfig
 from shrink.run.lineage import (
     LEFT_OUT,
     Lineage,
+    LineOrigin,
     Link,
+    SplitIdentity,
     Splits,
     carry_over,
-    commit_of,
     describe_data,
     describe_splits,
     named_code,
@@ -265,8 +265,25 @@ def test_describe_splits_says_what_is_known(
 
 
 def test_lineage_is_read_as_it_was_written() -> None:
-    one = Lineage((LINK,), True, {"run": "first"})
+    tested_on = SplitIdentity({"fingerprint": "f"}, 3, ("a" * 64,))
+    origin = LineOrigin(run="first", artifact="b" * 64, tested_on=tested_on, size={"macs": 5})
+    one = Lineage((LINK,), True, origin)
     assert Lineage.of(json.loads(json.dumps(one.to_dict()))) == one
+
+
+def test_lineage_keeps_the_layout_that_earlier_versions_wrote() -> None:
+    groups = {"size": {"macs": 5}, "memory": {"arena_bytes": None}, "metrics": {"loss": 0.5}}
+    origin = {
+        **{"run": "first", "stage": "baseline", "artifact": "b" * 64, "scores": "c.json"},
+        "tested_on": {"data": {"fingerprint": "f"}, "seed": 3, "earlier": ["a" * 64]},
+        **{**groups, "latency": {"threads": 1}, "examples": 360},
+    }
+    link = {"run": "first", "data": {"fingerprint": "f"}, "seed": 3, "splits": "d" * 64}
+    written = {"version": 1, "links": [link], "outside": False, "origin": origin}
+    lineage = Lineage.of(written)
+    assert lineage is not None
+    assert json.dumps(lineage.to_dict()) == json.dumps(written)
+    assert Lineage.of({**written, "origin": {**origin, "size": "large"}}) is None
 
 
 def test_named_code_is_what_a_recipe_here_named_for_the_artifact(tmp_path: Path) -> None:
@@ -348,41 +365,6 @@ def test_run_measures_no_artifact_again_that_an_earlier_run_measured_on_the_same
 
 
 COUNTS = {"examples": {"train": 90, "validation": 10, "test": 20}, "classes": ["cat", "dog"]}
-
-
-def git(folder: Path, *words: str) -> str:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
-    done = subprocess.run(
-        ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    git(tmp_path, "init")
-    git(tmp_path, "commit", "--allow-empty", "-m", "first")
-    (tmp_path / "recipes").mkdir()
-    return tmp_path
-
-
-def test_commit_of_a_folder_in_a_repository_is_its_head(repository: Path) -> None:
-    head = git(repository, "rev-parse", "HEAD")
-    assert commit_of(repository / "recipes") == head
-    git(repository, "pack-refs", "--all")
-    assert not (repository / ".git/refs/heads/main").exists()
-    assert commit_of(repository) == head
-    git(repository, "checkout", "--detach")
-    assert commit_of(repository) == head
-    git(repository, "worktree", "add", "-b", "other", "tree")
-    assert commit_of(repository / "tree") == head
-
-
-def test_commit_of_a_folder_without_commits_is_none(tmp_path: Path) -> None:
-    git(tmp_path, "init")
-    assert commit_of(tmp_path) is None
-    (tmp_path / ".git/HEAD").write_text("ref: ../../../etc/passwd\n", encoding="utf-8")
-    assert commit_of(tmp_path) is None
 
 
 def test_describe_data_tells_what_the_first_stage_that_ran_counted() -> None:

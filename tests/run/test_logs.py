@@ -19,8 +19,9 @@ from shrink.contract.job import DoctorJob, StepJob
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.run.folder import failed_folder
+from shrink.run.options import RunOptions, RunResult
 from shrink.run.process import run_worker
-from shrink.run.runner import Runner, RunOptions, RunResult
+from shrink.run.runner import Runner
 from shrink.run.store import Store
 from shrink.run.supervisor import keep_log, with_log, with_names_of_the_user
 from tests.cli.shell import shrink

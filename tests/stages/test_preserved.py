@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,7 +36,9 @@ def clustered() -> keras.Model:
 
 
 def context(model: keras.Model, *preserves: str) -> StageContext:
-    stand_in = SimpleNamespace(preserves=preserves, name="later", load=lambda: model)
+    stand_in = SimpleNamespace(
+        preserves=preserves, name="later", load=lambda: model, input_path=lambda: Path("m.keras")
+    )
     return cast(StageContext, stand_in)
 
 
@@ -77,3 +80,35 @@ def test_check_counts_the_zeros_that_are_left(clustered: keras.Model) -> None:
 
 def test_check_asks_nothing_where_nobody_claimed_anything(clustered: keras.Model) -> None:
     assert Preserved.of(context(clustered)) == Preserved()
+
+
+def of_file(folder: Path, content: bytes, *preserves: str) -> Preserved:
+    """What a stage behind quantize must preserve of its file."""
+    path = folder / "model.tflite"
+    path.write_bytes(content)
+    stand_in = SimpleNamespace(preserves=preserves, name="later", input_path=lambda: path)
+    return Preserved.of(cast(StageContext, stand_in))
+
+
+def test_check_compares_a_file_with_the_file_that_it_was_made_from(
+    clustered: keras.Model, tmp_path: Path
+) -> None:
+    content = convert(clustered, "dynamic_int8").content
+    sparse = of_file(tmp_path, content, "sparsity")
+    few = of_file(tmp_path, content, "clusters")
+    check(sparse, tflite=content)
+    check(few, tflite=content)
+    for one in prunable_kernels(clustered)[0]:
+        one.kernel.assign(np.random.default_rng(1).normal(size=one.kernel.shape))
+    lost = convert(clustered, "dynamic_int8").content
+    with pytest.raises(StageError, match=r"an earlier stage pruned .* are zero now"):
+        check(sparse, tflite=lost)
+    with pytest.raises(StageError, match="clustered the weights of a kernel of 216"):
+        check(few, tflite=lost)
+
+
+def test_check_lets_pass_what_was_compiled_for_an_accelerator(
+    clustered: keras.Model, tmp_path: Path
+) -> None:
+    before = of_file(tmp_path, convert(clustered, "dynamic_int8").content, "sparsity", "clusters")
+    check(before, tflite=b"compiled", not_run="only an Ethos-U runs it")

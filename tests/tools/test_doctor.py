@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,16 @@ import pytest
 
 from shrink.base.console import Console
 from shrink.base.errors import StageError
+from shrink.contract.findings import Worked
 from shrink.run import tool as doctor
 
-WORKED = {
-    "devices": ["CPU:0"],
-    "tensorflow_import_s": 2.5,
-    "training_step_s": 0.4,
-    "host_peak_bytes": 600_000_000,
-    "limits": ["arena_bytes will be missing"],
-}
+WORKED = Worked(
+    devices=("CPU:0",),
+    tensorflow_import_s=2.5,
+    training_step_s=0.4,
+    host_peak_bytes=600_000_000,
+    limits=("arena_bytes will be missing",),
+)
 
 
 @pytest.fixture
@@ -28,8 +30,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *problems: str) -> None:
-    def run(*_: Any) -> dict[str, Any]:
-        return {**WORKED, "problems": list(problems)}
+    def run(*_: Any) -> Worked:
+        return replace(WORKED, problems=problems)
 
     monkeypatch.setattr(doctor, "run_action", run)
 
@@ -40,22 +42,22 @@ def test_examine_tells_what_a_report_needs_and_nothing_personal(
     answering(monkeypatch)
     found = doctor.examine(Console(quiet=True))
     text = "\n".join(doctor.lines_of(found))
-    assert found["store"]["path"] == "~/store"
+    assert found.store.path == "~/store"
     assert str(home) not in text
     assert "hidden" not in text
     for words in ("- tensorflow: 2.", "TF_ENABLE_ONEDNN_OPTS: 0", "devices: CPU:0", "- limit: "):
         assert words in text
-    assert found["problems"] == []
+    assert found.problems == ()
     assert text.endswith("No problems found.")
 
 
 def test_examine_tells_of_a_worker_that_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: Any) -> dict[str, Any]:
+    def run(*_: Any) -> Worked:
         raise StageError("TensorFlow does not start")
 
     monkeypatch.setattr(doctor, "run_action", run)
     found = doctor.examine(Console(quiet=True))
-    assert found["problems"] == ["a worker fails: TensorFlow does not start"]
+    assert found.problems == ("a worker fails: TensorFlow does not start",)
     assert "- PROBLEM: a worker fails: TensorFlow does not start" in doctor.lines_of(found)
 
 

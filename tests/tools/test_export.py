@@ -22,9 +22,9 @@ def test_firmware_facts_of_a_file_in_bands_name_new_operators_and_its_own_arena(
     path.write_bytes(content)
     facts = firmware_facts(FirmwareFactsJob(name="banded", model=source(path)), quiet)
     kinds = ["AddConcatenation", "AddConv2D", "AddDepthwiseConv2D", "AddSlice"]
-    assert facts["operators"] == kinds
-    arena = facts["arena_bytes"]
+    assert facts.operators == tuple(kinds)
+    arena = facts.arena_bytes
     assert isinstance(arena, int)
     assert allocates(content, arena)
     assert not allocates(content, arena - 64)
-    assert isinstance(facts["arena_32_bytes"], int)
+    assert isinstance(facts.arena_32_bytes, int)

@@ -53,7 +53,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_write_tensorboard_logs_epochs_memory_and_figures(run: Path, tmp_path: Path) -> None:
     told = write_tensorboard(job("tensorboard", run, str(tmp_path / "logs")), nothing)
-    logs = Path(told["path"])
+    logs = Path(told.place)
     assert logs == tmp_path / "logs" / "digits"
     train = scalars(logs / "train")
     assert [step for step, _ in train["epoch_loss"]] == [1, 2]
@@ -80,7 +80,7 @@ def test_log_to_mlflow_has_a_nested_run_per_stage(
     target = (tmp_path / "tracked").as_uri()
     told = log_to_mlflow(job("mlflow", run, target), nothing)
     client = mlflow.MlflowClient(target)
-    parent = client.get_run(told["run_id"])
+    parent = client.get_run(told.place)
     assert parent.data.params["stages.0.train.epochs"] == "2"
     assert parent.data.metrics["tflite_bytes"] == 14_000
     stages = client.search_runs([parent.info.experiment_id], "tags.`mlflow.parentRunId` != ''")

@@ -156,7 +156,7 @@ class RecordExamples(DecodedExamples):
         return len(self._numbers)
 
     @property
-    def told_by(self) -> str:
+    def identified_by(self) -> str:
         """What `contents` tells an example by."""
         return "record"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.base.errors import StageError
+from shrink.contract.report import Skipped
 from shrink.pruning.masks import prunable_kernels
 from shrink.pruning.sharing import Shared, SharedKernels, cluster
 from shrink.stages.cluster.config import ClusterConfig
@@ -34,7 +35,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
             hint="ask for fewer clusters, or leave the stage out",
         )
     reason = f"its weights take no more than {config.clusters} values already"
-    skipped += [{"layer": one.layer, "reason": reason} for one in few]
+    skipped += [Skipped(layer=one.layer, reason=reason) for one in few]
     context.phase("clustering")
     keep_zeros = "sparsity" in context.preserves
     clustered: list[Shared] = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import cast
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tensorflow as tf
@@ -14,13 +13,12 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import metric_figure
-from shrink.base.intervals import paired_interval
+from shrink.contract.stage_details import ControlFigures, StageDetails
 from shrink.contract.training import Training
 from shrink.data.matching import fed_like
 from shrink.engine.record import TrainingRecord
 from shrink.graph.network import with_losses
-from shrink.report.deltas import control_sentence, proven
-from shrink.stages.base import ControlTable, GainTable
+from shrink.report.deltas import control_sentence, proven, score_interval
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -51,12 +49,12 @@ class Control:
 
     Attributes:
         note: a sentence for the report.
-        table: metrics of student alone, taught student and teacher, the difference, and what
+        figures: metrics of student alone, taught student and teacher, the difference, and what
             it proves.
     """
 
     note: str
-    table: ControlTable
+    figures: ControlFigures
 
 
 def compare_with_control(
@@ -86,25 +84,22 @@ def compare_with_control(
     student.set_weights(distilled)
     teacher = fed_like(context.load("teacher"), context.dataset)
     its_own = _evaluate(teacher, context.task(teacher), context)
-    gains = {
-        name: paired_interval(
-            alone.scores[name].tolist(),
-            own.scores[name].tolist(),
-            bounds=metric_figure(name).bounds,
-        )
-        for name in own.scores
+    found = {
+        name: score_interval(alone.evidence.get(name), scores, bounds=metric_figure(name).bounds)
+        for name, scores in own.evidence.items()
     }
-    table = ControlTable(
-        alone=alone.metrics,
-        taught=own.metrics,
-        teacher=its_own.metrics,
-        gain={name: cast(GainTable, asdict(gain)) for name, gain in gains.items()},
+    gains = {name: gain for name, gain in found.items() if gain is not None}
+    figures = ControlFigures(
+        alone={name: alone.defined(name) for name in gains},
+        taught={name: own.defined(name) for name in gains},
+        teacher={name: its_own.defined(name) for name in gains},
+        gain=gains,
         verdict={name: proven(name, gain) for name, gain in gains.items()},
     )
     name = task.monitor.removeprefix("val_")
-    values = (alone.metrics[name], own.metrics[name], its_own.metrics[name])
+    values = (alone.defined(name), own.defined(name), its_own.defined(name))
     note = control_sentence(name, *values, gains[name], record.updates)
-    return Control(note, table)
+    return Control(note, figures)
 
 
 def _as_long(training: Training) -> Training:
@@ -189,15 +184,23 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         )
         initial = student.get_weights()
         record = context.train(
-            learning, objective, config.epochs, dataset=teaching.dataset, task=task
+            learning, objective, config.epochs, dataset=teaching.dataset, task=_opened(task)
         )
     record = _honest(record, distillation_loss)
-    notes, details = [*teaching.notes, *said], teaching.details.copy()
+    notes, details = [*teaching.notes, *said], StageDetails(teacher_cache=teaching.cached)
     if config.control:
         control = compare_with_control(student, initial, record, context)
         notes.append(control.note)
-        details["control"] = control.table
-    return StageResult(model=student, training=record, notes=notes, details=details or None)
+        details = replace(details, control=control.figures)
+    return StageResult(model=student, training=record, notes=notes, details=details)
+
+
+def _opened(task: Task) -> Task:
+    """Return the task of a model whose classes are logits, as the student's are while it learns."""
+    pairs = zip(task.losses, task.from_logits, strict=True)
+    return replace(
+        task, from_logits=tuple(loss in FINAL_ACTIVATIONS or logits for loss, logits in pairs)
+    )
 
 
 def distillation_loss_of(

@@ -7,7 +7,7 @@ import functools
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,11 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, ResourceError, StageError
 from shrink.base.packages import versions
+from shrink.contract.stage_details import TeacherCache
 from shrink.data.dataset import Dataset
 from shrink.data.examples import AugmentedExamples, Batch, DerivedExamples, Examples
 from shrink.data.matching import fed_like
 from shrink.data.pipeline import epoch_order
-from shrink.stages.base import StageDetails, TeacherCacheTable
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -139,7 +139,7 @@ class Teaching:
         teach: gives the teacher's outputs; None where they are cached and it is not in memory.
         decode: from what the dataset's targets hold to `TeacherOutputs`, where they are cached.
         notes: sentences for the report.
-        details: for the report, plain data.
+        cached: the cache of the teacher's outputs; None without one.
     """
 
     losses: tuple[str, ...]
@@ -148,7 +148,7 @@ class Teaching:
     teach: Teach | None = None
     decode: Callable[[tf.Tensor], TeacherOutputs] | None = None
     notes: tuple[str, ...] = ()
-    details: StageDetails = field(default_factory=StageDetails)
+    cached: TeacherCache | None = None
 
 
 def open_teaching(
@@ -315,7 +315,7 @@ def _cached(
         computed = write_cache(folder, rows, teacher_inputs, teach)
         stored = open_cache(folder, rows, teacher_inputs.total)
     size = rows.row_bytes * teacher_inputs.total
-    used = TeacherCacheTable(bytes=size, asked=computed, duration_s=time.perf_counter() - began)
+    used = TeacherCache(bytes=size, asked=computed, duration_s=time.perf_counter() - began)
     bring = DistillationExamples if context.data_config.augment is None else DistillationViews
     note = f"the teacher was asked once: {teacher_inputs.total:,} answers, {size:,} bytes on disk"
     return Teaching(
@@ -324,7 +324,7 @@ def _cached(
         replace(context.dataset, train=bring(teacher_inputs.examples, rows, stored)),
         decode=rows.decode,
         notes=(note,),
-        details={"teacher_cache": used},
+        cached=used,
     )
 
 

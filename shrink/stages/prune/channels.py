@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import cast
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.contract.details import Budget
+from shrink.contract.details import Curve as CurveRow
+from shrink.contract.report import Skipped
+from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
@@ -26,7 +29,6 @@ from shrink.pruning.allocation import (
 from shrink.pruning.importance import Curve
 from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
-from shrink.stages.base import BudgetTable, CurveTable, StageDetails
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.choice import allocator, choose, measure_sensitivity, sample, scorer
 from shrink.stages.prune.config import PruneConfig
@@ -83,12 +85,12 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
 
 
 def _details(curves: Sequence[Curve], target: Target) -> StageDetails | None:
-    details: StageDetails = {}
-    if curves:
-        details["sensitivity"] = [cast(CurveTable, asdict(curve)) for curve in curves]
-    if target.met is not None:
-        details["budget"] = cast(BudgetTable, asdict(target.met))
-    return details or None
+    if not curves and target.met is None:
+        return None
+    return StageDetails(
+        sensitivity=tuple(CurveRow(**asdict(curve)) for curve in curves),
+        budget=None if target.met is None else Budget(**asdict(target.met)),
+    )
 
 
 def _hold_to_peak(
@@ -191,7 +193,7 @@ def _set(model: keras.Model, weights: Weights) -> None:
 def _refuse_no_groups(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> None:
     if graph.groups or not (config.ratio is None or config.ratio > 0):
         return
-    reasons = "; ".join(f"{p['layer']}: {p['reason']}" for p in graph.protected[:_LISTED])
+    reasons = "; ".join(f"{p.layer}: {p.reason}" for p in graph.protected[:_LISTED])
     raise StageError(
         f"no layer has channels that can be removed ({reasons or 'none has any'})",
         subject=context.name,
@@ -274,10 +276,10 @@ def _change(
     return text if config.rebuild else f"{text} once rebuilt; masked, the shapes stay"
 
 
-def _skipped(graph: ChannelGraph, counts: Counts) -> list[dict[str, str]]:
+def _skipped(graph: ChannelGraph, counts: Counts) -> tuple[Skipped, ...]:
     small = [
-        {"layer": "+".join(g.layers), "reason": f"none of its {len(g)} channels was to go"}
+        Skipped(layer="+".join(g.layers), reason=f"none of its {len(g)} channels was to go")
         for g, count in zip(graph.groups, counts, strict=True)
         if not count
     ]
-    return [*({**entry} for entry in graph.protected), *small]
+    return (*graph.protected, *small)

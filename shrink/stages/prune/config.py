@@ -14,7 +14,8 @@ _SCHEDULE = ("schedule", "ramp", "frequency")
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_bytes")
 _CHANNELS = (
-    "ratio", "ratios", *_TARGETS, "file_precision", "allocation", "importance", "samples",
+    "ratio", "ratios", *_TARGETS, "file_precision", "arena", "allocation", "importance",
+    "samples",
     "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
@@ -63,6 +64,9 @@ class PruneConfig(StageConfig):
     """channels: remove until a training step of the stage peaks at no more than this, measured."""
     file_precision: Literal["float32", "int8"] = "float32"
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
+    arena: Literal["converted", "compacted"] = "converted"
+    """channels: whose arena `arena_bytes` limits: that of the file as converted, or as the stage
+    `compact` leaves it after `quantize`, for which fewer channels go."""
     allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
     """channels: the same fraction of every group, more where the validation loss is less sensitive,
     or the least important channels of all groups together."""
@@ -145,6 +149,10 @@ class PruneConfig(StageConfig):
             raise ValueError(f"{' and '.join(targets)} contradict each other; give one of them")
         if "file_precision" in self.model_fields_set and not self._measures_files:
             raise ValueError("file_precision needs file_bytes or arena_bytes")
+        if "arena" in self.model_fields_set and self.arena_bytes is None:
+            raise ValueError("arena needs arena_bytes")
+        if self.arena == "compacted" and self.file_precision != "int8":
+            raise ValueError("arena: compacted is that of an int8 file: file_precision: int8")
         if self.ratios and self.allocation != "uniform":
             raise ValueError("ratios say what each group loses; leave allocation out")
         if self.allocation == "global" and self.importance == "least_squares":
@@ -176,6 +184,8 @@ class PruneConfig(StageConfig):
         foreign = {key for m, keys in _KEYS.items() if m != self.method for key in keys}
         if not self._measures_files:
             foreign.add("file_precision")
+        if self.arena_bytes is None:
+            foreign.add("arena")
         if self.teacher is None:
             foreign |= {"temperature", "alpha"}
         if self.pattern == "2:4":

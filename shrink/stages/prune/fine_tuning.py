@@ -197,7 +197,7 @@ def step_peak(
                     objective,
                     training,
                     context.devices,
-                    metrics=context.task(model).metrics,
+                    metrics=context.followed(context.task(model)),
                 ),
                 context.dataset.train,
             )

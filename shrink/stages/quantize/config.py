@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative
 from shrink.model.reference import Form
@@ -74,6 +74,9 @@ class QuantizeConfig(StageConfig):
     """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget."""
     accuracy_drop: Fraction | None = None
     """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
+    metric_drop: Annotated[float, Field(ge=0)] | None = None
+    """mixed: how much worse the task's main metric may be on the validation split, in its own unit,
+    at the smallest size."""
     file_bytes: Bytes | None = None
     """mixed: the size of the artifact to reach, with the least error."""
     activations: Literal["int8", "float32"] = "int8"
@@ -82,6 +85,8 @@ class QuantizeConfig(StageConfig):
     """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
     dense_scales: Literal["channel", "tensor"] = "channel"
     """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere."""
+    table_bits: Annotated[int, Field(ge=2, le=7)] | None = None
+    """static_wi8_ai8: each kernel has 2^bits codes, chosen for little error; for compact.decode."""
     aware: bool = False
     """static_wi8_ai8: train for `epochs` first, with weights and activations rounded."""
     epochs: NonNegative = 0
@@ -142,6 +147,8 @@ class QuantizeConfig(StageConfig):
     def _check_aware(self) -> QuantizeConfig:
         if self.dense_scales != "channel" and self.scheme != "static_wi8_ai8":
             raise ValueError(f"dense_scales belongs to static_wi8_ai8, not to {self.scheme}")
+        if self.table_bits is not None and (self.scheme != "static_wi8_ai8" or self.aware):
+            raise ValueError("table_bits belongs to static_wi8_ai8 without aware")
         if self.sparse and self.target == "tflm":
             raise ValueError("sparse needs target litert: TFLite Micro has no DENSIFY")
         if self.target == "tflm" and not self.traits.runs_in_micro:
@@ -159,9 +166,12 @@ class QuantizeConfig(StageConfig):
 
     @model_validator(mode="after")
     def _check_budget(self) -> QuantizeConfig:
-        budgets = [k for k in ("accuracy_drop", "file_bytes") if getattr(self, k) is not None]
+        keys = ("accuracy_drop", "metric_drop", "file_bytes")
+        budgets = [k for k in keys if getattr(self, k) is not None]
         if self.scheme == "mixed" and len(budgets) != 1:
-            raise ValueError("mixed needs exactly one budget: accuracy_drop or file_bytes")
+            raise ValueError(
+                "mixed needs exactly one budget: accuracy_drop, metric_drop or file_bytes"
+            )
         if self.scheme != "mixed" and budgets:
             raise ValueError(f"{budgets[0]} is a budget of scheme mixed, not of {self.scheme}")
         if self.scheme != "mixed" and self.activations != "int8":  # a written default is harmless

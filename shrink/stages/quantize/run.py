@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.contract.codec import to_plain
+from shrink.contract.report import Skipped
+from shrink.contract.stage_details import MixedPrecision, StageDetails
 from shrink.engine.record import TrainingRecord
-from shrink.quantization.audit import AuditDetails, audit, with_errors
+from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
 from shrink.quantization.source import FloatModel, read_float_tflite
-from shrink.stages.base import StageDetails
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import (
@@ -123,7 +124,7 @@ class AwareTraining:
 
     source: FloatModel
     record: TrainingRecord
-    skipped: list[dict[str, str]]
+    skipped: tuple[Skipped, ...]
     notes: list[str]
 
 
@@ -186,7 +187,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     trained = train_aware(config, context, calibration) if config.aware else None
     source = trained.source if trained else _source(context)
     context.phase("converting")
-    conversion, details = _converted(source, calibration, config, context)
+    conversion, mixed = _converted(source, calibration, config, context)
     content = conversion.content
     notes = [*conversion.notes, *_lint(config, calibration, context)]
     examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
@@ -199,11 +200,10 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     compared_on = "training examples" if context.has_data else "random inputs"
     audited, remarks = audit(content, source, examples, config.target, candidate, compared_on)
     notes += remarks
-    details["audit"] = audited
+    details = StageDetails(mixed=mixed, audit=audited)
 
     def later() -> StageDetails:
-        rows = with_errors(audited["operators"], content, source, examples)
-        return {"audit": cast("AuditDetails", {**audited, "operators": rows})}
+        return StageDetails(audit=with_errors(audited, content, source, examples))
 
     if trained is None:
         return StageResult(tflite=content, notes=notes, details=details, later=later)
@@ -222,12 +222,12 @@ def _converted(
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     context: StageContext,
-) -> tuple[Conversion, StageDetails]:
+) -> tuple[Conversion, MixedPrecision | None]:
     """Return the conversion and, of `mixed`, what the report says about it."""
-    details: StageDetails = {}
+    mixed: MixedPrecision | None = None
     config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
-        conversion, details["mixed"] = mixed_artifact(
+        conversion, mixed = mixed_artifact(
             source,
             calibration,
             config,
@@ -245,7 +245,7 @@ def _converted(
             subject=context.name,
             hint="it has no convolution or dense layer; try static_wi8_ai8",
         )
-    return conversion, details
+    return conversion, mixed
 
 
 def _with_interface(content: bytes, config: QuantizeConfig, context: StageContext) -> bytes:
@@ -253,7 +253,7 @@ def _with_interface(content: bytes, config: QuantizeConfig, context: StageContex
     if not config.embed_metadata:
         return content
     interface = describe_interface(content, context.dataset, context.data_config)
-    return with_metadata(content, METADATA_ENTRY, json.dumps(interface).encode())
+    return with_metadata(content, METADATA_ENTRY, json.dumps(to_plain(interface)).encode())
 
 
 def _in_order_of(source: FloatModel, content: bytes) -> bytes:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from shrink.base import files
 from shrink.base.errors import InternalError, ModelError, StageError
+from shrink.base.figures import LOSS, format_change, metric_figure
+from shrink.contract.stage_details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
 from shrink.quantization.bias_correction import with_corrected_biases
 from shrink.quantization.calibration import (
@@ -36,7 +39,7 @@ from shrink.quantization.mixed import (
 )
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
-from shrink.stages.base import MixedTable
+from shrink.quantization.tables import tabled_model
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.artifact import evaluate_artifact, masks_of
@@ -67,6 +70,8 @@ def static_int8(
         StageError: neither can quantize the model.
     """
     few = calibration.batches(_CORRECTED_ON)
+    if config.table_bits is not None:
+        return _with_tables(source, calibration, config, config.table_bits)
     conversion = _by_quantizer(source, calibration, config, 8)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
@@ -81,6 +86,24 @@ def static_int8(
         why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
         return Conversion(conversion.content, (*conversion.notes, why))
     return Conversion(without_constant_names(content), conversion.notes)
+
+
+def _with_tables(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig, bits: int
+) -> Conversion:
+    """Quantize to int8 with few codes for each kernel; biases are corrected on the way.
+
+    Raises:
+        StageError: ai-edge-quantizer, whose scales are known beforehand, cannot quantize it.
+    """
+    content, notes = source.float32.content, source.float32.notes
+    per_tensor = config.dense_scales == "tensor"
+    tabled = tabled_model(content, bits, calibration.batches(), per_tensor)
+    conversion = _by_quantizer(FloatModel(content=tabled), calibration, config, 8)
+    if isinstance(conversion, StageError):
+        raise conversion
+    note = f"large kernels have at most {1 << bits} codes each, chosen for little error in outputs"
+    return Conversion(without_constant_names(conversion.content), (*notes, note))
 
 
 def static_int16(
@@ -243,8 +266,8 @@ def mixed_artifact(
     config: QuantizeConfig,
     context: StageContext,
     file_bytes: Callable[[bytes], int] = len,
-) -> tuple[Conversion, MixedTable]:
-    """Return the artifact within the budget, and the table of its operators as plain data.
+) -> tuple[Conversion, MixedPrecision]:
+    """Return the artifact within the budget, and the table of its operators.
 
     Args:
         source: the float model.
@@ -278,8 +301,11 @@ def mixed_artifact(
     if config.file_bytes is not None:
         best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
     else:
-        drop_of = _drop_on_validation(source, context)
-        best = smallest_within_drop(ranked, build, drop_of, config.accuracy_drop or 0.0)
+        task = _task_of(source, context)
+        metric = "accuracy" if config.accuracy_drop is not None else _main_metric(task)
+        drop_of = _drop_on_validation(source, context, task, metric)
+        allowed = config.accuracy_drop or config.metric_drop or 0.0
+        best = smallest_within_drop(ranked, build, drop_of, allowed, metric)
     return Conversion(best.content, (*notes, _sentence(best))), _table(best, ranked, config)
 
 
@@ -301,47 +327,69 @@ def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batche
     return build
 
 
-def _drop_on_validation(source: FloatModel, context: StageContext) -> Callable[[bytes], float]:
-    candidate = context.work / "candidate.tflite"
-    files.write_bytes(candidate, source.float32.content)
+def _candidate(source: FloatModel, context: StageContext) -> Path:
+    path = context.work / "candidate.tflite"
+    files.write_bytes(path, source.float32.content)
+    return path
+
+
+def _task_of(source: FloatModel, context: StageContext) -> Task:
     if source.model is not None:
-        task = context.task(source.model)
-    else:
-        task = context.task_of(artifact_interface(candidate))
+        return context.task(source.model)
+    return context.task_of(artifact_interface(_candidate(source, context)))
+
+
+def _main_metric(task: Task) -> str:
+    return task.metrics[0] if task.metrics else LOSS
+
+
+def _drop_on_validation(
+    source: FloatModel, context: StageContext, task: Task, metric: str
+) -> Callable[[bytes], float]:
+    """Return by how much worse a metric is than the float model's, whichever way is better."""
+    candidate = _candidate(source, context)
     validation, masks = context.dataset.validation, masks_of(source.model)
-    scored: Task = dataclasses.replace(task, metrics=("accuracy",))
+    scored: Task = dataclasses.replace(task, metrics=() if metric == LOSS else (metric,))
+    sign = -1 if metric_figure(metric).larger_is_better else 1
 
-    def accuracy(content: bytes) -> float:
+    def value(content: bytes) -> float:
         files.write_bytes(candidate, content)
-        evaluation = evaluate_artifact(candidate, validation, scored, masks)
-        return evaluation.metrics["accuracy"]
+        return evaluate_artifact(candidate, validation, scored, masks).defined(metric)
 
-    reference = accuracy(source.float32.content)
-    return lambda content: reference - accuracy(content)
+    reference = value(source.float32.content)
+    return lambda content: sign * (value(content) - reference)
 
 
 def _sentence(best: Assignment) -> str:
     narrow = sum(width == 4 for width in best.bits.values())
     text = f"mixed: {narrow} of {len(best.bits)} operators have 4-bit weights"
     if best.drop is not None:
-        change = f"accuracy on validation {-100 * best.drop:+.2f} points".replace("-0.00", "+0.00")
-        text += f"; {change}, {best.tried} artifacts scored"
+        figure = metric_figure(best.metric)
+        change = -best.drop if figure.larger_is_better else best.drop
+        points = " points" if figure.unit == "fraction" else ""
+        told = f"{best.metric} on validation {format_change(change + 0.0, figure.unit)}{points}"
+        text += f"; {told}, {best.tried} artifacts scored"
     return text
 
 
-def _table(best: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedTable:
-    return {
-        "activations": config.activations,
-        "budget": {"accuracy_drop": config.accuracy_drop, "file_bytes": config.file_bytes},
-        "validation_drop": best.drop,
-        "operators": [
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "weight_bits": best.bits[one.name],
-                "parameters": one.parameters,
-                "error_at_4_bits": one.error,
-            }
-            for one in ranked
-        ],
-    }
+def _table(best: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedPrecision:
+    operators = (
+        MixedOperator(
+            name=one.name,
+            kind=one.kind,
+            weight_bits=best.bits[one.name],
+            parameters=one.parameters,
+            error_at_4_bits=one.error,
+        )
+        for one in ranked
+    )
+    return MixedPrecision(
+        activations=config.activations,
+        budget={
+            "accuracy_drop": config.accuracy_drop,
+            "metric_drop": config.metric_drop,
+            "file_bytes": config.file_bytes,
+        },
+        validation_drop=best.drop,
+        operators=tuple(operators),
+    )

@@ -14,6 +14,7 @@ from PIL import Image
 
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.progress import Share
+from shrink.contract.findings import Packed
 from shrink.contract.job import PackJob, UnpackJob
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -172,9 +173,7 @@ def _nothing(*_: Any, **__: Any) -> None:
     """Take events of a worker."""
 
 
-def _packed(
-    tmp_path: Path, send: Any = _nothing, **settings: Any
-) -> tuple[Path, dict[str, Any], Dataset]:
+def _packed(tmp_path: Path, send: Any = _nothing, **settings: Any) -> tuple[Path, Packed, Dataset]:
     np.savez(tmp_path / "data.npz", x=X, y=Y)
     data = {"source": "npz", "path": str(tmp_path / "data.npz")}
     settings = {"encoding": "raw", **settings}
@@ -187,8 +186,8 @@ def _packed(
 @pytest.mark.parametrize("encoding", ["raw", "png"])
 def test_data_pack_keeps_every_example_of_every_part(tmp_path: Path, encoding: str) -> None:
     folder, found, original = _packed(tmp_path, encoding=encoding)
-    assert found["examples"] == {"train": 21, "validation": 3, "test": 6}
-    assert found["written"] == found["shards"] == 5 + 1 + 2
+    assert found.examples == {"train": 21, "validation": 3, "test": 6}
+    assert found.written == found.shards == 5 + 1 + 2
     packed = _open(folder, features=None)
     for part in ("train", "validation", "test"):
         one, other = getattr(original, part), getattr(packed, part)
@@ -207,7 +206,7 @@ def test_data_pack_continues_where_it_was_stopped(tmp_path: Path) -> None:
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "packed").glob("*.tfrecord")}
     assert len(before) == 3
     folder, found, _ = _packed(tmp_path)
-    assert found["written"] == found["shards"] - 3
+    assert found.written == found.shards - 3
     assert all((folder / name).stat().st_mtime_ns == time for name, time in before.items())
     assert len(_open(folder, features=None).train) == 21
 

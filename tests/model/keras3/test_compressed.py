@@ -68,7 +68,7 @@ def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Pat
         keras.backend.clear_session()
         keras.utils.set_random_seed(0)
         graph = check(between_dense_layers(load_model(path)))
-        assert graph.groups or all(each["reason"] for each in graph.protected), path.stem
+        assert graph.groups or all(each.reason for each in graph.protected), path.stem
         prunable += bool(graph.groups)
     assert prunable >= 95
 

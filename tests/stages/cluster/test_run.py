@@ -9,6 +9,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
+from shrink.contract.report import Skipped
 from shrink.pruning.masks import prunable_kernels
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.cluster.run import run
@@ -58,7 +59,7 @@ def test_run_leaves_excluded_layers_alone_and_refuses_none(tmp_path: Path) -> No
     result = run(ClusterConfig(clusters=4, epochs=0, exclude=("head",)), opened)
     assert result.model is not None
     np.testing.assert_array_equal(result.model.get_layer("head").kernel.numpy(), before)
-    assert result.skipped == [{"layer": "head", "reason": "excluded by the recipe"}]
+    assert result.skipped == [Skipped(layer="head", reason="excluded by the recipe")]
     with pytest.raises(StageError, match=r"no kernel to cluster") as caught:
         run(ClusterConfig(exclude=("*",)), opened)
     assert "cluster.exclude" in str(caught.value)
@@ -68,7 +69,7 @@ def test_run_refuses_to_change_nothing(tmp_path: Path) -> None:
     # 54 and 2,160 weights: 100 values are more than the smaller kernel has.
     opened = context(tmp_path)
     result = run(ClusterConfig(clusters=100, epochs=0), opened)
-    assert [entry["layer"] for entry in result.skipped] == ["conv"]
+    assert [entry.layer for entry in result.skipped] == ["conv"]
     with pytest.raises(StageError, match="no more than 100 values already") as caught:
         run(ClusterConfig(clusters=100, epochs=0, exclude=("head",)), opened)
     assert caught.value.exit_code == 4

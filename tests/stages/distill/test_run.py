@@ -55,7 +55,7 @@ def test_run_gives_the_same_student_from_a_cached_softmax_and_from_live_logits(
     monkeypatch.setattr(StageContext, "train", watched.train)
     cached = distilled(folder, tmp_path, {}, teachers=("softmax",), training=training)
     assert difference(live, cached) <= 1e-6
-    assert cached.details["teacher_cache"]["asked"] is True
+    assert cached.details.teacher_cache.asked is True
 
 
 HEADS: dict[str, Callable[[Any, str], Any]] = {
@@ -103,7 +103,7 @@ def test_run_gives_the_same_student_whatever_the_softmax_is_written_as(
     assert difference(expected, found) <= 1e-5
     logarithms = [note for note in found.notes if "logarithm" in note]
     assert len(logarithms) == [teacher, student].count("average")
-    losses = [r.training.to_dict()["history"]["loss"] for r in (expected, found)]
+    losses = [r.training.history["loss"] for r in (expected, found)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
 
@@ -162,13 +162,11 @@ def test_run_throws_projections_of_features_away(folder: Path, tmp_path: Path) -
     result = distilled(folder, tmp_path, config)
     assert result.model.count_params() == 6 * 4 + 4 + 4 * 4 + 4
     assert all(np.isfinite(loss) for loss in result.training.history["loss"])
-    control = result.details["control"]
-    assert control["alone"] != control["taught"]
-    gain = control["gain"]["accuracy"]
-    assert gain["value"] == pytest.approx(
-        control["taught"]["accuracy"] - control["alone"]["accuracy"]
-    )
-    assert gain["low"] <= gain["value"] <= gain["high"]
+    control = result.details.control
+    assert control.alone != control.taught
+    gain = control.gain["accuracy"]
+    assert gain.value == pytest.approx(control.taught["accuracy"] - control.alone["accuracy"])
+    assert gain.low <= gain.value <= gain.high
     assert any(note.startswith("control: after 8 updates") for note in result.notes)
 
 
@@ -238,7 +236,7 @@ def test_run_gives_the_same_student_from_cached_and_live_answers_to_augmented_im
     live, cached = (
         of_images(folder, tmp_path, {"teacher_cache": cache}, named) for cache in ("off", "on")
     )
-    assert cached.details["teacher_cache"]["asked"] is True
+    assert cached.details.teacher_cache.asked is True
     assert difference(live, cached) <= 1e-6
 
 

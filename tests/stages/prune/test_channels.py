@@ -12,6 +12,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
+from shrink.compact.compact import compact
 from shrink.graph.groups import find_groups
 from shrink.graph.rebuild import weights_of
 from shrink.pruning.importance import Evidence, lamp
@@ -70,7 +71,7 @@ def test_prune_removes_the_ratio_by_every_importance(
 ) -> None:
     result = prune(model_path, tmp_path, ratio=0.5, importance=importance, samples=50)
     assert widths(result) == {"stem": 5, "inner": 6, "outer": 5}
-    assert {entry["layer"] for entry in result.skipped} == {"head"}
+    assert {entry.layer for entry in result.skipped} == {"head"}
 
 
 def test_prune_reconstructs_better_than_it_ranks(model_path: Path, tmp_path: Path) -> None:
@@ -202,8 +203,9 @@ def test_prune_meets_macs_by_the_count_of_the_file(
     left = _tflite_macs(result.model)
     assert 0.5 * before < left <= 0.6 * before
     assert result.details is not None
-    met = result.details["budget"]
-    assert (met["figure"], met["before"], met["after"]) == ("macs", before, left)
+    met = result.details.budget
+    assert met is not None
+    assert (met.figure, met.before, met.after) == ("macs", before, left)
     assert any(f"macs: {before:,} to {left:,}" in note for note in result.notes)
 
 
@@ -263,8 +265,9 @@ def test_prune_meets_a_file_size(
     size = _file_bytes(result.model, precision, tmp_path)
     assert 0.93 * limit < size <= limit
     assert result.details is not None
-    assert result.details["budget"]["precision"] == precision
-    assert abs(result.details["budget"]["after"] - size) <= 32
+    assert result.details.budget is not None
+    assert result.details.budget.precision == precision
+    assert abs((result.details.budget.after or 0) - size) <= 32
     assert any(f"file_bytes of the {precision} file: " in note for note in result.notes)
 
 
@@ -299,6 +302,53 @@ def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> N
     assert 0.8 * limit < arena(result.model) <= limit
     with pytest.raises(StageError, match=r"arena_bytes: 1,000 is out of reach"):
         prune(model_path, tmp_path, arena_bytes=1000)
+
+
+def wide_path(folder: Path) -> Path:
+    """A model whose middle is wide enough for bands."""
+    x = inputs = L.Input((8, 8, 1))
+    x = L.Conv2D(4, 3, padding="same", activation="relu")(L.UpSampling2D(4)(x))
+    x = L.Conv2D(32, 1, activation="relu", name="wide")(x)
+    x = L.DepthwiseConv2D(3, padding="same", activation="relu")(x)
+    x = L.GlobalAveragePooling2D()(L.Conv2D(8, 1, name="narrow")(x))
+    model = keras.Model(inputs, L.Dense(10, activation="softmax")(x))
+    randomise(model)
+    path = folder / "wide.keras"
+    model.save(path)
+    return path
+
+
+@pytest.mark.slow
+def test_prune_cuts_fewer_channels_where_compact_follows(tmp_path: Path) -> None:
+    """One limit, 60 % of the arena as converted: bands meet most of it."""
+    path = wide_path(tmp_path)
+
+    def int8(model: keras.Model | None) -> bytes:
+        assert model is not None
+        model.save(tmp_path / "pruned.keras")
+        own = context(tmp_path / "pruned.keras", tmp_path)
+        content = quantize(QuantizeConfig(scheme="static_wi8_ai8", target="tflm"), own).tflite
+        assert content is not None
+        return content
+
+    def arena(content: bytes) -> int:
+        (tmp_path / "model.tflite").write_bytes(content)
+        found = arena_bytes(tmp_path / "model.tflite").value
+        assert found is not None
+        return found
+
+    limit = int(0.6 * arena(int8(keras.models.load_model(path, compile=False))))
+    found = {}
+    for kind in ("converted", "compacted"):
+        settings = {"arena_bytes": limit, "file_precision": "int8", "arena": kind}
+        found[kind] = prune(path, tmp_path, exclude=["narrow"], **settings)
+    converted, compacted = (int8(one.model) for one in found.values())
+    assert arena(converted) <= limit < arena(compacted)
+    small = compact(compacted, arena_bytes=limit)
+    assert arena(small.content) == small.arena_after <= limit
+    assert any("counts on the stage compact" in note for note in found["compacted"].notes)
+    widths = [one.model.get_layer("wide").filters for one in found.values() if one.model]
+    assert widths[1] > widths[0]
 
 
 @pytest.mark.parametrize(

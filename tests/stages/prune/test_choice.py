@@ -120,8 +120,8 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     assert result.model.get_layer("needed").filters == 8
     assert result.model.get_layer("spare").filters == 4
     assert result.details is not None
-    needed, spare = result.details["sensitivity"]
-    assert needed["layers"] == "needed"
-    assert spare["ratios"][:3] == (0.0, 0.25, 0.5)
-    assert needed["losses"][2] > spare["losses"][2] == pytest.approx(spare["losses"][0])
+    needed, spare = result.details.sensitivity
+    assert needed.layers == "needed"
+    assert spare.ratios[:3] == (0.0, 0.25, 0.5)
+    assert needed.losses[2] > spare.losses[2] == pytest.approx(spare.losses[0])
     assert any("known from an earlier run" in note for note in prune(settings, context).notes)

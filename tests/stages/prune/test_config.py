@@ -80,6 +80,12 @@ def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], mes
         {"method": "channels", "ratios": {"conv*": 0.3}, "exclude": ["head"]},
         {"method": "channels", "file_bytes": "60KB", "file_precision": "int8"},
         {"method": "channels", "arena_bytes": "9KB", "file_precision": "int8"},
+        {
+            "method": "channels",
+            "arena_bytes": "9KB",
+            "file_precision": "int8",
+            "arena": "compacted",
+        },
         {"method": "channels", "macs": 0.5, "allocation": "sensitivity"},
         {"method": "channels", "macs": 0.5, "teacher": "self", "alpha": 0.5},
     ],

@@ -10,6 +10,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.contract.report import Skipped
 from shrink.pruning.masks import prunable_kernels
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
@@ -53,7 +54,7 @@ def test_prune_keeps_the_pattern_through_fine_tuning(
     result = run(PruneConfig.model_validate({"pattern": pattern, "epochs": 1}), context)
     assert result.model is not None
     assert result.skipped == [
-        {"layer": "stem", "reason": "its 1 input channels are no multiple of 4"}
+        Skipped(layer="stem", reason="its 1 input channels are no multiple of 4")
     ]
     for one in prunable_kernels(result.model, multiple_of=4)[0]:
         groups = np.moveaxis(one.kernel.numpy(), -2, -1).reshape(-1, 4)

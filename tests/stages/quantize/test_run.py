@@ -151,8 +151,8 @@ def test_run_mixed_keeps_the_file_within_its_bytes(
     assert len(result.tflite) <= limit
     assert "INT4" in weight_types(result.tflite)
     assert result.details is not None
-    table = result.details["mixed"]["operators"]
-    assert {row["weight_bits"] for row in table} == {4, 8}
+    assert result.details.mixed is not None
+    assert {row.weight_bits for row in result.details.mixed.operators} == {4, 8}
 
 
 def test_run_mixed_keeps_the_accuracy_of_the_validation_split(
@@ -161,7 +161,8 @@ def test_run_mixed_keeps_the_accuracy_of_the_validation_split(
     result = quantized(trained, tmp_path, scheme="mixed", accuracy_drop=0.05)
     assert result.tflite is not None
     assert result.details is not None
-    drop = result.details["mixed"]["validation_drop"]
+    assert result.details.mixed is not None
+    drop = result.details.mixed.validation_drop
     assert drop is not None
     assert drop <= 0.05
     (told,) = [note for note in result.notes if note.startswith("mixed: ")]
@@ -274,7 +275,8 @@ def test_run_needs_no_data_for_what_the_model_alone_decides(
     result = run(QuantizeConfig(scheme=scheme), context)
     assert result.tflite is not None
     assert result.details is not None
-    assert result.details["audit"]["compared_on"] == "random inputs"
+    assert result.details.audit is not None
+    assert result.details.audit.compared_on == "random inputs"
     told = "agreement of outputs on random inputs"
     assert any(note.startswith(told) for note in result.notes)
     assert not any("examples" in note for note in result.notes)

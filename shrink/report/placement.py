@@ -1,0 +1,72 @@
+"""Where the operators of a placed file run: how many stay on the CPU, which, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shrink.base.figures import format_value
+from shrink.contract.compaction import Compiled, Placement
+from shrink.contract.report import Report
+from shrink.report.content import Table
+
+_MOST_NAMED = 5
+_HEADS = ("operator", "kind", "writes", "why it stays on the CPU")
+
+
+def placement_sentences(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the name of each stage whose file was placed, and what became of its operators."""
+    for stage in report.stages:
+        if stage.told.placement is not None:
+            yield stage.name, " ".join(sentences_of(stage.told.placement))
+
+
+def placement_tables(report: Report) -> list[Table]:
+    """Return a table of the operators on the CPU for each stage whose file was placed."""
+    return [
+        Table(_HEADS, _rows(told), stage.name, " ".join(sentences_of(told, named=False)))
+        for stage in report.stages
+        if (told := stage.told.placement) is not None
+    ]
+
+
+def sentences_of(told: Placement, *, named: bool = True) -> list[str]:
+    """Return what is said of a placement, a sentence each.
+
+    Args:
+        told: the placement.
+        named: whether the operators on the CPU are named.
+    """
+    found = [f"{_left(told, named)}, by {told.by}."]
+    found += [f"{line[:1].upper()}{line[1:]}." for line in told.rewritten]
+    return found if told.compiled is None else [*found, _estimate(told.target, told.compiled)]
+
+
+def _left(told: Placement, named: bool) -> str:
+    if not told.on_cpu:
+        return f"{told.target} takes all {told.operators} operators"
+    line = f"{len(told.on_cpu)} of {told.operators} operators stay on the CPU"
+    if not named:
+        return line
+    shown = list(dict.fromkeys(f"{one.kind} ({one.reason})" for one in told.on_cpu))
+    more = f"; and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
+    return f"{line}: {'; '.join(shown[:_MOST_NAMED])}{more}"
+
+
+def _estimate(target: str, one: Compiled) -> str:
+    memories = {"SRAM": one.sram_bytes, "DRAM": one.dram_bytes, "off-chip flash": one.flash_bytes}
+    used = [f"{size:,} bytes of {name}" for name, size in memories.items() if size]
+    time = "-" if one.inference_ms is None else format_value(one.inference_ms, "ms")
+    clock = "?" if one.clock_hz is None else f"{one.clock_hz / 1e6:.0f} MHz"
+    cycles = "?" if one.cycles is None else f"{one.cycles:,}"
+    return (
+        f"{one.compiler} estimates {', '.join(used) or 'no memory'}, and {cycles} cycles or {time} "
+        f"for an inference on {target} at {clock} ({one.system}, {one.memory_mode}), without what "
+        "the CPU runs."
+    )
+
+
+def _rows(told: Placement) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        ("-" if one.operator is None else str(one.operator), one.kind, one.tensor, one.reason)
+        for one in told.on_cpu
+    )

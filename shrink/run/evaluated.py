@@ -1,0 +1,125 @@
+"""What the examples of the test split tell of an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tf_keras as keras
+
+from shrink.base.errors import StageError
+from shrink.base.figures import LOSS
+from shrink.base.measured import Note
+from shrink.contract.details import Task as TaskDetails
+from shrink.contract.report import Figures, Guess
+from shrink.contract.result import Scores
+from shrink.data.config import WHY_NO_METRICS
+from shrink.measure.inference import EXAMPLES
+from shrink.stages.context import StageContext, StageResult
+from shrink.task.artifact import (
+    describe_guess,
+    evaluate_artifact,
+    masks_of,
+    sample_inputs,
+    ties_note,
+    unmasked_notes,
+)
+from shrink.task.interface import artifact_interface
+from shrink.task.resolve import check_values
+from shrink.task.task import Task
+from shrink.tflite.structure import read_file
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What examples tell of an artifact.
+
+    Attributes:
+        metrics: by name; none without examples.
+        scores: what their intervals are computed from.
+        examples: how many; None where there is no data.
+        inputs: of a few, to time the artifact with.
+        task: None where there is none without data.
+        notes: for the report.
+    """
+
+    metrics: Figures
+    scores: Scores
+    examples: int | None
+    inputs: Sequence[np.ndarray]
+    task: TaskDetails | None
+    notes: Sequence[str]
+
+
+def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evaluated:
+    """Return what the test split tells of an artifact, run by LiteRT.
+
+    Raises:
+        StageError: a metric is not finite.
+    """
+    model = _keras_model(context, outcome)
+    task = _task(context, model, tflite)
+    for warning in task.warnings:
+        if warning.of_file and not context.has_recipes_model():
+            continue  # the first step has said it, and every other would say the same
+        context.warn(warning.code, warning.message, warning.hint)
+    artifact_takes = artifact_interface(tflite, task.input_names)
+    check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
+    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
+    _check_finite(evaluation.metrics, context.name)
+    return Evaluated(
+        evaluation.metrics,
+        evaluation.evidence,
+        evaluation.examples,
+        sample_inputs(tflite, context.dataset.train, task, EXAMPLES),
+        task.described(),
+        [
+            task.note,
+            *(
+                Note.about([name], f"not defined on these examples: {why}")
+                for name, why in evaluation.undefined.items()
+            ),
+            *ties_note(evaluation, artifact_takes.outputs),
+            *unmasked_notes(model, read_file(tflite)[0]),
+        ],
+    )
+
+
+def not_evaluated() -> Evaluated:
+    """Return why there is nothing where there is no data."""
+    notes = [f"{what}, as {WHY_NO_METRICS}" for what in ("metrics: not measured", "task: none")]
+    return Evaluated({}, {}, None, (), None, notes)
+
+
+def guess(kind: str, context: StageContext, outcome: StageResult, metrics: Figures) -> Guess | None:
+    """Return what guessing would score, of every stage that others may be compared with."""
+    if not context.has_data or (outcome.model is None and kind != "baseline"):
+        return None
+    metric = next((name for name in metrics if name != LOSS), LOSS)
+    return describe_guess(context.dataset, metric, outcome.model)
+
+
+def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:
+    """Return the Keras model that the figures are of, or that the artifact was made from.
+
+    None where a .tflite file or a SavedModel without layers is all there is.
+    """
+    if outcome.model is not None:
+        return outcome.model
+    bare = context.input_path().suffix == ".tflite" or context.input_graph_only()
+    return None if bare else context.load()
+
+
+def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Task:
+    """Return loss and metrics, from the Keras model wherever there is one."""
+    if model is None:
+        return context.task_of(artifact_interface(tflite))
+    return context.task(model)
+
+
+def _check_finite(metrics: Figures, stage: str) -> None:
+    for name, value in metrics.items():
+        if value is not None and not np.isfinite(value):
+            raise StageError(f"{name} of the artifact on the test split is {value}", subject=stage)

@@ -1,0 +1,43 @@
+"""How a plan is to be run, and what its run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from shrink.base.errors import ShrinkError
+from shrink.contract.report import Report
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a plan.
+
+    Attributes:
+        output: the run folder, or one `.tflite` file for the artifact alone.
+        force: overwrite the folder of another recipe's run.
+        use_store: take finished steps from the store.
+        first: compute this step and all after it anew.
+        last: stop after this step.
+        trust_model: load the model files whatever they hold.
+        failure_logs: where the log of a stage that fails goes; by default into the run folder, as
+            those of all stages do.
+    """
+
+    output: Path
+    force: bool = False
+    use_store: bool = True
+    first: str | None = None
+    last: str | None = None
+    trust_model: bool = False
+    failure_logs: Path | None = None
+
+
+@dataclass
+class RunResult:
+    """The report of a run, the folder that it is in, and the exit code that goes with it."""
+
+    report: Report
+    folder: Path
+    exit_code: int
+    error: ShrinkError | None = None
