@@ -18,7 +18,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.files import write_bytes
 from shrink.base.measured import Measured
-from shrink.measure.inference import run_inference
+from shrink.measure.inference import peaks
 
 _SCHEMA_VERSION = 3
 
@@ -185,18 +185,13 @@ def inference_peak_bytes(tflite: Path, pairs: int = 5) -> Measured[int]:
         tflite: the artifact.
         pairs: how many differences are taken.
     """
-    differences: list[int] = []
     with tempfile.TemporaryDirectory(prefix="shrink-memory-") as folder:
         baseline = Path(folder) / "one_op.tflite"
         write_bytes(baseline, one_op_model())
-        for _ in range(pairs):
-            peaks = []
-            for path in (tflite, baseline):
-                result, reason = run_inference("memory", path)
-                if result is None:
-                    return Measured(None, f"inference memory not measured: {reason}")
-                peaks.append(result.peak_bytes)
-            differences.append(peaks[0] - peaks[1])
+        held, reason = peaks([tflite, baseline] * pairs)
+    if reason:
+        return Measured(None, f"inference memory not measured: {reason}")
+    differences = [mine - least for mine, least in zip(held[::2], held[1::2], strict=True)]
     median = int(statistics.median(differences))
     if median < _LEAST_BYTES:
         return Measured(None, _NOISE)

@@ -80,8 +80,8 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
 ) -> None:
     (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    request = inference.InferenceRequest("memory", "any.tflite", 1, "")
-    run = child.run_child("shrink_dies", request, inference.InferenceAnswer, timeout_s=30)
+    request = inference.PeaksRequest(["any.tflite"], 1)
+    run = child.run_child("shrink_dies", request, inference.PeaksAnswer, timeout_s=30)
     monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
     found = memory.inference_peak_bytes(tmp_path / "any.tflite")
     peak, note = found.value, found.reason
