@@ -11,7 +11,7 @@ import typer
 from shrink.cli.options import JsonFlag, QuietFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from shrink.base.cache import CacheEntry, Entry
 
@@ -38,7 +38,8 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
     from shrink.base.console import Console
     from shrink.tools.show import show_cache
 
-    if context.invoked_subcommand is not None:
+    if (command := context.invoked_subcommand) is not None:
+        _refuse_before(command, {"--json": json_, "--quiet": quiet})
         return
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     entries = cache.entries(root)
@@ -59,6 +60,18 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
         console.document(asdict(size))
     elif not quiet:
         show_cache(size, console.rich())
+
+
+def _refuse_before(command: str, flags: Mapping[str, bool]) -> None:
+    """Raise `RecipeError` for a flag that stands before a subcommand, which does not see it."""
+    from shrink.base.errors import RecipeError
+
+    for flag in (flag for flag, given in flags.items() if given):
+        raise RecipeError(
+            f"it does nothing before {command}",
+            subject=flag,
+            hint=f"write it behind: shrink cache {command} {flag}",
+        )
 
 
 def list_(

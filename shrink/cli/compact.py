@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
     from shrink.base.console import Console
     from shrink.contract.findings import Placing, Rewriting
+    from shrink.contract.model_source import Trust
     from shrink.stages.compact.config import CompactConfig
 
 T = TypeVar("T")
 
 
 def compact_file(
-    model: str, stage: JsonObject, output: Path, force: bool, console: Console
+    model: str, stage: JsonObject, output: Path, force: bool, trust: Trust, console: Console
 ) -> None:
     """Rewrite one file, without a run, and say what became of it.
 
@@ -27,16 +28,18 @@ def compact_file(
         stage: the keys of the stage.
         output: the file to write.
         force: whether to overwrite it.
+        trust: what the flags say of the model's file; refused where they say anything.
         console: told what happens, and the result.
     """
     from shrink.compact.targets.names import PLACED
     from shrink.contract.findings import Placing, Rewriting
     from shrink.contract.job import CompactJob
-    from shrink.model.reference import parse_model_reference
+    from shrink.model.reference import parse_model_reference, refuse_idle_trust
     from shrink.run.tool import run_tool
 
     config = _config(model, stage)
     reference = parse_model_reference(model, Path.cwd())
+    refuse_idle_trust(trust, [reference])
     job = CompactJob(
         name=str(reference),
         model=reference.source(),

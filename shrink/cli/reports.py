@@ -64,12 +64,15 @@ def diff(
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
     from shrink.base.console import Console
+    from shrink.base.errors import RecipeError
     from shrink.contract.codec import to_plain
     from shrink.contract.report_file import read_report
     from shrink.recipe.recipe_diff import recipe_changes
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 
     console = Console(as_json=json_, quiet=quiet)
+    if markdown and json_:
+        raise RecipeError("it does nothing beside --json: give one", subject="--markdown")
     first, second = read_report(before), read_report(after)
     difference = diff_reports(first, second, recipe_changes(first, second))
     if json_:

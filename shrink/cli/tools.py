@@ -83,13 +83,14 @@ def inspect(
     from shrink.contract.findings import ArtifactInspection, KerasInspection
     from shrink.contract.job import InspectJob
     from shrink.contract.model_source import Trust
-    from shrink.model.reference import parse_model_reference
+    from shrink.model.reference import parse_model_reference, refuse_idle_trust
     from shrink.run.tool import run_tool
     from shrink.tools.show import show_inspection
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
+    refuse_idle_trust(trust, [reference])
     job = InspectJob(name=str(reference), model=reference.source(trust), groups=groups)
     if reference.kind == "tflite":
         _show(run_tool(job, ArtifactInspection, console), console, show_inspection)
@@ -123,12 +124,13 @@ def export(
     """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
     from shrink.base.console import Console
     from shrink.contract.model_source import Trust
-    from shrink.model.reference import parse_model_reference
+    from shrink.model.reference import parse_model_reference, refuse_idle_trust
     from shrink.run.export import export_model
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
+    refuse_idle_trust(trust, [reference])
     paths = export_model(reference, format_, output, force, console, trust, name)
     if json_:
         console.document({"format": format_, "paths": paths})

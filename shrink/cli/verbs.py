@@ -156,16 +156,35 @@ def _compact(
     """Rewrite a .tflite file to take less memory, its outputs equal to the byte."""
     from shrink.base.console import Console
     from shrink.cli.compact import compact_file
+    from shrink.contract.model_source import Trust
     from shrink.run.session import names_artifact
 
     sections = _split("compact", flags)
     output = common.output
     alone = output is not None and names_artifact(output) and not sections.data
     if output is not None and alone and common.data is None and not common.emit_recipe:
+        _refuse_what_needs_a_run(sections, common)
         console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
-        compact_file(model, sections.stage, output, common.force, console)
+        trust = Trust(common.custom_objects, common.trust_model)
+        compact_file(model, sections.stage, output, common.force, trust, console)
         return
     _run("compact", model, [{"compact": sections.stage}], sections, common)
+
+
+def _refuse_what_needs_a_run(sections: Sections, common: _Common) -> None:
+    """Raise `RecipeError` for a flag that says nothing of one file alone."""
+    from shrink.base.errors import RecipeError
+
+    given = [f"--{key}" for key in sections.training]
+    given += [f"--task-{key.replace('_', '-')}" for key in sections.task]
+    given += ["--no-cache"] * common.no_cache
+    if given:
+        raise RecipeError(
+            "it does nothing here: without --data, --output FILE.tflite writes that file alone, "
+            "reads no examples and caches nothing",
+            subject=given[0],
+            hint=f"leave {given[0]} out, or name a run folder with --output",
+        )
 
 
 def _verb(kind: str) -> Callable[..., None]:
@@ -280,7 +299,11 @@ def _run(
             problem.hint = problem.hint or f"`shrink {verb} --help` lists what it takes"
         raise
     if common.emit_recipe:
-        console.print(recipe_text(portable(value, Path.cwd())).rstrip())
+        written = portable(value, Path.cwd())
+        if common.json_:
+            console.document(written)
+        else:
+            console.print(recipe_text(written).rstrip())
         return
     if common.output is None and (name := free_name(plan)) != value["name"]:
         console.say(f"{RUNS / value['name']} holds another run; this one goes to {RUNS / name}")

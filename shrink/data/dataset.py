@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -109,8 +109,6 @@ class Dataset:
         given: splits that the source has of its own; the others were taken by the seed.
         known_membership: what is in each split, where the source knows it without reading examples.
         left_out: what was left out for the sake of earlier runs.
-        slice_values: by split, then by slicing: a text or a number for each example, (n,), of the
-            slicings of `data.slices` that are no function; see `shrink.data.slices`.
         membership: returns which examples are in which split, after that.
     """
 
@@ -127,5 +125,4 @@ class Dataset:
     given: frozenset[str] = frozenset()
     known_membership: Membership | None = None
     left_out: LeftOut | None = None
-    slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from shrink.base.cache import REPORT_NAME
-from shrink.base.errors import InputError, ModelError, near_file
+from shrink.base.errors import InputError, ModelError, RecipeError, near_file
 from shrink.base.file_kinds import messages, text
 from shrink.contract.model_source import NO_TRUST, ModelKind, ModelSource, Trust
 
@@ -111,6 +111,24 @@ def parse_model_reference(text: str, folder: Path) -> ModelReference:
     if path.suffix.lower() in _SUFFIXES:
         return ModelReference(_SUFFIXES[path.suffix.lower()], path)
     raise ModelError("not a kind of model that shrink knows", subject=path, hint=f"give {_FORMS}")
+
+
+def refuse_idle_trust(trust: Trust, references: Iterable[ModelReference]) -> None:
+    """Raise `RecipeError` where flags trust the code of files that can hold none.
+
+    Args:
+        trust: as the command line says it.
+        references: the models that it is about.
+    """
+    flags = ["--trust-model"] * trust.everything
+    flags += ["--custom-objects"] * (trust.custom_objects is not None)
+    if flags and all(reference.kind == "tflite" for reference in references):
+        raise RecipeError(
+            "it does nothing here: a .tflite file has operators alone, and no layers or functions "
+            "of Python that could be code",
+            subject=flags[0],
+            hint=f"leave {flags[0]} out",
+        )
 
 
 def expand_user(text: str) -> Path:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from shrink.base.cache import REPORT_NAME
-from shrink.base.errors import InputError, ModelError, Position, RecipeError, hint_for
+from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
-from shrink.data.slice_config import SliceConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
     Form,
@@ -23,13 +21,16 @@ from shrink.model.reference import (
     looks_like_model,
     parse_model_reference,
 )
+from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
-from shrink.report.config import Gate, why_unmeasured
+from shrink.report.config import why_unmeasured
 from shrink.stages.base import StageConfig
+from shrink.stages.compact.config import CompactConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
+from shrink.stages.prune.config import PruneConfig
 
 if TYPE_CHECKING:
     from shrink.contract.report import Report
@@ -81,8 +82,6 @@ class Plan:
     custom_objects: Path | None = None
     saved: Mapping[str, Report] = field(default_factory=dict)
     """The report that each gate with `against` compares with, by the gate's name."""
-    slices: tuple[SliceConfig, ...] | None = None
-    """`data.slices` with the files of functions made absolute."""
 
     @property
     def baseline(self) -> Step:
@@ -98,9 +97,9 @@ class Plan:
 
     @property
     def data_config(self) -> DataConfig:
-        """The `data` section with its paths made absolute."""
+        """The `data` section with its path made absolute."""
         path = None if self.data_path is None else str(self.data_path)
-        return self.recipe.data.model_copy(update={"path": path, "slices": self.slices})
+        return self.recipe.data.model_copy(update={"path": path})
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that one of its stages needs."""
@@ -125,15 +124,14 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     builder = _Builder(loaded, reference)
     for index, config in enumerate(recipe.stages):
         builder.add(index, config)
-    steps = tuple(builder.steps)
+    steps = _counting_on_compact(builder.steps)
     plan = Plan(
         recipe,
         loaded.source,
         _data_path(loaded),
         steps,
         _custom_objects(loaded),
-        _saved_reports(recipe),
-        _slices(loaded),
+        saved_reports(recipe),
     )
     _check_gates(plan, loaded)
     configs = {step.name: step.config for step in steps if step.config is not None}
@@ -146,28 +144,6 @@ def _data_path(loaded: LoadedRecipe) -> Path | None:
     if path is None:
         return None
     return (loaded.folder("data", "path") / expand_user(path)).resolve()
-
-
-def _slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
-    """Return the slicings of a recipe, the files of functions made absolute.
-
-    Raises:
-        RecipeError: there is no such file.
-    """
-    slices, folder = loaded.recipe.data.slices, loaded.folder("data", "slices")
-    if slices is None:
-        return None
-    found = []
-    for index, one in enumerate(slices):
-        file = one.function_file(folder)
-        if file is not None and not exists(file):
-            raise RecipeError(
-                f"no such Python file: {file}",
-                position=loaded.position("data", "slices", index),
-                hint="function: file.py:function, the file relative to the recipe",
-            )
-        found.append(one if file is None else one.at(file))
-    return tuple(found)
 
 
 def _custom_objects(loaded: LoadedRecipe) -> Path | None:
@@ -198,36 +174,28 @@ def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
             raise RecipeError(f"gate {gate}: {why.reason}", position=place, hint=why.hint)
 
 
-def _saved_reports(recipe: Recipe) -> dict[str, Report]:
-    """Return the report that each gate with `against` compares with.
-
-    They are read before the run, not after it: training for hours to compare with nothing helps
-    nobody, and a run may overwrite the very report that it is compared with.
-    """
-    if not any(gate.against for gate in recipe.gates.values()):
-        return {}
-    from shrink.contract.report_file import read_report
-
-    reports: dict[str, Report] = {}
-    for name, gate in recipe.gates.items():
-        if gate.against and _is_saved(name, gate, Path(gate.against)):
-            reports[name] = read_report(Path(gate.against))
-    return reports
-
-
-def _is_saved(name: str, gate: Gate, path: Path) -> bool:
-    """Whether there is a report to read; raise `InputError` where the gate needs one."""
-    file = path / REPORT_NAME if path.is_dir() else path
-    if exists(file):
-        return True
-    if gate.missing == "pass":
-        return False
-    raise InputError(
-        f"gate {name}: there is no report to compare with",
-        subject=path,
-        hint="name the report.json or the folder of a finished run; for a first run, before there "
-        f"is one, write {name}: {{against: {path.name}, missing: pass}}",
+def _counting_on_compact(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps, pruning to an arena of compacted files with the work that these may add."""
+    shares: dict[str, float] = {}
+    for step in steps:
+        config = step.config
+        if isinstance(config, CompactConfig) and config.bounds_work:
+            for name in _line(steps, step):
+                shares[name] = min(shares.get(name, config.max_extra_macs), config.max_extra_macs)
+    return tuple(
+        replace(step, config=step.config.counting_on(shares[step.name]))
+        if isinstance(step.config, PruneConfig) and step.name in shares
+        else step
+        for step in steps
     )
+
+
+def _line(steps: Sequence[Step], step: Step) -> Iterator[str]:
+    """Yield the names of the steps that a step goes on from, the last one first."""
+    by_name = {one.name: one for one in steps}
+    while (name := step.inputs["model"].step) is not None:
+        yield name
+        step = by_name[name]
 
 
 _QUANTIZE_FIRST = "quantize before it: `- quantize: {scheme: static_wi8_ai8}`"

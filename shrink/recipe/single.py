@@ -13,6 +13,7 @@ from shrink.base.errors import RecipeError
 from shrink.base.foreign import JsonObject
 from shrink.base.metrics import METRICS
 from shrink.base.yaml import parse_scalar
+from shrink.contract.model_source import Trust
 from shrink.contract.result import FirstLook
 from shrink.data.config import NO_DATA
 from shrink.model.reference import (
@@ -20,10 +21,12 @@ from shrink.model.reference import (
     looks_like_model,
     near_path,
     parse_model_reference,
+    refuse_idle_trust,
     report_of,
 )
 from shrink.recipe.data_reference import NAME_DATA, NamedData, data_of_none, parse_named_data
 from shrink.recipe.resolved import named_files, recipe_text, stated_task
+from shrink.stages import STAGES
 
 _MEMORY_LIMIT = "2GB"
 _ROOM = 10
@@ -180,8 +183,11 @@ def single_recipe(
             code that nobody named on this machine.
     """
     reference = parse_model_reference(model, folder)
+    refuse_idle_trust(Trust(custom_objects), [reference])
     before = _resolved_recipe(reference.path)
-    code = custom_objects or before.get("custom_objects")
+    code: object = custom_objects
+    if code is None and reference.kind != "tflite":
+        code = before.get("custom_objects")
     recipe: JsonObject = {
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
@@ -274,10 +280,17 @@ def _data(
     if text is None and isinstance(known, dict) and known.get("source") != NO_DATA:
         task = before.get("task")
         return NamedData(dict(known), dict(task) if isinstance(task, dict) else {})
-    if sections.data:
+    about = [*sections.data, *sections.task]
+    if stages and not any(_trains(kind) for entry in stages for kind in entry):
+        about += sections.training  # the seed of a stage that trains decides more
+    if about:
         raise RecipeError(
-            f"no data was named, and {', '.join(sections.data)} is about examples",
+            f"no data was named, and {', '.join(about)} is about examples",
             subject="--data",
             hint=NAME_DATA,
         )
     return NamedData(data_of_none(stages), {})
+
+
+def _trains(kind: str) -> bool:
+    return "epochs" in STAGES[kind].model_fields

@@ -17,6 +17,7 @@ from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
 from shrink.contract.model_source import Trust
+from shrink.model.reference import ModelReference, refuse_idle_trust
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import resolved_recipe
 from shrink.report.content import warnings_of
@@ -153,6 +154,7 @@ def run_plan(
         return 0
     alone = names_artifact(options.output)
     final = only_artifact(plan, options) if alone else None
+    refuse_idle_trust(Trust(everything=options.trust_model), _references(plan))
     guard_models(plan, Trust(plan.custom_objects, options.trust_model))
     if options.trust_model:
         console.warn("--trust-model: the model files are loaded whatever they hold")
@@ -197,11 +199,15 @@ def guard_models(plan: Plan, trust: Trust) -> None:
         ModelError: a file is damaged, or holds what could do harm, or is a quantized .tflite file
             and is to be quantized.
     """
-    sources = [source for step in plan.steps for source in step.inputs.values()]
-    references = [source.reference for source in sources if source.reference is not None]
     to_be_quantized = any(step.kind == "quantize" for step in plan.steps)
-    for reference in dict.fromkeys(references):
+    for reference in _references(plan):
         guard_source(reference.source(trust), to_be_quantized)
+
+
+def _references(plan: Plan) -> list[ModelReference]:
+    """Return the models that a plan names, each once."""
+    sources = [source for step in plan.steps for source in step.inputs.values()]
+    return list(dict.fromkeys(one.reference for one in sources if one.reference is not None))
 
 
 def show_result(result: RunResult, console: Console) -> None:

@@ -279,3 +279,50 @@ def test_build_plan_takes_gates_on_stated_metrics_and_on_the_loss(gate: str) -> 
 
 def test_build_plan_leaves_gates_to_metrics_that_follow_from_the_data() -> None:
     assert plan(TRAIN, gates={"rmse_drop": 1, "accuracy": 0.5}).finals == ("train",)
+
+
+FITTED: dict[str, Any] = {
+    "method": "channels",
+    "arena_bytes": "9KB",
+    "file_precision": "int8",
+    "arena": "compacted",
+}
+
+
+@pytest.mark.parametrize(
+    ("prune", "compacts", "counted"),
+    [
+        ({}, [], None),
+        ({}, [{}], 0.05),
+        ({}, [{"max_extra_macs": 0.25}], 0.25),
+        ({"max_extra_macs": 0.1}, [{"max_extra_macs": 0.25}], 0.1),
+        ({}, [{"max_extra_macs": 0.5}, {"max_extra_macs": 0.25}], 0.25),
+        ({}, [{"arena_bytes": "9KB"}], None),
+        ({}, [{"target": "litert", "max_extra_macs": 0.25}], None),
+        ({}, [{"target": "edgetpu"}], None),
+    ],
+)
+def test_build_plan_prunes_by_the_work_that_compaction_may_add(
+    prune: dict[str, Any], compacts: list[dict[str, Any]], counted: float | None
+) -> None:
+    branches = [{"compact": {"from": "quantize", **one}} for one in compacts]
+    built = plan(TRAIN, {"prune": {**FITTED, **prune}}, QUANTIZE, *branches)
+    config = built.step("prune").config
+    assert config is not None
+    assert config.model_dump().get("max_extra_macs") == counted
+    again = build_plan(recipe_from_mapping(resolved_recipe(built), "test"))
+    assert again.step("prune").config == config
+
+
+def test_build_plan_tells_no_other_stage_of_compaction() -> None:
+    compact = {"compact": {"max_extra_macs": 0.25}}
+    other = {"prune": {"method": "channels", "arena_bytes": "9KB"}}
+    for prune in (PRUNE, other):
+        config = plan(TRAIN, prune, QUANTIZE, compact).step("prune").config
+        assert config is not None
+        assert "max_extra_macs" not in config.model_dump()
+    apart = {"prune": {**FITTED, "name": "apart", "from": "train"}}
+    built = plan(TRAIN, apart, {"quantize": {"from": "train"}}, compact)
+    found = built.step("apart").config
+    assert found is not None
+    assert "max_extra_macs" not in found.model_dump()

@@ -28,9 +28,8 @@ from shrink.data.arrays import (
 )
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.early import layout, slice_columns, wanted_targets
+from shrink.data.early import layout, wanted_targets
 from shrink.data.examples import SPLIT_NAMES, single
-from shrink.data.slices import column_values
 from shrink.data.splits import derived_splits
 
 _MOST_NAMES = 10_000
@@ -84,17 +83,14 @@ def open_columns(
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
     suffixes = layout(path, names, inputs)
     wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
-    columns = slice_columns(path, names, suffixes, config.slices or ())
-    read_too = (*inputs, *wanted, *dict.fromkeys(columns.values()))
-    arrays = read([f"{name}{s}" for s in suffixes.values() for name in read_too])
+    arrays = read([f"{name}{s}" for s in suffixes.values() for name in (*inputs, *wanted)])
     notes: list[str] = []
     splits = {
         split: _split(path, suffix, arrays, inputs, wanted, notes)
         for split, suffix in suffixes.items()
     }
     _check_splits(path, splits, needs_two=config.target == "label")
-    rows = _rows(path, splits, config, seed)
-    examples = {name: _examples(*of_split) for name, of_split in rows.items()}
+    examples = _examples(path, splits, config, seed)
     classes = _class_count(splits)
     return Dataset(
         train=examples["train"],
@@ -106,18 +102,6 @@ def open_columns(
         input_names=inputs,
         target_names=wanted,
         given=frozenset(splits) - {"train"},
-        slice_values={
-            name: {
-                by: column_values(
-                    path,
-                    f"{column}{split.suffix}",
-                    arrays[f"{column}{split.suffix}"][:],
-                    split.count,
-                )[chosen]
-                for by, column in columns.items()
-            }
-            for name, (split, chosen) in rows.items()
-        },
     )
 
 
@@ -159,25 +143,23 @@ def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> 
             check_same_targets(path, name, y, other, reference)
 
 
-def _rows(
+def _examples(
     path: Path, splits: Mapping[str, _Split], config: DataConfig, seed: int
-) -> dict[str, tuple[_Split, np.ndarray]]:
-    """Return for each split the arrays that its examples are in, and their rows, int64 (n,)."""
+) -> dict[str, ArrayExamples]:
     train = splits["train"]
     derived = derived_splits(train.labels, train.count, seed, config, splits, path)
-    rows = {}
+    examples = {}
     for name in SPLIT_NAMES:
         is_given = name in splits and name != "train"
         split = splits[name] if is_given else train
-        rows[name] = split, np.arange(split.count) if is_given else derived[name]
-    return rows
-
-
-def _examples(split: _Split, rows: np.ndarray) -> ArrayExamples:
-    x, y = tuple(split.x.values()), tuple(split.y.values())
-    x_dtypes = tuple(fed_dtype(array) for array in x)
-    y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)
-    return ArrayExamples(single(x), single(y), rows, single(x_dtypes), single(y_dtypes))
+        rows = np.arange(split.count) if is_given else derived[name]
+        x, y = tuple(split.x.values()), tuple(split.y.values())
+        x_dtypes = tuple(fed_dtype(array) for array in x)
+        y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)
+        examples[name] = ArrayExamples(
+            single(x), single(y), rows, single(x_dtypes), single(y_dtypes)
+        )
+    return examples
 
 
 def _class_count(splits: Mapping[str, _Split]) -> int | None:

@@ -11,7 +11,7 @@ from shrink.compact.targets.names import NPUS, PLACED, PlacedTarget, check_vela
 from shrink.model.reference import Form
 from shrink.stages.base import StageConfig
 
-_OF_ARENAS = ("arena_bytes", "max_extra_macs", "int8_io", "decode")
+_OF_ARENAS = ("arena_bytes", "max_extra_macs", "int8_io")
 
 
 class CompactConfig(StageConfig):
@@ -40,6 +40,11 @@ class CompactConfig(StageConfig):
         """It needs none."""
         return None
 
+    @property
+    def bounds_work(self) -> bool:
+        """Whether `max_extra_macs` decides how small an arena in TFLite Micro becomes."""
+        return self.target == "tflm" and self.arena_bytes is None
+
     def check_installed(self) -> None:
         """Raise `ResourceError` where Vela is missing, which compiles for an NPU."""
         if self.target in NPUS:
@@ -50,14 +55,17 @@ class CompactConfig(StageConfig):
         # Not what is set: a worker is given every key, those at their defaults among them.
         said = [name for name in _OF_ARENAS if getattr(self, name) != _default(name)]
         if self.target in PLACED and said:
-            raise ValueError(f"{said[0]}: it is for target: tflm, not for {self.target}")
+            raise ValueError(f"{said[0]}: it is for target: tflm or litert, not for {self.target}")
         if "arena_bytes" in said and "max_extra_macs" in said:
             raise ValueError(
                 "max_extra_macs: arena_bytes, the arena to fit, decides how much work comes on "
                 "top: give one of the two"
             )
         if self.decode is not None and self.target != "tflm":
-            raise ValueError("decode: LiteRT cannot run such a file: leave it out, or target: tflm")
+            raise ValueError(
+                f"decode: it is for target: tflm, not for {self.target}: TFLite Micro alone runs "
+                "such a file"
+            )
         return self
 
 

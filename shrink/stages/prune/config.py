@@ -14,8 +14,8 @@ _SCHEDULE = ("schedule", "ramp", "frequency")
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_bytes")
 _CHANNELS = (
-    "ratio", "ratios", *_TARGETS, "file_precision", "arena", "allocation", "importance",
-    "samples",
+    "ratio", "ratios", *_TARGETS, "file_precision", "arena", "max_extra_macs", "allocation",
+    "importance", "samples",
     "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
@@ -67,6 +67,9 @@ class PruneConfig(StageConfig):
     arena: Literal["converted", "compacted"] = "converted"
     """channels: whose arena `arena_bytes` limits: that of the file as converted, or as the stage
     `compact` leaves it after `quantize`, for which fewer channels go."""
+    max_extra_macs: Annotated[float, Field(ge=0, le=10)] | None = None
+    """channels: with `arena: compacted`, the share of multiply-accumulates that may come on top; by
+    default that of the recipe's stage `compact`, else 0.05."""
     allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
     """channels: the same fraction of every group, more where the validation loss is less sensitive,
     or the least important channels of all groups together."""
@@ -104,6 +107,12 @@ class PruneConfig(StageConfig):
     def preserved(self) -> tuple[str, ...]:
         """Return `sparsity` where weights stay in place as zeros; removed channels leave none."""
         return () if self.method == "channels" and self.rebuild else ("sparsity",)
+
+    def counting_on(self, max_extra_macs: float) -> PruneConfig:
+        """Return it with what a later stage `compact` may add, where that decides and is open."""
+        if self.arena != "compacted" or self.max_extra_macs is not None:
+            return self
+        return self.model_copy(update={"max_extra_macs": max_extra_macs})
 
     @property
     def reads_training(self) -> bool:
@@ -153,6 +162,8 @@ class PruneConfig(StageConfig):
             raise ValueError("arena needs arena_bytes")
         if self.arena == "compacted" and self.file_precision != "int8":
             raise ValueError("arena: compacted is that of an int8 file: file_precision: int8")
+        if self.max_extra_macs is not None and self.arena != "compacted":
+            raise ValueError("max_extra_macs needs arena: compacted")
         if self.ratios and self.allocation != "uniform":
             raise ValueError("ratios say what each group loses; leave allocation out")
         if self.allocation == "global" and self.importance == "least_squares":
@@ -186,6 +197,8 @@ class PruneConfig(StageConfig):
             foreign.add("file_precision")
         if self.arena_bytes is None:
             foreign.add("arena")
+        if self.max_extra_macs is None:
+            foreign.add("max_extra_macs")
         if self.teacher is None:
             foreign |= {"temperature", "alpha"}
         if self.pattern == "2:4":

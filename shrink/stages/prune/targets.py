@@ -38,8 +38,8 @@ from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
 _COMPACTED = (
-    "arena_bytes counts on the stage compact after quantize, with "
-    f"{DEFAULT_EXTRA_MACS:.0%} more multiply-accumulates: without it the arena is larger"
+    "arena_bytes counts on the stage compact after quantize, with {:.4g} % more "
+    "multiply-accumulates: without it the arena is larger"
 )
 _CALIBRATION = 10
 """Sizes do not depend on the ranges: a few examples are enough."""
@@ -168,7 +168,7 @@ def _budget(
         counts, before, after, measured = fit.counts, fit.before, fit.after, fit.measurements
     _refuse_nothing_to_do(name, limit, before)
     met = BudgetMet(name, limit, before, after, figure.precision, measured)
-    notes = [_COMPACTED] if config.arena == "compacted" else []
+    notes = [_COMPACTED.format(100 * _share(config))] if config.arena == "compacted" else []
     return Target(counts, notes, met, figure.measure)
 
 
@@ -190,10 +190,17 @@ def _figure(name: str, config: PruneConfig, context: StageContext) -> _Figure:
         return _Figure(lambda model: float(len(convert_to(model))), config.file_precision)
     limit = config.arena_bytes
     if config.arena == "compacted" and limit is not None:
+        share = _share(config)
         return _Figure(
-            lambda model: float(smallest_arena(convert_to(model), limit)), config.file_precision
+            lambda model: float(smallest_arena(convert_to(model), limit, share)),
+            config.file_precision,
         )
     return _Figure(lambda model: _arena(convert_to(model)), config.file_precision)
+
+
+def _share(config: PruneConfig) -> float:
+    """Return the share of multiply-accumulates that compaction may add."""
+    return DEFAULT_EXTRA_MACS if config.max_extra_macs is None else config.max_extra_macs
 
 
 def _planned(name: str, graph: ChannelGraph, config: PruneConfig) -> Cost:

@@ -82,9 +82,19 @@ def test_run_places_a_file_in_a_delegate_and_counts_what_stays(tmp_path: Path) -
     assert result.details.placement.on_cpu[0].kind == "AVERAGE_POOL_2D"
 
 
-def test_what_counts_memory_is_not_said_of_an_accelerator() -> None:
-    with pytest.raises(ValidationError, match="it is for target: tflm, not for edgetpu"):
-        CompactConfig(target="edgetpu", max_extra_macs=0.1)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": "edgetpu", "max_extra_macs": 0.1}, "for target: tflm or litert, not for edge"),
+        ({"target": "xnnpack", "arena_bytes": 9000}, "for target: tflm or litert, not for xnn"),
+        ({"target": "edgetpu", "int8_io": True}, "for target: tflm or litert, not for edgetpu"),
+        ({"target": "edgetpu", "decode": "auto"}, "decode: it is for target: tflm, not for edge"),
+        ({"target": "litert", "decode": "auto"}, "decode: it is for target: tflm, not for litert"),
+    ],
+)
+def test_a_key_of_another_target_names_its_own(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        CompactConfig.model_validate(given)
 
 
 @pytest.mark.parametrize("given", [{"arena_bytes": 9000}, {"target": "ethos-u55-64"}])

@@ -33,6 +33,10 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "ratio": 0.3, "file_precision": "int8"}, "needs file_bytes"),
         ({"method": "channels", "ratios": {"a": 0.3}, "allocation": "sensitivity"}, "ratios say"),
         (
+            {"method": "channels", "arena_bytes": "9KB", "max_extra_macs": 0.1},
+            "max_extra_macs needs arena: compacted",
+        ),
+        (
             {
                 "method": "channels",
                 "macs": 0.5,
@@ -85,6 +89,13 @@ def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], mes
             "arena_bytes": "9KB",
             "file_precision": "int8",
             "arena": "compacted",
+        },
+        {
+            "method": "channels",
+            "arena_bytes": "9KB",
+            "file_precision": "int8",
+            "arena": "compacted",
+            "max_extra_macs": 0.25,
         },
         {"method": "channels", "macs": 0.5, "allocation": "sensitivity"},
         {"method": "channels", "macs": 0.5, "teacher": "self", "alpha": 0.5},
