@@ -94,12 +94,13 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     """
     from shrink.base.errors import InputError
     from shrink.recipe.bundle import find_recipe
-    from shrink.recipe.load import load_recipe
+    from shrink.recipe.matrix import load_variants
     from shrink.recipe.plan import build_plan
 
-    loaded = load_recipe(find_recipe(recipe), overrides)
+    variants = load_variants(find_recipe(recipe), overrides)
+    loaded = variants.each[0].loaded
     try:
-        plan = build_plan(loaded)
+        plan, *_ = [build_plan(one.loaded) for one in variants.each]
     except InputError as error:  # the recipe itself is right; its model may come later
         return _Valid(loaded.recipe.name, (), (str(error),))
     missing = plan.data_path is not None and not plan.data_path.exists()

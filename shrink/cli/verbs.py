@@ -357,7 +357,7 @@ def run(
     """Run a recipe: every stage, its report, its gates."""
     from shrink.base.console import Console
     from shrink.recipe.bundle import find_recipe
-    from shrink.recipe.load import load_recipe
+    from shrink.recipe.matrix import load_variants
     from shrink.recipe.plan import build_plan
     from shrink.run.options import RunOptions
     from shrink.run.session import run_plan
@@ -366,13 +366,19 @@ def run(
     console = Console(as_json=json_, quiet=quiet, verbose=verbose)
     trackers = Trackers(tensorboard, mlflow)
     trackers.check()
-    plan = build_plan(load_recipe(find_recipe(recipe), set_ or ()))
+    variants = load_variants(find_recipe(recipe), set_ or ())
+    first = variants.each[0].loaded
     options = RunOptions(
-        output=output or Path("runs") / plan.recipe.name,
+        output=output or Path("runs") / first.recipe.name,
         force=force,
         use_store=not no_cache,
         first=from_,
         last=until,
         trust_model=trust_model,
     )
+    if variants.is_sweep:
+        from shrink.run.sweep import run_sweep
+
+        raise typer.Exit(run_sweep(variants, options, console, dry_run=dry_run, trackers=trackers))
+    plan = build_plan(first)
     raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run, trackers=trackers))

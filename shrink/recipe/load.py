@@ -162,13 +162,30 @@ class LoadedRecipe:
 
 
 @dataclass
-class _Raw:
+class RawRecipe:
+    """A recipe as it was read and merged, before it is checked.
+
+    Attributes:
+        value: its keys.
+        positions: where each key stands.
+        texts: scalars as they were written.
+    """
+
     value: JsonObject
     positions: dict[Path_, Position]
+    texts: dict[Path_, str]
+
+    def copy(self) -> RawRecipe:
+        """Return one that overrides can be applied to."""
+        return RawRecipe(dict(self.value), dict(self.positions), self.texts)
+
+    def position(self, *path: str | int) -> Position:
+        """Return where a key stands, or the nearest section around it."""
+        return _nearest(self.positions, path, "")
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
-    """Read, merge and validate a recipe.
+    """Read, merge and validate a recipe, without its `matrix` and `repeat`.
 
     Args:
         path: the recipe file, or `STDIN`, whose relative paths start from the current folder.
@@ -177,10 +194,25 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
     Raises:
         RecipeError: with file, line and column of each problem.
     """
-    raw = _read_stdin() if path == STDIN else _read(path.resolve(), depth=0)
+    raw = read_raw(path)
+    for key in SWEEPING:
+        raw.value.pop(key, None)
     for text in overrides:
         apply_override(Override.parse(text), raw.value, raw.positions)
-    return _validated(raw, path)
+    return validated(raw, path)
+
+
+SWEEPING = ("matrix", "repeat")
+"""Keys of a recipe that make several runs of it; see `shrink.recipe.matrix`."""
+
+
+def read_raw(path: Path) -> RawRecipe:
+    """Return a recipe with what it extends, unchecked; `STDIN` is read once.
+
+    Raises:
+        RecipeError: there is no such file, or it is no YAML of this dialect.
+    """
+    return _read_stdin() if path == STDIN else _read(path.resolve(), depth=0)
 
 
 def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
@@ -190,7 +222,7 @@ def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
         value: the mapping that a recipe file would hold; without stages it only evaluates.
         name: what stands for the file in messages.
     """
-    return _validated(_Raw(copy.deepcopy(value), {}), Path(name), stages_needed=False)
+    return validated(RawRecipe(copy.deepcopy(value), {}, {}), Path(name), stages_needed=False)
 
 
 def validate_section(section: type[Section], value: JsonObject, name: str) -> Section:
@@ -205,20 +237,20 @@ def validate_section(section: type[Section], value: JsonObject, name: str) -> Se
         raise together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
 
 
-def _read_stdin() -> _Raw:
+def _read_stdin() -> RawRecipe:
     return _raw(yaml.load_stream(sys.stdin.buffer, "stdin"), Path("stdin"), depth=0)
 
 
-def _read(path: Path, depth: int) -> _Raw:
+def _read(path: Path, depth: int) -> RawRecipe:
     return _raw(yaml.load(path), path, depth)
 
 
-def _raw(document: yaml.Document, path: Path, depth: int) -> _Raw:
+def _raw(document: yaml.Document, path: Path, depth: int) -> RawRecipe:
     """Return a document's values and positions, with those of the recipe that it extends."""
     if not isinstance(document.value, dict):
         raise RecipeError("a recipe is a mapping of keys", position=document.position(()))
     positions = {**document.positions, **document.key_positions}
-    raw = _Raw(dict(document.value), positions)
+    raw = RawRecipe(dict(document.value), positions, document.texts)
     if "extends" not in raw.value:
         return raw
     where = _nearest(positions, ("extends",), str(path))
@@ -233,9 +265,11 @@ def _raw(document: yaml.Document, path: Path, depth: int) -> _Raw:
     return _merged(_read(target, depth + 1), raw)
 
 
-def _merged(base: _Raw, top: _Raw) -> _Raw:
+def _merged(base: RawRecipe, top: RawRecipe) -> RawRecipe:
     """Lay `top` over `base`: mappings merge key by key, everything else is replaced whole."""
-    value, positions = dict(base.value), dict(base.positions)
+    merged = base.copy()
+    merged.texts = {**base.texts, **top.texts}
+    positions = merged.positions
 
     def lay(target: JsonObject, source: JsonObject, path: Path_) -> None:
         for key, item in source.items():
@@ -249,11 +283,16 @@ def _merged(base: _Raw, top: _Raw) -> _Raw:
                 del positions[stale]
             positions.update({p: w for p, w in top.positions.items() if p[: len(here)] == here})
 
-    lay(value, top.value, ())
-    return _Raw(value, positions)
+    lay(merged.value, top.value, ())
+    return merged
 
 
-def _validated(raw: _Raw, source: Path, stages_needed: bool = True) -> LoadedRecipe:
+def validated(raw: RawRecipe, source: Path, stages_needed: bool = True) -> LoadedRecipe:
+    """Return the recipe that raw keys mean.
+
+    Raises:
+        RecipeError: with the place of each problem.
+    """
     problems: list[RecipeError] = []
     value = dict(raw.value)
 
@@ -266,7 +305,7 @@ def _validated(raw: _Raw, source: Path, stages_needed: bool = True) -> LoadedRec
     try:
         recipe = Recipe.model_validate({**value, "stages": stages})
     except ValidationError as error:
-        problems.extend(errors_of(error, Recipe, (), locate, extra_keys=("extends",)))
+        problems.extend(errors_of(error, Recipe, (), locate, extra_keys=("extends", *SWEEPING)))
     if problems:
         raise together(problems)
     return LoadedRecipe(recipe, source, raw.positions)

@@ -19,11 +19,21 @@ class Override:
     path: tuple[str, ...]
     value: Json
     text: str
+    place: Position | None = None
+    """Where a recipe's matrix has the value; None for one of the command line."""
+
+    written: str = ""
+    """The value alone, as it was written."""
+
+    @property
+    def key(self) -> str:
+        """The path as it is written: `prune.sparsity`."""
+        return ".".join(self.path)
 
     @property
     def position(self) -> Position:
-        """Where an error in it stands: the flag itself."""
-        return Position(f"--set {self.text}", 0, 0)
+        """Where an error in it stands: the flag itself, or its place in a matrix."""
+        return self.place or Position(f"--set {self.text}", 0, 0)
 
     @classmethod
     def parse(cls, text: str) -> Override:
@@ -41,7 +51,7 @@ class Override:
                 hint="for example --set prune.sparsity=0.8 or --set training.seed=1",
             )
         try:
-            return cls(path, parse_scalar(value), text)
+            return cls(path, parse_scalar(value), text, written=value.strip())
         except RecipeError as error:
             raise RecipeError(error.message, position=Position(f"--set {text}", 0, 0)) from error
 

@@ -88,6 +88,7 @@ def recipe_json_schema() -> JsonObject:
         "description": "Another recipe, whose keys hold where this one gives none.",
         "type": "string",
     }
+    schema["properties"] |= _SWEEPING
     # With `extends`, any of the required keys may come from the other recipe.
     schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["extends"]}]
     return {
@@ -96,6 +97,26 @@ def recipe_json_schema() -> JsonObject:
         **{key: value for key, value in schema.items() if key != "title"},
         "$defs": definitions,
     }
+
+
+_ENTRIES = {"type": "array", "items": {"type": "object", "minProperties": 1}}
+_SWEEPING: JsonObject = {
+    "matrix": {
+        "description": "Keys with lists of values: a run for every combination. `exclude` takes "
+        "combinations out, `include` adds keys to some, or combinations.",
+        "type": "object",
+        "minProperties": 1,
+        "properties": {"exclude": _ENTRIES, "include": _ENTRIES},
+        "additionalProperties": {"type": "array", "minItems": 1},
+    },
+    "repeat": {
+        "description": "Runs of each combination, with the seeds from `training.seed` upwards.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000,
+    },
+}
+"""Keys that make several runs of a recipe; see `shrink.recipe.matrix`."""
 
 
 def recipe_json_schema_text() -> str:

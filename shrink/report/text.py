@@ -110,14 +110,15 @@ class Printer:
         ):
             self.line(line, style)
 
-    def table(self, cells: Sequence[Sequence[str]], left: int) -> int:
+    def table(self, cells: Sequence[Sequence[str]], left: int, longest: int = _LONGEST_NAME) -> int:
         """Print as many columns as fit, and return how many.
 
         Args:
             cells: by column, the most important first; each begins with its head.
             left: how many columns are left aligned; the first is shortened where it is long.
+            longest: letters of the first column that are shown.
         """
-        shortened = [[_shortened(cell) for cell in cells[0]], *cells[1:]]
+        shortened = [[_shortened(cell, longest) for cell in cells[0]], *cells[1:]]
         widths = [max(map(len, column)) for column in shortened]
         count, gap = fitting(widths, self.width)
         for index, row in enumerate(zip(*shortened[:count], strict=True)):
@@ -183,8 +184,8 @@ def _render_places(report: Report, run_folder: Path | None, printer: Printer) ->
         printer.line(f"so far: {path}" if unfinished else path, "" if unfinished else "bold")
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+def _shortened(name: str, longest: int) -> str:
+    return name if len(name) <= longest else name[: longest - 3] + "..."
 
 
 def _render_gates(lines: Sequence[GateLine], printer: Printer) -> None:

@@ -18,18 +18,21 @@ from shrink.base.files import reached
 from shrink.base.host import machine
 from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
+from shrink.contract.comparison import COMPARE_NAME
 from shrink.contract.details import Task
 from shrink.contract.report import Checkout, DataSet, Environment, RecipeName, Report
 from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
+from shrink.contract.tested import LINEAGE_NAME, SPLITS
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_taken_task
+from shrink.report.compare_rendered import COMPARE_NAMES
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
 from shrink.report.rendered import ARTIFACTS, RENDERED, render
 from shrink.run.commit import commit_of
 from shrink.run.keys import Described
-from shrink.run.lineage import LINEAGE_NAME, SPLITS, Lineage
+from shrink.run.lineage import Lineage
 from shrink.run.process import log_to_keep
 from shrink.run.steps import PLAN_NAME
 
@@ -305,6 +308,7 @@ def _holds_other_things(path: Path) -> bool:
     if not path.is_dir():
         return path.exists()
     ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, LOGS, *RENDERED}
+    ours |= _of_sweep(path)
     # One that cannot be read may be of another version, whose run is nobody's to overwrite.
     ours |= {REPORT_NAME} if _read_report(path) else set()
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
@@ -314,6 +318,13 @@ def _holds_other_things(path: Path) -> bool:
     if (path / LOGS).is_dir():
         entries += [entry for entry in (path / LOGS).iterdir() if not _is_log(entry)]
     return any(not entry.name.startswith(files.TEMPORARY_PREFIX) for entry in entries)
+
+
+def _of_sweep(path: Path) -> set[str]:
+    """Return what a sweep of a recipe left in its folder, beside which a run of it may stand."""
+    rows = files.read_mapping(path / COMPARE_NAME).get("rows")
+    runs = [row.get("run") for row in rows if isinstance(row, dict)] if rows else []
+    return {*COMPARE_NAMES, *map(str, runs)} if runs else set()
 
 
 def _is_log(path: Path) -> bool:

@@ -23,6 +23,7 @@ from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.record import record
 from shrink.contract.report import DataSet, Figures, Origin, definition_in
 from shrink.contract.result import Counts, HeldOut, StageOutcome, scores_from_plain
+from shrink.contract.tested import LINEAGE_NAME, SPLITS
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -98,8 +99,6 @@ def _unknown(why: str, held_out: HeldOut) -> tuple[ReportWarning | None, str | N
     return ReportWarning(MAY_HAVE_BEEN_TRAINED_ON, message, _HINT), None
 
 
-LINEAGE_NAME = "lineage.json"
-SPLITS = "splits"
 _VERSION = 1
 
 

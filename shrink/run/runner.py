@@ -35,6 +35,7 @@ from shrink.contract.result import (
     StepResult,
     scores_from_plain,
 )
+from shrink.contract.tested import SPLITS
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
@@ -51,7 +52,6 @@ from shrink.run.keys import (
     step_keys,
 )
 from shrink.run.lineage import (
-    SPLITS,
     Lineage,
     Splits,
     chain_of,
@@ -155,6 +155,10 @@ class Runner:
             ),
             is_forced=lambda step: not self._may_reuse(step),
         )
+
+    def keys(self) -> Mapping[str, str]:
+        """Return the key of every step, by which the store knows it."""
+        return self._keys()[2]
 
     def _keys(self, data_fingerprint: str | None = None) -> tuple[str, Splits, dict[str, str]]:
         """Return the data's fingerprint, how it is divided, and the key of every step."""

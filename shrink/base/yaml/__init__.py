@@ -8,7 +8,7 @@ input, the only error is `RecipeError`, with file, line and column where there a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -44,6 +44,8 @@ class Document:
     what is inside it where the anchor has it."""
     key_positions: dict[KeyPath, Position]
     """Where the key that leads to each path starts; list items have none."""
+    texts: dict[KeyPath, str]
+    """Each scalar as it was written, without quotes: `1e-3`, which is 0.001."""
 
     def position(self, path: KeyPath) -> Position:
         """Return where `path` is: its key, else its value, else its nearest ancestor."""
@@ -89,11 +91,11 @@ def loads(text: str, name: str) -> Document:
     _check_tabs(text, name)
     _check_directives(text, name)
     root = Composer(events(text, name), name).document()
-    document = Document(value=None, positions={}, key_positions={})
+    document = Document(value=None, positions={}, key_positions={}, texts={})
     value = _expand(root, (), document)
     if value is None:
         raise RecipeError("the recipe is empty", subject=name, hint="`shrink init` writes one")
-    return Document(value, document.positions, document.key_positions)
+    return replace(document, value=value)
 
 
 def parse_scalar(text: str) -> Scalar:
@@ -217,6 +219,7 @@ def _expand(node: Node, path: KeyPath, document: Document) -> Json:
     if node.items is not None:
         return [_expand(item, (*path, i), document) for i, item in enumerate(node.items)]
     if node.entries is None:
+        document.texts[path] = node.text
         return node.scalar
     value = {}
     for key, (position, child) in node.entries.items():

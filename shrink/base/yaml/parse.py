@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shrink.base.errors import Position, RecipeError, hint_for
@@ -198,6 +198,8 @@ class Node:
     entries: dict[str, tuple[Position, Node]] | None = None
     size: int = 1
     height: int = 0
+    text: str = ""
+    """A scalar as it was written, without quotes."""
 
 
 @dataclass
@@ -243,7 +245,7 @@ class Composer:
             self.anchors[event.anchor] = None
         node = Node(event.position)
         if event.kind == "scalar":
-            node.scalar = self._scalar(event)
+            node.scalar, node.text = self._scalar(event), event.text
         else:
             self._check_depth(depth + 1, event)
             fill = self._fill_mapping if event.kind == "mapping" else self._fill_sequence
@@ -311,9 +313,7 @@ class Composer:
         if target is None:
             raise RecipeError(f"the alias *{anchor} contains itself", position=event.position)
         self._check_depth(depth + target.height, event)
-        return Node(
-            event.position, target.scalar, target.items, target.entries, target.size, target.height
-        )
+        return replace(target, position=event.position)
 
     def _check_depth(self, depth: int, event: Event) -> None:
         if depth > MAX_DEPTH:

@@ -1,0 +1,143 @@
+"""What compare.json says: several runs side by side, and which of them nothing beats.
+
+`shrink compare` writes it, and a sweep, whose list of runs it is at the same time.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from shrink.contract.codec import left_out
+from shrink.contract.details import Deltas, Limits
+from shrink.contract.record import record
+from shrink.contract.report import Failure
+
+COMPARE_NAME = "compare.json"
+SCHEMA_VERSION = 1
+RowStatus = Literal["passed", "missed", "finished", "failed", "stopped", "not run"]
+
+
+@record
+class ComparedRow:
+    """A branch of a run: its last stage.
+
+    Attributes:
+        name: tells it from the other rows.
+        run: the run folder, relative to compare.json where it lies below it.
+        stage: the last stage of the branch; None for a run without a report.
+        recipe: the recipe's name.
+        settings: what was set of a sweep, as it was written; else the keys of the recipes that
+            differ.
+        combination: the row in `repeats` that this run is one seed of.
+        status: `missed` is a missed gate, `failed` a stage that failed.
+        gates_missed: names of the gates.
+        error: why the run failed.
+        baseline: the stage that `delta` compares with.
+        tested_on: a hash of the test examples; rows with another one were tested on others.
+        examples: how many there were.
+        figures: what was measured, by name.
+        intervals: 95 %, of each metric on other examples.
+        delta: differences to the run's own baseline.
+        artifact: path relative to the run folder.
+    """
+
+    name: str
+    run: str
+    stage: str | None = None
+    recipe: str | None = None
+    settings: Mapping[str, str]
+    combination: str | None = None
+    status: RowStatus
+    gates_missed: tuple[str, ...] = ()
+    error: Failure | None = left_out(None)
+    baseline: str | None = None
+    tested_on: str | None = None
+    examples: int | None = None
+    figures: Mapping[str, float]
+    intervals: Mapping[str, Limits]
+    delta: Deltas
+    artifact: str | None = None
+
+
+@record
+class Spread:
+    """A figure over the seeds of one combination.
+
+    Attributes:
+        runs: how many have the figure.
+        deviation: the standard deviation of a sample; None for one run.
+        low, high: the 95 % interval of the mean by Student's t over the runs; None for one run.
+    """
+
+    runs: int
+    mean: float
+    deviation: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@record
+class RepeatedRow:
+    """A combination that was run with several seeds.
+
+    Attributes:
+        name: tells it from the others.
+        stage: the last stage of the branch.
+        settings: without the seed, as they were written.
+        rows: names of its rows.
+        figures: over the runs that have them.
+        delta: of the differences to each run's own baseline.
+    """
+
+    name: str
+    stage: str | None
+    settings: Mapping[str, str]
+    rows: tuple[str, ...]
+    figures: Mapping[str, Spread]
+    delta: Mapping[str, Spread]
+
+
+@record
+class Front:
+    """The Pareto front of two figures: what nothing beats in one without losing in the other.
+
+    Attributes:
+        x, y: names of the figures.
+        rows: names of the rows, or of the combinations where there are any, from the best `x`.
+    """
+
+    x: str
+    y: str
+    rows: tuple[str, ...]
+
+
+@record
+class Comparison:
+    """Runs side by side.
+
+    Attributes:
+        title: what is compared.
+        sweep: whether it is a sweep's; its runs are then those of its last start.
+        repeat: seeds of each combination, where a sweep asks for it.
+        jobs: how many runs went at a time.
+        metric: the metric that is shown first.
+        rows: a row for each branch of each run, in the order of the runs.
+        repeats: a row for each combination and branch, where `repeat` is.
+        fronts: of the metric against each cost.
+        warnings: what keeps rows from being compared.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    title: str
+    sweep: bool = False
+    repeat: int | None = None
+    jobs: int = 1
+    metric: str | None = None
+    rows: tuple[ComparedRow, ...]
+    repeats: tuple[RepeatedRow, ...] = ()
+    fronts: tuple[Front, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def setting_names(self) -> list[str]:
+        """The keys that rows have, in order."""
+        return list(dict.fromkeys(key for row in self.rows for key in row.settings))

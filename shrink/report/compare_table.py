@@ -1,0 +1,228 @@
+"""The table of compared runs, and what is said of them in words, for every rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from shrink.base.figures import (
+    Figure,
+    figure_of,
+    format_change,
+    format_ratio,
+    metric_figure,
+)
+from shrink.contract.comparison import ComparedRow, Comparison, Front, RepeatedRow, Spread
+from shrink.contract.details import FigureDelta
+from shrink.report.content import NULL, Table, metric_head
+from shrink.report.fronts import change_of
+
+STATUS = {
+    "passed": "PASSED",
+    "missed": "GATE MISSED",
+    "finished": "FINISHED",
+    "failed": "FAILED",
+    "stopped": "STOPPED",
+    "not run": "NOT RUN",
+}
+_HEADS = {
+    "tflite_bytes": "tflite",
+    "gzip_bytes": "gzip",
+    "arena_bytes": "arena",
+    "p50_ms": "p50",
+    "training_peak_bytes": "training",
+    "inference_peak_bytes": "inference",
+    "macs": "MACs",
+    "nonzero_parameters": "nonzero",
+    "cpu_operators": "on CPU",
+}
+_SHOWN = (
+    "tflite_bytes",
+    "arena_bytes",
+    "p50_ms",
+    "macs",
+    "parameters",
+    "nonzero_parameters",
+    "gzip_bytes",
+    "training_peak_bytes",
+    "inference_peak_bytes",
+    "cpu_operators",
+)
+_SEEDS = "- "
+"""What the runs of a combination begin with, below it."""
+AnyRow = ComparedRow | RepeatedRow
+Cell = Callable[[AnyRow], str]
+
+
+def comparison_table(found: Comparison) -> Table:
+    """Return the table: a row for each branch; with repeats one for each combination, runs below.
+
+    Columns without a value are left out.
+    """
+    columns = [(head, cell) for head, cell in _columns(found)]
+    rows = list(ordered_rows(found))
+    cells = [[cell(row) for row in rows] for _, cell in columns]
+    kept = [n for n, column in enumerate(cells) if n == 0 or set(column) - {NULL, ""}]
+    first = _head(found)
+    heads = tuple(first if n == 0 else columns[n][0] for n in kept)
+    return Table(heads, tuple(zip(*(cells[n] for n in kept), strict=True)))
+
+
+def ordered_rows(found: Comparison) -> Iterator[AnyRow]:
+    """Yield the rows as they are shown: each combination before its runs."""
+    by_name = {row.name: row for row in found.rows}
+    shown: set[str] = set()
+    for group in found.repeats:
+        yield group
+        yield from (by_name[name] for name in group.rows)
+        shown |= {*group.rows}
+    yield from (row for row in found.rows if row.name not in shown)
+
+
+def _head(found: Comparison) -> str:
+    return "settings" if found.sweep else "run"
+
+
+def _columns(found: Comparison) -> Iterator[tuple[str, Cell]]:
+    yield "", lambda row: row_name(found, row)
+    yield "outcome", _outcome
+    if (name := found.metric) is not None:
+        unit = "points" if metric_figure(name).unit == "fraction" else "change"
+        yield metric_head(name), _figure_cell(name)
+        yield f"{unit} [95 %]", _change_cell(name)
+    for cost in _SHOWN:
+        yield _HEADS.get(cost, cost), _figure_cell(cost)
+        if cost == "tflite_bytes":
+            yield "ratio", _ratio_cell(cost)
+    others = (n for row in found.rows for n in row.figures if figure_of(n).group == "metrics")
+    for name in dict.fromkeys(others):
+        if name not in (found.metric, "duration_s"):
+            yield metric_head(name), _figure_cell(name)
+
+
+def row_name(found: Comparison, row: AnyRow) -> str:
+    """Return what a row is called: a repeat by its seed, below its combination."""
+    if isinstance(row, ComparedRow) and found.repeats and row.combination is not None:
+        settings = row.settings.get("training.seed")
+        if settings is not None:
+            return f"{_SEEDS}training.seed = {settings}"
+    return row.name
+
+
+def _outcome(row: AnyRow) -> str:
+    if isinstance(row, RepeatedRow):
+        runs = max((spread.runs for spread in row.figures.values()), default=0)
+        return f"{runs} of {len(row.rows)} runs"
+    return STATUS[row.status]
+
+
+def _figure_cell(name: str) -> Cell:
+    figure = figure_of(name)
+
+    def cell(row: AnyRow) -> str:
+        if isinstance(row, RepeatedRow):
+            return spread_text(figure, row.figures.get(name))
+        return figure.text(row.figures.get(name))
+
+    return cell
+
+
+def spread_text(figure: Figure, spread: Spread | None) -> str:
+    """Return a mean with its standard deviation: `97.20 % ± 0.31`."""
+    if spread is None:
+        return NULL
+    mean = figure.text(spread.mean)
+    if not spread.deviation:
+        return mean
+    return f"{mean} ± {_unsigned(spread.deviation, figure)}"
+
+
+def _unsigned(value: float, figure: Figure) -> str:
+    return format_change(value, figure.unit).lstrip("+")
+
+
+def _change_cell(name: str) -> Cell:
+    figure = metric_figure(name)
+    is_fraction = figure.unit == "fraction"
+
+    def number(value: float, decimals: int) -> str:
+        return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
+
+    def cell(row: AnyRow) -> str:
+        if isinstance(row, RepeatedRow):
+            spread = row.delta.get(name)
+            change = None if spread is None else (spread.mean, spread.low, spread.high)
+        else:
+            if row.stage is not None and row.stage == row.baseline:
+                return "baseline"
+            delta = change_of(row, name)
+            change = None if delta is None else (delta.value, delta.low, delta.high)
+        if change is None:
+            return NULL
+        value, low, high = change
+        if low is None or high is None:
+            return number(value, 2)
+        return f"{number(value, 2)} [{number(low, 1)}, {number(high, 1)}]"
+
+    return cell
+
+
+def _ratio_cell(name: str) -> Cell:
+    def cell(row: AnyRow) -> str:
+        if isinstance(row, RepeatedRow):
+            return NULL
+        delta = row.delta.get(name)
+        return format_ratio(delta.ratio) if isinstance(delta, FigureDelta) else NULL
+
+    return cell
+
+
+def caption_of(found: Comparison) -> str:
+    """Return what the table's numbers mean."""
+    examples = {row.examples for row in found.rows} - {None}
+    baselines = {row.baseline for row in found.rows} - {None}
+    on = f" on {examples.pop():,} test examples" if len(examples) == 1 else " on test examples"
+    base = baselines.pop() if len(baselines) == 1 else "baseline"
+    texts = [f"{found.metric}{on}"] if found.metric else []
+    if found.repeat:
+        texts.append(
+            "mean ± standard deviation over seeds, and the change with the 95 % interval of the "
+            f"mean by Student's t over the runs; below, each run against its own {base}"
+        )
+    else:
+        texts.append(f"change with its 95 % interval, and ratio, against each run's own {base}")
+    return "; ".join(texts)
+
+
+def front_sentence(found: Comparison, front: Front) -> str:
+    """Return which rows are on a front, in words."""
+    is_all = len(front.rows) == len(found.repeats or found.rows)
+    names = "all of them" if is_all and len(front.rows) > 1 else "; ".join(front.rows)
+    return (
+        f"On the Pareto front of {front.y} against {front.x}, where nothing is better in one and "
+        f"no worse in the other: {names}."
+    )
+
+
+def failures_of(found: Comparison) -> list[tuple[str, str, str]]:
+    """Return name, reason and hint of every row that failed, was stopped or never ran."""
+    told = []
+    for row in found.rows:
+        if row.status == "missed":
+            told.append((row.name, f"missed: {', '.join(row.gates_missed)}", ""))
+        elif row.error is not None:
+            first = (row.error.message or "no reason was recorded").partition("\n")[0]
+            told.append((row.name, f"{STATUS[row.status].lower()}: {first}", row.error.hint or ""))
+        elif row.status in ("failed", "stopped", "not run"):
+            told.append((row.name, STATUS[row.status].lower(), ""))
+    return told
+
+
+def summary_of(found: Comparison) -> str:
+    """Return how many runs ended in which way: `2 passed, 1 gate missed`."""
+    statuses: dict[str, str] = {}
+    worst: Sequence[str] = list(STATUS)
+    for row in found.rows:
+        known = statuses.get(row.run, row.status)
+        statuses[row.run] = max(known, row.status, key=worst.index)
+    counts = {name: list(statuses.values()).count(name) for name in STATUS}
+    return ", ".join(f"{n} {STATUS[name].lower()}" for name, n in counts.items() if n)

@@ -1,0 +1,263 @@
+"""Several runs side by side: a row for each branch, what differs, and what cannot be compared."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shrink.base.errors import listed
+from shrink.base.figures import DURATION, FIGURES, LOSS, figure_of
+from shrink.base.intervals import student_quantile
+from shrink.contract.comparison import (
+    ComparedRow,
+    Comparison,
+    RepeatedRow,
+    RowStatus,
+    Spread,
+)
+from shrink.contract.report import Failure, Report, Stage
+from shrink.contract.tested import tested_on
+from shrink.report.content import stage_figures, was_stopped
+from shrink.report.fronts import fronts_of
+
+_CONFIDENCE = 0.95
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class RunToCompare:
+    """A run that is compared.
+
+    Attributes:
+        name: what it is called on the page.
+        place: the run folder as compare.json names it.
+        folder: where it is.
+        report: None where there is none.
+        settings: what was set of it, or what differs.
+        combination: what it is a repeat of.
+        error: why there is no report; None with it: the run has not begun.
+    """
+
+    name: str
+    place: str
+    folder: Path
+    report: Report | None
+    settings: Mapping[str, str]
+    combination: str | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Titled:
+    """What a comparison is of: see `Comparison`."""
+
+    title: str
+    sweep: bool = False
+    repeat: int | None = None
+    jobs: int = 1
+
+
+def compare_runs(runs: Sequence[RunToCompare], titled: Titled) -> Comparison:
+    """Return the runs side by side, with fronts and warnings.
+
+    Args:
+        runs: in the order of the rows; at least one.
+        titled: what they are.
+    """
+    rows = tuple(row for run in runs for row in _rows(run))
+    repeats = tuple(_repeated(rows)) if titled.repeat else ()
+    metric = _main_metric(rows)
+    return Comparison(
+        title=titled.title,
+        sweep=titled.sweep,
+        repeat=titled.repeat,
+        jobs=titled.jobs,
+        metric=metric,
+        rows=rows,
+        repeats=repeats,
+        fronts=tuple(fronts_of(rows, repeats, metric)),
+        warnings=tuple(_warnings(runs, rows, titled)),
+    )
+
+
+def _rows(run: RunToCompare) -> Iterator[ComparedRow]:
+    if run.report is None:
+        yield ComparedRow(
+            name=run.name,
+            run=run.place,
+            settings=run.settings,
+            combination=run.combination,
+            status="failed" if run.error else "not run",
+            error=run.error,
+            figures={},
+            intervals={},
+            delta={},
+        )
+        return
+    ends = run.report.ends
+    for stage in ends:
+        yield _row(run, run.report, stage, len(ends) > 1)
+
+
+def _row(run: RunToCompare, report: Report, stage: Stage, several: bool) -> ComparedRow:
+    missed = [g for g in report.gates if not g.passed and g.judged and g.level == "fail"]
+    own = tuple(gate.name for gate in missed if gate.stage in (None, stage.name))
+    failed = next((one for one in report.stages if one.status == "failed"), None)
+    ended = stage.status in ("done", "cached")
+    return ComparedRow(
+        name=f"{run.name} / {stage.name}" if several else run.name,
+        run=run.place,
+        stage=stage.name,
+        recipe=report.recipe.name,
+        settings=run.settings,
+        combination=run.combination,
+        status=_status(report, failed, ended, own),
+        gates_missed=own,
+        error=None if ended or failed is None else failed.error or Failure(),
+        baseline=report.baseline,
+        tested_on=tested_on(run.folder, report, stage),
+        examples=stage.examples,
+        figures=_figures(report, stage),
+        intervals=stage.intervals,
+        delta={name: delta for name, delta in stage.delta.items() if delta is not None},
+        artifact=stage.artifact,
+    )
+
+
+def _status(report: Report, failed: Stage | None, ended: bool, missed: Sequence[str]) -> RowStatus:
+    if not ended:
+        return "stopped" if failed is not None and was_stopped(failed) else "failed"
+    if missed:
+        return "missed"
+    return "passed" if report.gates else "finished"
+
+
+def _figures(report: Report, stage: Stage) -> dict[str, float]:
+    """Return figures that mean today what they meant when they were measured."""
+    metrics = stage.metrics or {}
+    return {
+        name: value
+        for name, value in stage_figures(stage).items()
+        if (name in FIGURES and report.definition(name) == FIGURES[name].definition)
+        or name in metrics
+        or name == DURATION
+    }
+
+
+def _main_metric(rows: Sequence[ComparedRow]) -> str | None:
+    """Return the metric that most rows have, the first of those that is not the loss."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        for name in row.figures:
+            if figure_of(name).group == "metrics" and name != DURATION:
+                counts[name] = counts.get(name, 0) + 1
+    return max(counts, key=lambda name: (counts[name], name != LOSS), default=None)
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """Return mean, standard deviation of the sample, and the 95 % interval of the mean.
+
+    Student's t (1908): mean ± t(n - 1) · deviation / √n.
+
+    Args:
+        values: one per run, at least one.
+    """
+    count, mean = len(values), statistics.fmean(values)
+    if count < 2:
+        return Spread(runs=count, mean=mean)
+    deviation = statistics.stdev(values)
+    half = student_quantile(count - 1, _CONFIDENCE) * deviation / math.sqrt(count)
+    return Spread(runs=count, mean=mean, deviation=deviation, low=mean - half, high=mean + half)
+
+
+def _repeated(rows: Sequence[ComparedRow]) -> Iterator[RepeatedRow]:
+    """Yield a row for each combination and branch, in the order of their first runs."""
+    groups: dict[tuple[str, str | None], list[ComparedRow]] = {}
+    for row in rows:
+        if row.combination is not None:
+            groups.setdefault((row.combination, row.stage), []).append(row)
+    several = {name for name, stage in groups if stage is not None}
+    branches = {name: sum(1 for n, s in groups if n == name and s is not None) for name in several}
+    for (name, stage), mine in groups.items():
+        if stage is None and name in several:
+            continue  # a run without a report is seen among the runs
+        yield RepeatedRow(
+            name=f"{name} / {stage}" if branches.get(name, 0) > 1 else name,
+            stage=stage,
+            settings={k: v for k, v in mine[0].settings.items() if _is_shared(k, mine)},
+            rows=tuple(row.name for row in mine),
+            figures=_spreads(mine, lambda row: row.figures),
+            delta=_spreads(mine, _changes),
+        )
+
+
+def _is_shared(key: str, rows: Sequence[ComparedRow]) -> bool:
+    return key != "training.seed" and len({row.settings.get(key) for row in rows}) == 1
+
+
+def _changes(row: ComparedRow) -> Mapping[str, float]:
+    return {name: delta.value for name, delta in row.delta.items() if delta is not None}
+
+
+def _spreads(
+    rows: Sequence[ComparedRow], of: Callable[[ComparedRow], Mapping[str, float]]
+) -> dict[str, Spread]:
+    names = dict.fromkeys(name for row in rows for name in of(row))
+    return {name: spread_of([of(row)[name] for row in rows if name in of(row)]) for name in names}
+
+
+def _warnings(
+    runs: Sequence[RunToCompare], rows: Sequence[ComparedRow], titled: Titled
+) -> Iterator[str]:
+    yield from _other_examples(rows, titled)
+    reports = [(run.name, run.report) for run in runs if run.report is not None]
+    for name, figure in FIGURES.items():
+        if figure.definition > 1:
+            others = [n for n, report in reports if report.definition(name) != figure.definition]
+            if others:
+                yield f"{name} meant another thing when these were measured: {_names(others)}"
+    machines = {
+        stage.measured.machine for _, report in reports for stage in report.ends if stage.measured
+    }
+    if len(machines - {None}) > 1:
+        yield "latency and memory of the host were measured on different machines: " + "; ".join(
+            sorted(filter(None, machines))
+        )
+    if titled.jobs > 1:
+        yield (
+            f"{titled.jobs} runs went at a time: latencies that were measured meanwhile are those "
+            "of a busy machine; `--jobs 1 --no-cache` measures them alone"
+        )
+
+
+def _other_examples(rows: Sequence[ComparedRow], titled: Titled) -> Iterator[str]:
+    """Say which rows were tested on other examples than the others."""
+    if titled.repeat:
+        groups: dict[str | None, set[str]] = {}
+        for row in rows:
+            if row.tested_on is not None:
+                groups.setdefault(row.combination, set()).add(row.tested_on)
+        if any(len(one) > 1 for one in groups.values()):
+            yield (
+                "each seed draws test examples of its own from this data: the deviation over seeds "
+                "holds that, too"
+            )
+        if len({frozenset(one) for one in groups.values() if len(one) == titled.repeat}) < 2:
+            return
+    by_examples: dict[str, list[str]] = {}
+    for row in rows:
+        if row.tested_on is not None:
+            by_examples.setdefault(row.tested_on, []).append(row.name)
+    if len(by_examples) > 1:
+        parts = [_names(names) for names in by_examples.values()]
+        yield (
+            "not tested on the same examples, so their metrics cannot be compared: "
+            + " | ".join(parts)
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    return listed(list(names), _MOST_NAMED)

@@ -1,0 +1,285 @@
+"""A sweep: a run for each combination of settings, and a page that compares them.
+
+Runs share what they have in common through the store: a stage whose key another combination has
+computed is taken from there. A run that fails does not end the sweep; its exit code is the highest
+of all runs', which is 1 where nothing but a gate was missed. Interrupted, it ends at once with the
+comparison so far, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shrink.base import files
+from shrink.base.cache import REPORT_NAME, cache_root
+from shrink.base.console import Console
+from shrink.base.errors import Interrupted, RecipeError, ShrinkError, Terminated
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.comparison import COMPARE_NAME, Comparison
+from shrink.contract.model_source import Trust
+from shrink.contract.report import Failure, Report
+from shrink.recipe.combination import Combination
+from shrink.recipe.matrix import Variants
+from shrink.recipe.plan import Plan, build_plan
+from shrink.report.compare_rendered import render_comparison
+from shrink.report.compared import RunToCompare, Titled, compare_runs
+from shrink.run.cluster import membership
+from shrink.run.options import RunOptions
+from shrink.run.process import attempt
+from shrink.run.runner import Runner
+from shrink.run.session import guard_models, names_artifact
+from shrink.run.store import Store
+from shrink.run.supervisor import Attempt
+from shrink.run.tool import Trackers
+
+_STOPPED = (Interrupted.exit_code, Terminated.exit_code)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A combination with what is to be run of it, and where."""
+
+    combination: Combination
+    plan: Plan
+    folder: Path
+
+
+@dataclass
+class Ended:
+    """How the run of a combination ended; nothing of it is there before it has.
+
+    Attributes:
+        report: None where it could not begin.
+        folder: where it is, which is another than planned where a finished run was kept.
+        exit_code: of the run; None where it did not run.
+        error: what ended it.
+    """
+
+    report: Report | None = None
+    folder: Path | None = None
+    exit_code: int | None = None
+    error: ShrinkError | None = None
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The comparison of a sweep, and its exit code."""
+
+    comparison: Comparison
+    exit_code: int
+    error: ShrinkError | None = None
+
+
+def plan_sweep(variants: Variants, output: Path) -> list[Planned]:
+    """Return the plan of every combination, none of which has begun then.
+
+    Raises:
+        RecipeError: an order that is illegal, or an output that no sweep can have.
+        InputError: a named model or report that is not there.
+    """
+    if names_artifact(output):
+        raise RecipeError(
+            f"one file cannot hold the artifacts of {len(variants.each)} runs",
+            subject=output,
+            hint="name a folder with --output, without .tflite at its end",
+        )
+    planned = [
+        Planned(one.combination, build_plan(one.loaded), output / one.combination.folder)
+        for one in variants.each
+    ]
+    return planned
+
+
+class Sweep:
+    """Runs every combination, one after the other.
+
+    Args:
+        planned: from `plan_sweep`.
+        options: of all runs; `output` is the sweep's folder.
+        repeat: seeds of each combination, if the recipe repeats them.
+        console: told what happens.
+
+    Attributes:
+        attempt: runs a job in a worker process, once.
+        after: called with each run that has ended.
+    """
+
+    def __init__(
+        self, planned: Sequence[Planned], options: RunOptions, repeat: int | None, console: Console
+    ) -> None:
+        self.planned = list(planned)
+        self.options = options
+        self.repeat = repeat
+        self.console = console
+        self.attempt: Attempt = attempt
+        self.after: Callable[[Planned, Ended], None] = lambda one, ended: None
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return self.planned[0].plan.recipe.name
+
+    def run(self) -> SweepResult:
+        """Run what is planned, and write the comparison, whatever became of the runs.
+
+        Raises:
+            ShrinkError: the sweep could not begin.
+        """
+        self._check()
+        ended = [Ended() for _ in self.planned]
+        stop: ShrinkError | None = None
+        try:
+            for index, one in enumerate(self.planned):
+                title = one.combination.title or self.name
+                self.console.say(f"run {index + 1} of {len(self.planned)}: {title}")
+                ended[index] = run_combination(one, self.options, self.console, self.attempt)
+                self.after(one, ended[index])
+                if ended[index].exit_code in _STOPPED:
+                    stop = ended[index].error
+                    break
+        except (Interrupted, Terminated) as error:
+            stop = error
+        comparison = self._compared(ended)
+        codes = [one.exit_code for one in ended if one.exit_code is not None]
+        code = stop.exit_code if stop is not None else max(codes, default=0)
+        return SweepResult(comparison, code, stop)
+
+    def _check(self) -> None:
+        if membership(os.environ) is not None:
+            raise RecipeError(
+                "a sweep runs on one machine: the others would follow its first run alone",
+                subject="TF_CONFIG",
+                hint="run its combinations one by one, or sweep on one machine",
+            )
+        _check_owner(self.options.output, self.name, self.options.force)
+        for one in self.planned:
+            guard_models(one.plan, Trust(one.plan.custom_objects, self.options.trust_model))
+        files.make_folder(self.options.output)
+
+    def _compared(self, ended: Sequence[Ended]) -> Comparison:
+        runs = [
+            _to_compare(one, end, self.options.output, self.name)
+            for one, end in zip(self.planned, ended, strict=True)
+        ]
+        found = compare_runs(runs, Titled(self.name, sweep=True, repeat=self.repeat))
+        files.write_together(self.options.output, render_comparison(found))
+        return found
+
+
+def run_sweep(
+    variants: Variants,
+    options: RunOptions,
+    console: Console,
+    *,
+    dry_run: bool = False,
+    trackers: Trackers | None = None,
+) -> int:
+    """Run every combination of a recipe, show the comparison, and return the exit code."""
+    planned = plan_sweep(variants, options.output)
+    if dry_run:
+        show_dry_run(planned, options, console)
+        return 0
+    sweep = Sweep(planned, options, variants.repeat, console)
+    result = sweep.run()
+    show_sweep(result, options.output, console)
+    return result.exit_code
+
+
+def run_combination(
+    one: Planned, options: RunOptions, console: Console, worker: Attempt = attempt
+) -> Ended:
+    """Run one combination into its folder; what goes wrong is in what it returns."""
+    try:
+        mine = replace(options, output=one.folder)
+        runner = Runner(one.plan, mine, Store(cache_root(), console.warn), console)
+        runner.attempt = worker
+        result = runner.run()
+    except ShrinkError as error:
+        return Ended(exit_code=error.exit_code, error=error)
+    return Ended(result.report, result.folder, result.exit_code, result.error)
+
+
+def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Console) -> None:
+    """Print every combination with what its run would do with each stage; run nothing."""
+    computed: dict[str, str] = {}
+    found = []
+    for one in planned:
+        mine = replace(options, output=one.folder)
+        runner = Runner(one.plan, mine, Store(cache_root(), console.warn), console)
+        keys, rows = runner.keys(), runner.preview()
+        for row in rows:
+            first = computed.setdefault(keys[row["name"]], one.folder.name)
+            if row["status"] == "compute" and first != one.folder.name:
+                row |= {"status": "shared", "why": f"computed for {first}"}
+        found.append((one, rows))
+    if console.as_json:
+        console.document([_planned_document(one, rows) for one, rows in found])
+        return
+    for one, rows in found:
+        console.print(f"{one.combination.title or one.plan.recipe.name}  ->  {one.folder}")
+        width = max(len(row["name"]) for row in rows)
+        for row in rows:
+            console.print(f"  {row['name']:<{width}}  {row['status']:<7}  {row['why']}")
+    runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    new = len({key for key in computed})
+    console.print(f"{runs}, {new} different stages")
+
+
+def _planned_document(one: Planned, rows: list[dict[str, str]]) -> dict[str, object]:
+    return {"settings": one.combination.texts, "folder": str(one.folder), "stages": rows}
+
+
+def _to_compare(one: Planned, ended: Ended, output: Path, name: str) -> RunToCompare:
+    folder = ended.folder or one.folder
+    error = None if ended.error is None else from_plain(Failure, ended.error.to_dict())
+    group = ", ".join(f"{key} = {text}" for key, text in one.combination.own.items())
+    return RunToCompare(
+        name=one.combination.title or name,
+        place=os.path.relpath(folder, output),
+        folder=folder,
+        report=ended.report,
+        settings=one.combination.texts,
+        combination=(group or name) if one.combination.is_repeat else None,
+        error=error,
+    )
+
+
+def _check_owner(output: Path, name: str, force: bool) -> None:
+    """Raise `RecipeError` where the folder is a file, or holds what another recipe left."""
+    if output.is_file():
+        raise RecipeError(
+            "the output folder is a file, which --force does not overwrite",
+            subject=output,
+            hint="choose another folder with --output",
+        )
+    known = files.read_mapping(output / COMPARE_NAME)
+    run = files.read_mapping(output / REPORT_NAME).get("recipe")
+    owners = [known.get("title", "")] if (output / COMPARE_NAME).exists() else []
+    owners += [run.get("name")] if isinstance(run, dict) else []
+    others = [owner for owner in owners if owner != name]
+    if others and not force:
+        raise RecipeError(
+            f"the output folder holds runs of the recipe {others[0]!r}",
+            subject=output,
+            hint="choose another folder with --output, or overwrite it with --force",
+        )
+
+
+def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
+    """Print the comparison, and the error that ended the sweep, if there was one."""
+    for warning in result.comparison.warnings:
+        console.warn(warning)
+    if console.as_json:
+        console.document(to_plain(result.comparison))
+    elif console.quiet:
+        console.print(str(output))
+    else:
+        from shrink.report.compare_text import render_comparison_terminal
+
+        render_comparison_terminal(result.comparison, console.rich())
+        console.print(f"{output / 'compare.html'}")
+    if result.error is not None:
+        Console(quiet=console.quiet).error(result.error)

@@ -1,0 +1,151 @@
+"""A sweep runs every combination, shares what they have in common, and compares them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base.console import Console
+from shrink.base.errors import Interrupted, RecipeError, StageError
+from shrink.recipe.matrix import load_variants
+from shrink.run.options import RunOptions
+from shrink.run.sweep import Sweep, SweepResult, plan_sweep
+from tests.run.fake_worker import FakeWorker
+
+RECIPE = """\
+name: r
+model: model.py:build
+data: {source: digits}
+stages:
+  - train: {epochs: 1}
+  - prune: {sparsity: 0.5, epochs: 0}
+  - quantize: {}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    (tmp_path / "model.py").write_text("def build():\n    return 1\n", encoding="utf-8")
+
+
+class Worker(FakeWorker):
+    """Measures what its settings say; fails, or is interrupted, at one sparsity."""
+
+    def __init__(self, fails_at: float = -1, stops_at: float = -1) -> None:
+        super().__init__()
+        self.fails_at, self.stops_at = fails_at, stops_at
+
+    def __call__(self, job: Any, work: Path, on_event: Any) -> dict[str, Any]:
+        done = super().__call__(job, work, on_event)
+        sparsity = (job.config or {}).get("sparsity") if job.kind == "prune" else None
+        if sparsity == self.fails_at:
+            raise StageError("it is too sparse", subject=job.name)
+        if sparsity == self.stops_at:
+            raise Interrupted("interrupted")
+        own = job.inputs["model"].path
+        text = own.read_text() if job.kind == "quantize" else ""
+        if job.kind == "prune":
+            kept = (work / "model.keras").read_text()
+            (work / "model.keras").write_text(f"{kept} {sparsity}")
+        value = float(text.split()[-1]) if text else 0.0
+        seed = int(job.split_seed)
+        done["result"]["metrics"] = {"accuracy": 0.9 - value / 10 + seed / 100}
+        done["result"]["size"] = {"tflite_bytes": int(1000 * (1 - value))}
+        return done
+
+
+def sweep(
+    root: Path, *texts: str, worker: FakeWorker | None = None, more: str = "", **how: Any
+) -> SweepResult:
+    (root / "r.yaml").write_text(RECIPE + more, encoding="utf-8")
+    found = load_variants(root / "r.yaml", texts)
+    options = RunOptions(root / "out", **how)
+    runs = Sweep(plan_sweep(found, options.output), options, found.repeat, Console(quiet=True))
+    runs.attempt = worker or Worker()
+    return runs.run()
+
+
+def statuses(folder: Path) -> list[str]:
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return [stage["status"] for stage in report["stages"]]
+
+
+def test_sweep_computes_what_runs_share_once(tmp_path: Path) -> None:
+    worker = Worker()
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5,0.7", worker=worker)
+    assert result.exit_code == 0
+    folders = [tmp_path / "out" / f"prune.sparsity={text}" for text in ("0.3", "0.5", "0.7")]
+    assert statuses(folders[0]) == ["done", "done", "done"]
+    assert [statuses(folder) for folder in folders[1:]] == [["cached", "done", "done"]] * 2
+    assert [job.kind for job in worker.jobs].count("train") == 1
+    saved = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
+    assert [row["settings"] for row in saved["rows"]] == [
+        {"prune.sparsity": text} for text in ("0.3", "0.5", "0.7")
+    ]
+    assert "prune.sparsity = 0.3" in (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
+    again = Worker()
+    assert sweep(tmp_path, "prune.sparsity=0.3,0.5,0.7", worker=again).exit_code == 0
+    assert again.jobs == []
+
+
+def test_sweep_goes_on_after_a_missed_gate_and_a_failure(tmp_path: Path) -> None:
+    gate = "gates: {tflite_bytes: 600}\n"
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5,0.7", worker=Worker(), more=gate)
+    assert result.exit_code == 1
+    assert [row.status for row in result.comparison.rows] == ["missed", "passed", "passed"]
+    assert result.comparison.rows[0].gates_missed == ("tflite_bytes",)
+    broken = Worker(fails_at=0.6)
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.6,0.7", worker=broken, more=gate)
+    assert result.exit_code == 4
+    assert [row.status for row in result.comparison.rows] == ["missed", "failed", "passed"]
+    told = result.comparison.rows[1].error
+    assert told is not None
+    assert told.message == "it is too sparse"
+    assert "it is too sparse" in (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
+
+
+def test_sweep_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    first = Worker(stops_at=0.5)
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5,0.7", worker=first)
+    assert result.exit_code == 130
+    assert [row.status for row in result.comparison.rows] == ["finished", "stopped", "not run"]
+    second = Worker()
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5,0.7", worker=second)
+    assert result.exit_code == 0
+    assert [job.kind for job in second.jobs] == ["prune", "quantize"] * 2
+
+
+def test_sweep_repeats_seeds_and_tells_their_spread(tmp_path: Path) -> None:
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5", more="repeat: 3\n")
+    groups = result.comparison.repeats
+    assert [one.settings for one in groups] == [{"prune.sparsity": t} for t in ("0.3", "0.5")]
+    assert [len(one.rows) for one in groups] == [3, 3]
+    spread = groups[0].figures["accuracy"]
+    values = [0.9 - 0.03 + seed / 100 for seed in range(3)]
+    assert spread.mean == pytest.approx(statistics.fmean(values))
+    assert spread.deviation == pytest.approx(0.01)
+    # t(2) at 97.5 % is 4.302653 (any table of Student's t)
+    assert spread.high == pytest.approx(spread.mean + 4.302653 * 0.01 / 3**0.5)
+    (tmp_path / "out" / "prune.sparsity=0.3,training.seed=2" / "report.json").read_bytes()
+
+
+def test_sweep_refuses_the_folder_of_another_recipe(tmp_path: Path) -> None:
+    sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    saved = tmp_path / "out" / "compare.json"
+    saved.write_text(saved.read_text(encoding="utf-8").replace('"title": "r"', '"title": "s"'))
+    with pytest.raises(RecipeError, match="runs of the recipe 's'"):
+        sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    assert sweep(tmp_path, "prune.sparsity=0.3,0.5", force=True).exit_code == 0
+
+
+def test_plan_sweep_refuses_one_file_for_several_artifacts(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(RECIPE, encoding="utf-8")
+    found = load_variants(tmp_path / "r.yaml", ["prune.sparsity=0.3,0.5"])
+    with pytest.raises(RecipeError, match="one file cannot hold"):
+        plan_sweep(found, tmp_path / "x.tflite")
