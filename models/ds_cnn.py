@@ -63,3 +63,15 @@ def _bn_relu(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
 
 def _dropout(x: keras.KerasTensor, rate: float, name: str) -> keras.KerasTensor:
     return layers.Dropout(rate, name=name)(x) if rate else x
+
+
+def build_tones(*, width: float = 0.5) -> keras.Model:
+    """Build it for the five kinds of the source `tones`: 25 frames of 10 MFCCs, less dropout.
+
+    Input: (batch, 25, 10, 1) float32. Output: (batch, 5) logits.
+
+    Args:
+        width: as in `build`.
+    """
+    shape = (25, 10, 1)
+    return build(width=width, input_shape=shape, classes=5, stem_dropout=0.0, head_dropout=0.1)

@@ -80,6 +80,7 @@ KINDS = {
     "records": Kind("unpacked record files", 30, is_large=True),
     "labels": Kind("labels of record files", 90),
     "checked": Kind("images that cannot be used", 90),
+    "masks": Kind("the largest classes of masks", 90),
     "splits": Kind("hashes of the examples of each split", 90),
     "fingerprints": Kind("hashes of data files", 90),
     "imports": Kind("what Python files import", 365),

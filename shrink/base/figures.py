@@ -191,13 +191,18 @@ def target_of(name: str) -> Target | None:
     return None
 
 
+_NO_CHANGE = "(?!(.+_)?(drop|rise)$)"
+"""Of a pattern: a drop or a rise is another gate."""
+
+
 def target_patterns() -> dict[str, Target]:
     """Return what gates mean by the pattern of their names, of metrics that take arguments."""
     patterns: dict[str, Target] = {}
     for name, info in METRICS.items():
         if info.parameters:
             for ending, target in _metric_targets(name).items():
-                patterns[f"^{name}_.+{ending.removeprefix(name)}$"] = target
+                rest = ending.removeprefix(name)
+                patterns[f"^{name}_{'' if rest else _NO_CHANGE}.+{rest}$"] = target
     for ending in FUNCTION_ENDINGS:
         for gate, target in _metric_targets(ending).items():
             patterns[f"^[a-z0-9_]+{gate}$"] = target

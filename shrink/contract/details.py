@@ -152,12 +152,14 @@ class Interface:
     Attributes:
         labels: by index of the output.
         normalize: `scale` and `offset` of what is done to examples before the model sees them.
+        front_end: of audio, what makes inputs of samples, before that.
     """
 
     inputs: tuple[TensorType, ...] | None = None
     outputs: tuple[TensorType, ...] | None = None
     labels: tuple[str, ...] | None = None
     normalize: Mapping[str, object] | None = None
+    front_end: Mapping[str, object] | None = None
     document: Document = as_read(tolerant=True)
 
 

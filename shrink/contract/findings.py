@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from shrink.base.errors import ReportWarning
+from shrink.base.foreign import Json
 from shrink.contract.codec import left_out
 from shrink.contract.compaction import (
     Int8Border,
@@ -309,6 +310,7 @@ class Firmware:
         arena_note: why there is no arena; empty where there is one.
         inputs, outputs: in the artifact's order.
         labels: names of the classes by index, from the light half; empty where there are none.
+        front_end: of audio, what makes inputs of samples, likewise; None where there is none.
     """
 
     operators: tuple[str, ...]
@@ -318,6 +320,7 @@ class Firmware:
     inputs: tuple[StoredTensor, ...]
     outputs: tuple[StoredTensor, ...]
     labels: tuple[str, ...] = ()
+    front_end: Mapping[str, Json] | None = None
 
 
 @record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from shrink.base.errors import ReportWarning
 from shrink.base.foreign import Json
@@ -161,6 +161,14 @@ class StepDone:
     files: Mapping[str, str]
 
 
+TaskKind = Literal[
+    "classes", "clips", "sequences", "masks", "labels", "values", "forecast", "reconstruction",
+    "several",
+]  # fmt: skip
+"""What a model is for: a class for each example, clip, step or pixel; several labels; numbers, or
+those to come; its own input; or several outputs."""
+
+
 @record
 class FirstLook:
     """What a first recipe is written from.
@@ -172,6 +180,11 @@ class FirstLook:
         quantized_bytes, quantized_arena_bytes: what the scheme really gives.
         metric, loss: that the data asks for.
         classes: 0 where targets are real.
+        kind: of the task.
+        metrics: that a first recipe states, the main one first; empty where they are those of the
+            loss, or stated already.
+        class_names: by label; empty where there are none.
+        clip_seconds: of audio, the length of an example; 0 of other data.
         train, validation, test: examples of each split.
     """
 
@@ -187,6 +200,10 @@ class FirstLook:
     train: int
     validation: int
     test: int
+    kind: TaskKind = "classes"
+    metrics: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    clip_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

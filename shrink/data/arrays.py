@@ -203,6 +203,20 @@ def fed_dtype(x: Rows) -> np.dtype:
     return np.dtype(np.float32) if native == np.float64 else native
 
 
+def fed_target_dtype(y: Rows) -> np.dtype:
+    """Return the dtype that targets are fed in: labels int64, maps of whole numbers, else float32.
+
+    Maps have three axes or more, examples included, such as masks; uint8 stays, others are signed.
+    """
+    if are_labels(y):
+        return np.dtype(np.int64)
+    if len(y.shape) < 3 or y.dtype.kind not in "iu":
+        return np.dtype(np.float32)
+    if y.dtype == np.uint8:
+        return y.dtype
+    return np.dtype(np.int32 if np.can_cast(y.dtype, np.int32) else np.int64)
+
+
 def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: list[str]) -> Rows:
     """Return targets in the shape that they are fed: int64 (n,) labels, or real (n, ...) ones.
 

@@ -67,6 +67,7 @@ def resample(
     shift_x: tf.Tensor,
     shift_y: tf.Tensor,
     angle: tf.Tensor | None,
+    nearest: bool = False,
 ) -> tf.Tensor:
     """Return images (n, height, width, c) turned about their centres, mirrored and shifted.
 
@@ -80,6 +81,7 @@ def resample(
         shift_x: (n,), whole pixels.
         shift_y: (n,), whole pixels.
         angle: (n,), radians, or None.
+        nearest: take the nearest pixel and mix none, as class numbers need it; else bilinear.
     """
     height, width = images.shape[1:3]
     cos = tf.ones_like(flip_x) if angle is None else tf.cos(angle)
@@ -95,14 +97,15 @@ def resample(
         ],
         axis=1,
     )
-    exact = angle is None and images.dtype in _SAMPLED
+    unmixed = angle is None or nearest
+    exact = unmixed and images.dtype in _SAMPLED
     source = images if exact else tf.cast(images, tf.float32)
     moved = tf.raw_ops.ImageProjectiveTransformV3(
         images=source,
         transforms=transforms,
         output_shape=[height, width],
         fill_value=0.0,
-        interpolation="NEAREST" if angle is None else "BILINEAR",
+        interpolation="NEAREST" if unmixed else "BILINEAR",
         fill_mode="CONSTANT",
     )
     moved = tf.ensure_shape(moved, images.shape)
@@ -234,15 +237,34 @@ class Augmentation:
         input_spec: `tf.TensorSpec` of one input, or a structure of them; those of rank 3 are
             images, which are changed alike.
         num_classes: number of labels, None for real targets.
+        target_spec: `tf.TensorSpec` of one target, or a structure of them; those of an image's
+            height and width, such as masks, are moved with the images.
 
     Raises:
-        DataError: no input is an image, or gray images shall change their colour.
+        DataError: no input is an image, gray images shall change their colour, or images shall
+            move and labels for each position cannot follow.
     """
 
-    def __init__(self, config: AugmentConfig, input_spec: Specs, num_classes: int | None) -> None:
+    def __init__(
+        self,
+        config: AugmentConfig,
+        input_spec: Specs,
+        num_classes: int | None,
+        target_spec: Specs = (),
+    ) -> None:
         self._config = config
         self._num_classes = num_classes
-        _check(config, [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3])
+        images = [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3]
+        _check(config, images)
+        self._sizes = {tuple(spec.shape[:2]) for spec in images}
+        if images and self._moves:
+            for spec in tf.nest.flatten(target_spec):
+                _check_follows(spec, self._sizes)
+
+    @property
+    def _moves(self) -> bool:
+        config = self._config
+        return bool(config.flip or config.crop or config.rotate)
 
     def draw(self, seed: int, epoch: int, examples: np.ndarray) -> np.ndarray:
         """Return the random numbers of some examples, float32 (n, kinds)."""
@@ -263,6 +285,7 @@ class Augmentation:
             columns = tf.unstack(tf.ensure_shape(numbers, (None, len(_KINDS))), axis=1)
             u = dict(zip(_KINDS, columns, strict=True))
             x = tf.nest.map_structure(lambda part: self._image(part, u), x)
+            y = tf.nest.map_structure(lambda part: self._target(part, u), y)
             if self._config.mixup is not None:
                 x, y = mixup(x, y, u["mixup"], self._num_classes)
             return x, y
@@ -274,9 +297,17 @@ class Augmentation:
         side = self._config.cutout
         return x if side is None else cutout(x, u["cut_row"], u["cut_column"], side)
 
-    def _moved(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _target(self, y: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Move a target that has a value for each pixel; class numbers are never mixed."""
+        if y.shape.rank not in (3, 4) or tuple(y.shape[1:3]) not in self._sizes:
+            return y
+        image = y if y.shape.rank == 4 else y[..., None]
+        moved = self._moved(image, u, nearest=y.dtype.is_integer)
+        return moved if y.shape.rank == 4 else moved[..., 0]
+
+    def _moved(self, x: tf.Tensor, u: dict[str, tf.Tensor], nearest: bool = False) -> tf.Tensor:
         config, one = self._config, tf.ones_like(u["angle"])
-        if not (config.flip or config.crop or config.rotate):
+        if not self._moves:
             return x
         horizontal, vertical = config.flip in ("horizontal", "both"), config.flip != "horizontal"
         return resample(
@@ -286,6 +317,7 @@ class Augmentation:
             shift_x=whole_shifts(u["shift_x"], config.crop or 0),
             shift_y=whole_shifts(u["shift_y"], config.crop or 0),
             angle=angles(u["angle"], config.rotate) if config.rotate else None,
+            nearest=nearest,
         )
 
     def _coloured(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -322,4 +354,15 @@ def _check(config: AugmentConfig, images: list[tf.TensorSpec]) -> None:
             f"{' and '.join(sorted(wanted & set(_COLOURS)))} need images of three channels",
             subject="data.augment",
             hint="leave them out, or set data.channels: 3",
+        )
+
+
+def _check_follows(spec: tf.TensorSpec, sizes: set[tuple[int | None, ...]]) -> None:
+    """Raise `DataError` for class numbers by position that are not of an image's size."""
+    if spec.dtype.is_integer and spec.shape.rank > 1 and tuple(spec.shape[:2]) not in sizes:
+        raise DataError(
+            f"flip, crop and rotate move images of {sorted(sizes)} pixels, and targets of shape "
+            f"{tuple(spec.shape)} cannot be moved with them",
+            subject="data.augment",
+            hint="store masks of the images' height and width, or leave flip, crop and rotate out",
         )

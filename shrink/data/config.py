@@ -26,13 +26,17 @@ from shrink.base.fields import (
     parse_quotient,
 )
 from shrink.base.packages import Extension, find_extension
+from shrink.data.audio_config import AudioConfig
+from shrink.data.series_config import SeriesConfig
 
 T = TypeVar("T")
 NO_DATA = "none"
 """The source of a recipe without data: its stages need no examples, its report has no metrics."""
 SOURCES: dict[str, str] = {
     "digits": "shrink.data.sources.digits",
+    "digit_scenes": "shrink.data.sources.digit_scenes",
     "images": "shrink.data.sources.images",
+    "masks": "shrink.data.sources.masks",
     "npz": "shrink.data.sources.npz",
     "hdf5": "shrink.data.sources.hdf5",
     "tfrecord": "shrink.data.sources.tfrecord",
@@ -40,10 +44,20 @@ SOURCES: dict[str, str] = {
     "tiles": "shrink.data.sources.tiles",
     "tfds": "shrink.data.sources.tfds",
     "csv": "shrink.data.sources.table",
+    "audio": "shrink.data.sources.audio",
+    "tones": "shrink.data.sources.tones",
+    "series": "shrink.data.sources.series",
+    "season": "shrink.data.sources.season",
     "python": "shrink.data.sources.python",
     NO_DATA: "shrink.data.sources.none",
 }
 """Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
+BUILT_IN = ("digits", "digit_scenes", "tones", "season")
+HEARD = ("audio", "tones")
+"""Sources of clips, which `data.audio` makes inputs of."""
+IN_TIME = ("series", "season")
+"""Sources of time series, which `data.series` cuts into windows."""
+"""Sources whose examples come with scikit-learn or are computed: they take no path."""
 
 
 def added_source(name: str) -> ModuleType | None:
@@ -190,12 +204,16 @@ class DataConfig(Config):
     """Which examples a recipe trains and measures on."""
 
     source: SourceName
-    """digits: scikit-learn's handwritten digits. images: folders of images, or a CSV file that
-    lists them. npz, hdf5: arrays. csv: a table of numbers. tfrecord: sharded records, such as
-    `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
-    listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
-    that gives examples. none: no data, for stages that need no examples; sizes, memory and latency
-    are measured, metrics are not. Installed packages may add others."""
+    """digits: scikit-learn's handwritten digits. digit_scenes: scenes of them with the class of
+    every pixel. images: folders of images, or a CSV file that lists them. masks: the folders
+    images and masks, with a PNG for each image. npz, hdf5: arrays. csv: a table of numbers. audio:
+    WAV files in folders by class, or listed in a CSV file. tones: synthesised sounds of five kinds.
+    series: windows of a time series in a CSV or npz file. season: a synthesised series. tfrecord:
+    sharded records, such as `shrink data pack` writes. lmdb: the same records in an LMDB file.
+    tiles: windows of TIFF files, listed in a CSV file. tfds: a data set that TensorFlow Datasets
+    has prepared. python: a function that gives examples. none: no data, for stages that need no
+    examples; sizes, memory and latency are measured, metrics are not. Installed packages may add
+    others."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
@@ -214,6 +232,11 @@ class DataConfig(Config):
     """Height and width to which images are resized; by default they must all be of one size."""
     channels: Literal[1, 3] | None = None
     """Channels of the images; by default those of the first one."""
+    audio: AudioConfig | None = None
+    """Of sources audio and tones: how clips become inputs; by default log-mel energies of a second
+    at 16 kHz."""
+    series: SeriesConfig | None = None
+    """Of sources series and season: how windows are cut."""
     level: NonNegative = 0
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     depends: Names | None = None
@@ -245,19 +268,23 @@ class DataConfig(Config):
         if self.source == NO_DATA:
             self._check_nothing_said()
             return self
-        if self.source == "digits" and self.path is not None:
-            raise ValueError("source: digits comes with scikit-learn and takes no path")
+        if self.source in BUILT_IN and self.path is not None:
+            raise ValueError(f"source: {self.source} brings its examples and takes no path")
         if self.path is None and not self._does_without_path():
             raise ValueError(f"source: {self.source} needs a path")
         if self.source == "python" and ":" not in str(self.path):
             raise ValueError("source: python takes path: file.py:function")
+        if self.source not in HEARD and self.audio is not None:
+            raise ValueError(f"audio belongs to {' and '.join(HEARD)}, not to {self.source}")
+        if self.source not in IN_TIME and self.series is not None:
+            raise ValueError(f"series belongs to {' and '.join(IN_TIME)}, not to {self.source}")
         if self.source != "python" and self.depends is not None:
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
         return self
 
     def _does_without_path(self) -> bool:
         # Without its own fingerprint, a source's is that of what is at the path.
-        return self.source == "digits" or hasattr(added_source(self.source), "fingerprint")
+        return self.source in BUILT_IN or hasattr(added_source(self.source), "fingerprint")
 
     def _check_nothing_said(self) -> None:
         """Refuse keys about examples where there are none; a written default is harmless."""

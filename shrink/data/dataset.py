@@ -94,6 +94,21 @@ class Subset(DerivedExamples):
 
 
 @dataclass(frozen=True)
+class ExtremeLabel:
+    """The smallest or largest class number among targets that have one for each position.
+
+    Attributes:
+        split: where it is.
+        value: the class number.
+        where: the file, or the array's name with the row.
+    """
+
+    split: str
+    value: int
+    where: str
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The splits of a data set.
 
@@ -108,6 +123,8 @@ class Dataset:
         target_arrays: likewise.
         given: splits that the source has of its own; the others were taken by the seed.
         known_membership: what is in each split, where the source knows it without reading examples.
+        extremes: of targets with a whole number for each position of an example, such as masks;
+            empty where the source did not look.
         left_out: what was left out for the sake of earlier runs.
         membership: returns which examples are in which split, after that.
     """
@@ -124,5 +141,6 @@ class Dataset:
     target_arrays: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
     known_membership: Membership | None = None
+    extremes: tuple[ExtremeLabel, ...] = ()
     left_out: LeftOut | None = None
     membership: Callable[[], Membership] | None = None

@@ -19,8 +19,17 @@ from pathlib import Path
 
 from shrink.base.cache import entry_path, keep
 from shrink.base.errors import DataError
-from shrink.data.config import NO_DATA, SOURCES, DataConfig, added_source, ask_source, source_code
-from shrink.data.folders import Names, find_images, shown
+from shrink.data.config import (
+    BUILT_IN,
+    NO_DATA,
+    SOURCES,
+    DataConfig,
+    added_source,
+    ask_source,
+    source_code,
+)
+from shrink.data.folders import CLIPS, IMAGES, Names, find_images, shown
+from shrink.data.pairs import find_pairs
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
 from shrink.data.shards import MANIFEST, find_shards, prepared_folder
 from shrink.data.table import read_listing
@@ -143,9 +152,8 @@ def fingerprint(config: DataConfig) -> str:
         DataError: nothing is there, or it cannot be read.
         RecipeError: the package that adds the source cannot be imported.
     """
-    if config.source == "digits":
-        version = importlib.metadata.version("scikit-learn")
-        return _hash([f"digits of scikit-learn {version}"])
+    if config.source in BUILT_IN:
+        return _hash([_built_in(config.source)])
     if config.source == NO_DATA:
         return _hash([NO_DATA])
     text = config.path or ""
@@ -165,13 +173,26 @@ def fingerprint(config: DataConfig) -> str:
     _check_there(path)
     if config.source == "lmdb" and path.is_dir():
         return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
-    if config.source not in ("images", "tiles"):
+    if config.source == "masks":
+        names = find_pairs(path).names()
+        return _hash(["masks", *_named_digests(names, hash_files(path, names, path))])
+    if config.source not in ("images", "audio", "tiles"):
         digest = hash_files(path.parent, [path.name], path)
         return _hash([config.source, *_hexadecimal(digest)])
     _, names, digests = image_hashes(config)
-    pairs = zip(names, _hexadecimal(digests), strict=True)
-    named = (f"{name}\0{digest}" for name, digest in pairs)
+    named = _named_digests(names, digests)
     return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
+
+
+def _named_digests(names: Iterable[str], digests: bytes) -> Iterator[str]:
+    pairs = zip(names, _hexadecimal(digests), strict=True)
+    return (f"{name}\0{digest}" for name, digest in pairs)
+
+
+def _built_in(source: str) -> str:
+    """Return what decides the examples of a source without files, beside shrink's own sources."""
+    version = importlib.metadata.version("scikit-learn")
+    return f"{source} of scikit-learn {version}"
 
 
 def _added_digests(config: DataConfig) -> Iterator[str]:
@@ -221,7 +242,7 @@ def _check_there(path: Path) -> None:
 
 
 def image_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
-    """Return the images of a source `images` or `tiles`, and the SHA-256 of each.
+    """Return the files of a source `images`, `audio` or `tiles`, and the SHA-256 of each.
 
     Returns:
         The folder that names are relative to, where they are not absolute; each name once; and
@@ -232,7 +253,8 @@ def image_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
     """
     path = Path(config.path or "").expanduser().absolute()
     if path.is_dir():
-        names, root = find_images(path).names, path
+        kind = CLIPS if config.source == "audio" else IMAGES
+        names, root = find_images(path, kind).names, path
     else:
         names, root = read_listing(path, ()).files.unique(), path.parent
     return root, names, hash_files(root, names, path)

@@ -113,13 +113,25 @@ class Names(Sequence[str]):
 
 
 IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """The files that a data set is made of: what they are called, and how their names end."""
+
+    noun: str
+    endings: tuple[str, ...]
+
+
+IMAGES = FileKind("images", IMAGE_ENDINGS)
+CLIPS = FileKind("clips", (".wav",))
 SPLIT_OF_NAME = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 """What a folder, a file or a cell calls a split, and the split's own name."""
 
 
 @dataclass(frozen=True)
 class ImageFolders:
-    """The images under one folder.
+    """The images, or other files of one kind, under one folder.
 
     Attributes:
         root: the folder.
@@ -127,31 +139,34 @@ class ImageFolders:
             then by class, each in sorted order: file names relative to the root.
         ignored: what was left alone, by kind, with its number.
         names: all of them, sorted by folder, class and name, whose memory `splits` share.
+        kind: of the files.
     """
 
     root: Path
     splits: Mapping[str, Mapping[str, Names]]
     ignored: Mapping[str, int]
     names: Names
+    kind: FileKind = IMAGES
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence on what was ignored, where anything was."""
         if not self.ignored:
             return ()
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.ignored.items()))
-        return (f"ignored in the image folders: {kinds}",)
+        noun = self.kind.noun.removesuffix("s")
+        return (f"ignored in the {noun} folders: {kinds}",)
 
 
 @dataclass
 class _Listing:
     folders: list[str] = field(default_factory=list)
-    images: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
 
 
-def find_images(root: Path) -> ImageFolders:
+def find_images(root: Path, kind: FileKind = IMAGES) -> ImageFolders:
     """Find the images of `root/<class>/*` or `root/{train,validation,test}/<class>/*`.
 
-    `val` may stand for `validation`. Hidden files, files that are no images by their ending,
+    `val` may stand for `validation`. Hidden files, files of another kind by their ending,
     and folders inside a class are ignored and counted; nothing is opened.
 
     Raises:
@@ -164,93 +179,100 @@ def find_images(root: Path) -> ImageFolders:
             hint="data.path is relative to the recipe, or absolute",
         )
     ignored: Counter[str] = Counter()
-    names = Names()
-    top = _list(str(root), ignored)
-    divided = {name: _list(str(root / name), Counter()) for name in top.folders if _is_split(name)}
-    if any(listing.folders and not listing.images for listing in divided.values()):
-        splits = _splits(root, top, ignored, names)
+    finder = _Finder(root, kind, ignored)
+    top = finder.listed("")
+    divided = {name: finder.listed(name, Counter()) for name in top.folders if _is_split(name)}
+    if any(listing.folders and not listing.files for listing in divided.values()):
+        splits = finder.splits(top)
     else:
-        splits = {"all": _classes(root, "", top, ignored, names)}
-    if not names:
-        endings = ", ".join(IMAGE_ENDINGS)
+        splits = {"all": finder.classes("", top)}
+    if not finder.names:
+        endings = ", ".join(kind.endings)
         raise DataError(
-            f"no images ({endings}) in folders by class",
+            f"no {kind.noun} ({endings}) in folders by class",
             subject=shown(root),
-            hint="put the images of each class into a folder of its name",
+            hint=f"put the {kind.noun} of each class into a folder of its name",
         )
-    return ImageFolders(root, splits, dict(ignored), names)
+    return ImageFolders(root, splits, dict(ignored), finder.names, kind)
 
 
 def _is_split(name: str) -> bool:
     return name in SPLIT_OF_NAME
 
 
-def _splits(
-    root: Path, top: _Listing, ignored: Counter[str], names: Names
-) -> dict[str, dict[str, Names]]:
-    _count_outside(top, ignored)
-    splits: dict[str, dict[str, Names]] = {}
-    for name in sorted(top.folders):
-        if not _is_split(name):
-            ignored["folders beside train, validation and test"] += 1
-            continue
-        split = SPLIT_OF_NAME[name]
-        if split in splits:
+class _Finder:
+    """Lists folders, collects names, and counts what is left alone."""
+
+    def __init__(self, root: Path, kind: FileKind, ignored: Counter[str]) -> None:
+        self._root, self._kind, self._ignored = root, kind, ignored
+        self.names = Names()
+
+    def splits(self, top: _Listing) -> dict[str, dict[str, Names]]:
+        """Return the names in folders by split, by split and class."""
+        self._count_outside(top)
+        splits: dict[str, dict[str, Names]] = {}
+        for name in sorted(top.folders):
+            if not _is_split(name):
+                self._ignored["folders beside train, validation and test"] += 1
+                continue
+            split = SPLIT_OF_NAME[name]
+            if split in splits:
+                raise DataError(
+                    "both val and validation are there",
+                    subject=shown(self._root),
+                    hint="keep one of them",
+                )
+            splits[split] = self.classes(name, self.listed(name))
+        return splits
+
+    def classes(self, split: str, listing: _Listing) -> dict[str, Names]:
+        """Return the names in folders by class."""
+        self._count_outside(listing)
+        classes = {}
+        for name in sorted(listing.folders):
+            relative = f"{split}/{name}" if split else name
+            inside = self.listed(relative)
+            if inside.folders:
+                self._ignored["folders inside class folders"] += len(inside.folders)
+            first = len(self.names)
+            for file in sorted(inside.files):
+                self.names.append(f"{relative}/{file}")
+            classes[name] = self.names.take(range(first, len(self.names)))
+        return classes
+
+    def _count_outside(self, listing: _Listing) -> None:
+        if listing.files:
+            self._ignored[f"{self._kind.noun} outside class folders"] += len(listing.files)
+
+    def listed(self, relative: str, ignored: Counter[str] | None = None) -> _Listing:
+        """Return what is in a folder; `ignored` counts what is left alone, if not this one's."""
+        folder = str(self._root / relative)
+        ignored = self._ignored if ignored is None else ignored
+        listing = _Listing()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    kind = _kind(entry, folder, self._kind)
+                    if kind == "folder":
+                        listing.folders.append(entry.name)
+                    elif kind == "file":
+                        listing.files.append(entry.name)
+                    else:
+                        ignored[kind] += 1
+        except OSError as error:
             raise DataError(
-                "both val and validation are there", subject=shown(root), hint="keep one of them"
-            )
-        splits[split] = _classes(root, name, _list(str(root / name), ignored), ignored, names)
-    return splits
+                f"the folder cannot be read: {error.strerror}", subject=shown(folder)
+            ) from error
+        return listing
 
 
-def _classes(
-    root: Path, split: str, listing: _Listing, ignored: Counter[str], names: Names
-) -> dict[str, Names]:
-    _count_outside(listing, ignored)
-    classes = {}
-    for name in sorted(listing.folders):
-        relative = f"{split}/{name}" if split else name
-        inside = _list(str(root / relative), ignored)
-        if inside.folders:
-            ignored["folders inside class folders"] += len(inside.folders)
-        first = len(names)
-        for image in sorted(inside.images):
-            names.append(f"{relative}/{image}")
-        classes[name] = names.take(range(first, len(names)))
-    return classes
-
-
-def _count_outside(listing: _Listing, ignored: Counter[str]) -> None:
-    if listing.images:
-        ignored["images outside class folders"] += len(listing.images)
-
-
-def _list(folder: str, ignored: Counter[str]) -> _Listing:
-    listing = _Listing()
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                kind = _kind(entry, folder)
-                if kind == "folder":
-                    listing.folders.append(entry.name)
-                elif kind == "picture":
-                    listing.images.append(entry.name)
-                else:
-                    ignored[kind] += 1
-    except OSError as error:
-        raise DataError(
-            f"the folder cannot be read: {error.strerror}", subject=shown(folder)
-        ) from error
-    return listing
-
-
-def _kind(entry: os.DirEntry[str], folder: str) -> str:
+def _kind(entry: os.DirEntry[str], folder: str, wanted: FileKind) -> str:
     if entry.name.startswith("."):
         return "hidden files"
     try:
         if entry.is_file():
-            is_image = entry.name.lower().endswith(IMAGE_ENDINGS)
-            return "picture" if is_image else "files that are no images"
+            is_wanted = entry.name.lower().endswith(wanted.endings)
+            return "file" if is_wanted else f"files that are no {wanted.noun}"
         if entry.is_dir():
             return "links to a folder around them" if _is_loop(entry, folder) else "folder"
     except OSError:  # a link to itself

@@ -171,13 +171,14 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
 
 
 def leak_notes(
-    splits: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray]
+    splits: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray], noun: str = "images"
 ) -> tuple[str, ...]:
     """Return a sentence for each two splits that have images in common.
 
     Args:
         splits: files of train, validation and test.
         contents: what stands for the content of each of them, from `contents_of`.
+        noun: what the files are called.
     """
     notes = []
     for one, other in _PAIRS:
@@ -186,7 +187,7 @@ def leak_notes(
             row = int(np.argmax(np.isin(contents[one], contents[other])))
             twin = int(np.argmax(contents[other] == contents[one][row]))
             notes.append(
-                f"{int(shared.sum())} images of the {other} split are in the {one} split too, "
+                f"{int(shared.sum())} {noun} of the {other} split are in the {one} split too, "
                 f"such as {shown(splits[other][twin])} = {shown(splits[one][row])}: its figures "
                 "flatter"
             )

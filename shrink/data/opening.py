@@ -170,7 +170,9 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
 
     train = view(dataset.train)
     if config.augment is not None:
-        augmentation = Augmentation(config.augment, dataset.train.input_spec, classes)
+        specs = dataset.train.input_spec, dataset.train.target_spec
+        targets = () if inputs_are_targets else specs[1]
+        augmentation = Augmentation(config.augment, specs[0], classes, targets)
         train = AugmentedView(dataset.train, config.normalize, inputs_are_targets, augmentation)
     return replace(
         dataset,

@@ -203,7 +203,7 @@ def feature_columns(
     """
     targets = _target_columns(path, columns, config)
     features = config.inputs or tuple(c for c in columns if c not in (*targets, SPLIT))
-    _check_columns(path, columns, features)
+    check_columns(path, columns, features)
     return features, targets
 
 
@@ -211,7 +211,7 @@ def _target_columns(path: Path, columns: Collection[str], config: DataConfig) ->
     if config.target == "input":
         return ()
     if config.targets is not None:
-        _check_columns(path, columns, config.targets)
+        check_columns(path, columns, config.targets)
         return config.targets
     candidates = [name for name in _TARGET_NAMES if name in columns]
     if len(candidates) != 1:
@@ -223,8 +223,11 @@ def _target_columns(path: Path, columns: Collection[str], config: DataConfig) ->
     return (candidates[0],)
 
 
-def _check_columns(path: Path, columns: Collection[str], names: Sequence[str]) -> None:
-    if not names:
+def check_columns(
+    path: Path, columns: Collection[str], names: Sequence[str], needed: bool = True
+) -> None:
+    """Raise `DataError` where a table lacks a column, or, if any is needed, none is named."""
+    if needed and not names:
         raise DataError("no column is left for the input", subject=path, hint=_HINT)
     for name in names:
         if name not in columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ from shrink.base import yaml
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
-from shrink.data.config import NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
+from shrink.data.config import BUILT_IN, NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
+from shrink.data.folders import CLIPS, IMAGES
+from shrink.data.pairs import holds_masks
 from shrink.data.shards import MANIFEST, is_prepared
 from shrink.data.table import lists_images
 from shrink.model.reference import exists, expand_user
@@ -120,8 +123,8 @@ def parse_data_reference(text: str, cwd: Path) -> JsonObject:
         DataError: nothing is there, or it is no data set.
         RecipeError: a YAML file that cannot be read as one.
     """
-    if text == "digits":
-        return {"source": "digits"}
+    if text in BUILT_IN:
+        return {"source": text}
     path = (cwd / expand_user(text)).absolute()
     file, _, function = text.rpartition(":")
     if file.endswith(".py") and function.isidentifier():
@@ -148,10 +151,19 @@ def _source_of(path: Path) -> str | None:
     if is_prepared(path):
         return "tfds"
     if path.is_dir():
-        return "images"
+        return _of_folder(path)
     if path.suffix.lower() == ".csv":
         return "images" if lists_images(path) else "csv"
     return _SOURCE_OF_ENDING.get(path.suffix.lower())
+
+
+def _of_folder(path: Path) -> str:
+    if holds_masks(path):
+        return "masks"
+    below = itertools.chain(path.glob("*/*"), path.glob("*/*/*"))
+    first = next((p for p in below if p.suffix.lower() in (*IMAGES.endings, *CLIPS.endings)), None)
+    is_audio = first is not None and first.suffix.lower() in CLIPS.endings
+    return "audio" if is_audio else "images"
 
 
 def _holds_records(path: Path) -> bool:
@@ -215,7 +227,7 @@ def _section_problems(
 
 
 def _hint(text: str, path: Path) -> str:
-    near_source = did_you_mean(text, ["digits"])
+    near_source = did_you_mean(text, BUILT_IN)
     if near_source:
         return f"did you mean {near_source}?"
     try:

@@ -53,12 +53,14 @@ def first_recipe(
     if isinstance(section.get("path"), str):
         section["path"] = near_path(Path(section["path"]), folder)
     model_name = near_path(model.path, folder) + (f":{model.function}" if model.function else "")
-    task = {"task": named.task} if named.task else {}
+    stated = {"metrics": list(look.metrics)} if look.metrics else {}
+    task = {"task": {**named.task, **stated}} if named.task or stated else {}
     parts = [
         "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
         f"# The model: {_model_line(model, look)}.",
         f"# The data: {_data_line(look)}.",
         recipe_text({"name": name, "model": model_name, "data": section, **task}).rstrip(),
+        *_spotting(look),
         *_training(model),
         "stages:",
         *_stages(model, look),
@@ -78,10 +80,33 @@ def _model_line(model: ModelReference, look: FirstLook) -> str:
 def _data_line(look: FirstLook) -> str:
     splits = {"train": look.train, "validation": look.validation, "test": look.test}
     counts = ", ".join(f"{count:,} for {name}" for name, count in splits.items())
-    real = METRICS[look.metric].is_of_real_targets
+    return f"{_kind(look)}; {counts}"
+
+
+def _kind(look: FirstLook) -> str:
+    """Return what the targets are, in words."""
+    if look.kind == "masks":
+        count = len(look.class_names)
+        return f"a class for each pixel{f', of {count}' if count else ''}"
+    if look.kind == "forecast":
+        return "numbers to come of a time series"
+    if look.kind == "reconstruction":
+        return "the input itself (an autoencoder)"
+    real = look.metric in METRICS and METRICS[look.metric].is_of_real_targets
     other = "real targets" if real else "several labels for each example"
-    kind = f"{look.classes} classes" if look.classes else other
-    return f"{kind}; {counts}"
+    classes = f"{look.classes} classes{' of sounds' if look.kind == 'clips' else ''}"
+    return classes if look.classes else other
+
+
+def _spotting(look: FirstLook) -> list[str]:
+    """Return what a keyword spotter is measured by, to be chosen by who knows its keyword."""
+    if look.kind != "clips" or not look.class_names:
+        return []
+    settings = f"miss_rate: 0.05, seconds: {look.clip_seconds:g}, class: {look.class_names[-1]}"
+    return [
+        "# To spot one class, add to task.metrics, with a gate on it:",
+        f"#   {{name: false_accepts_per_hour, {settings}}}",
+    ]
 
 
 def _training(model: ModelReference) -> list[str]:
@@ -106,14 +131,15 @@ def _stages(model: ModelReference, look: FirstLook) -> list[str]:
         "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
         "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
     ]
+    budget = "accuracy_drop" if look.metric == "accuracy" else "metric_drop"
     quantize = [
         f"  - quantize: {{scheme: {look.scheme}}}",
         "  # Instead, 4-bit weights where they cost least, to a budget:",
-        "  # - quantize: {scheme: mixed, accuracy_drop: 0.01}",
+        f"  # - quantize: {{scheme: mixed, {budget}: 0.01}}",
     ]
     can_prune = look.groups > 0
-    is_classifier = look.metric == "accuracy"
-    return [*train, *(prune if can_prune else []), *quantize[: None if is_classifier else 1]]
+    is_share = METRICS[look.metric].unit == "fraction" if look.metric in METRICS else False
+    return [*train, *(prune if can_prune else []), *quantize[: None if is_share else 1]]
 
 
 def _gates(model: ModelReference, look: FirstLook) -> list[str]:

@@ -90,6 +90,8 @@ def _interface(interface: Interface | None) -> Iterator[str]:
         return
     yield from (f"input {_tensor(one)}" for one in interface.inputs or ())
     yield from (f"output {_tensor(one)}" for one in interface.outputs or ())
+    if interface.front_end is not None:
+        yield f"audio front end (docs/audio.md): {_settings(interface.front_end)}"
     yield f"normalisation before the input: {_normalisation(interface.normalize)}"
     if interface.labels:
         yield f"labels, by index of the output: {_labels(interface.labels)}"
@@ -193,9 +195,9 @@ def metadata(report: Report, report_sha256: str) -> dict[str, object]:
         `recipe`; `report_sha256`; and per finished .tflite artifact in `artifacts`: `file`,
         `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
         `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
-        before the model sees them, or null), `metrics` and the `examples` they are of; and of a
-        compacted one `arena_bytes`, its estimates for 32 bits and the kinds of `operators` that
-        the firmware's resolver needs.
+        before the model sees them, or null), `front_end` (of audio, or null), `metrics`
+        and the `examples` they are of; and of a compacted one `arena_bytes`, its estimates for 32
+        bits and the kinds of `operators` that the firmware's resolver needs.
     """
     return {
         "schema_version": _VERSION,
@@ -203,6 +205,9 @@ def metadata(report: Report, report_sha256: str) -> dict[str, object]:
         "report_sha256": report_sha256,
         "artifacts": [_artifact(stage) for stage in report.stages if _is_tflite(stage)],
     }
+
+
+_INTERFACE = ("inputs", "outputs", "labels", "normalize", "front_end")
 
 
 def _is_tflite(stage: Stage) -> bool:
@@ -214,7 +219,7 @@ def _artifact(stage: Stage) -> dict[str, object]:
     return {
         "file": str(stage.artifact).rpartition("/")[2],
         "sha256": stage.sha256,
-        **{key: interface.get(key) for key in ("inputs", "outputs", "labels", "normalize")},
+        **{key: interface.get(key) for key in _INTERFACE},
         "metrics": stage.metrics,
         "examples": stage.examples,
         **(_firmware(stage) if stage.told.compact else {}),

@@ -10,6 +10,7 @@ from shrink.base import files
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
+from shrink.base.foreign import JsonObject
 from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
@@ -100,7 +101,12 @@ def _export_array(
         paths = (output.with_suffix(".h"), source)
     _check_free(list(paths), force)
     job = FirmwareFactsJob(name=str(reference), model=reference.source())
-    firmware = replace(run_tool(job, Firmware, console), labels=_labels(reference.path))
+    known = _stored(reference.path)
+    firmware = replace(
+        run_tool(job, Firmware, console),
+        labels=tuple(map(str, known.get("labels") or ())),
+        front_end=known.get("front_end"),
+    )
     content = reference.path.read_bytes()
     texts = cc_array(content, stem, firmware, paths[0].name)
     files.make_folder(paths[0].parent)
@@ -115,12 +121,12 @@ def _array_name(artifact: Path) -> str:
     return (known and known[0].recipe.name) or artifact.stem
 
 
-def _labels(artifact: Path) -> tuple[str, ...]:
-    """Return the class names that a run stored beside this very artifact; empty without."""
+def _stored(artifact: Path) -> JsonObject:
+    """Return what a run's metadata.json says of this very artifact; nothing without."""
     for known in files.read_mapping(artifact.parent.parent / METADATA_NAME).get("artifacts", []):
         if known.get("file") == artifact.name and known.get("sha256") == files.sha256(artifact):
-            return tuple(map(str, known.get("labels") or ()))
-    return ()
+            return dict(known)
+    return {}
 
 
 def _check_free(paths: list[Path], force: bool) -> None:

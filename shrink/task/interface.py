@@ -11,9 +11,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
+from shrink.base.foreign import Json
 from shrink.base.types import Array, Tensors
 from shrink.contract.stage_details import StoredInterface, StoredTensor, StoredTensors
-from shrink.data.config import DataConfig
+from shrink.data.audio_config import AudioConfig
+from shrink.data.config import HEARD, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.endings import EndingKind, kind_of
@@ -111,7 +113,27 @@ def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> St
         outputs=tensors.outputs,
         labels=tuple(dataset.class_names) or None,
         normalize=data.normalize.model_dump() if data.normalize is not None else None,
+        front_end=_front_end(data),
     )
+
+
+def _front_end(data: DataConfig) -> dict[str, Json] | None:
+    """Return every setting of the audio front end, defaults and what follows from them too."""
+    if data.source not in HEARD:
+        return None
+    audio = data.audio or AudioConfig()
+    counted: dict[str, Json] = {
+        "fft_size": audio.transform_samples,
+        "high_hz": audio.highest_hz,
+        "clip_samples": audio.clip_samples,
+        "window_samples": audio.window_samples,
+        "stride_samples": audio.stride_samples,
+        "frames": audio.frames,
+        "window": "hann",
+        "mel_scale": "htk",
+        "spectrum": "power",
+    }
+    return {**audio.model_dump(exclude={"resample", "channel"}), **counted}
 
 
 def describe_tensors(content: bytes) -> StoredTensors:

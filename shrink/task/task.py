@@ -368,6 +368,14 @@ def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
             subject="data",
             hint="build it with an output of fixed size",
         )
+    for one in dataset.extremes:
+        if not 0 <= one.value < classes:
+            raise DataError(
+                f"a label of the {one.split} split is {one.value}, and the model has {classes} "
+                f"outputs (labels 0 to {classes - 1})",
+                subject=one.where,
+                hint="name the model for these classes, or correct the labels",
+            )
     for name in ("train", "validation", "test"):
         labels = getattr(dataset, name).labels
         if labels is None:

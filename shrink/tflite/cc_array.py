@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from shrink.base.foreign import Json
 from shrink.contract.findings import Firmware
 from shrink.contract.stage_details import StoredTensor
 
@@ -70,6 +71,8 @@ def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
         for index, tensor in enumerate(tensors):
             own = kind if len(tensors) == 1 else f"{kind}{index}"
             yield from _tensor_lines(f"{prefix}_{own}", tensor)
+    if firmware.front_end is not None:
+        yield from _front_end_lines(prefix, firmware.front_end)
     if firmware.labels:
         yield ""
         yield f"#define {prefix}_CLASSES {len(firmware.labels)}"
@@ -83,6 +86,28 @@ def _tensor_lines(prefix: str, tensor: StoredTensor) -> Iterator[str]:
         yield "// real = scale * (stored - zero point)"
         yield f"#define {prefix}_SCALE {tensor.scale!r}f"
         yield f"#define {prefix}_ZERO_POINT ({tensor.zero_point})"
+
+
+_COUNTS = (
+    *("sample_rate", "clip_samples", "window_samples", "stride_samples", "fft_size", "frames"),
+    *("bands", "coefficients"),
+)
+_FLOATS = ("low_hz", "high_hz", "log_offset")
+
+
+def _front_end_lines(prefix: str, front_end: Mapping[str, Json]) -> Iterator[str]:
+    """Yield what makes inputs of samples, by shrink's docs/audio.md."""
+    kind = str(front_end.get("features"))
+    yield ""
+    yield f"// Audio front end: {_comment(kind)} of samples from -1 to 1 (docs/audio.md of shrink)."
+    skipped = {"log_mel": ("coefficients",), "mfcc": ()}.get(kind, _COUNTS[2:])
+    for name in _COUNTS:
+        if name not in skipped and front_end.get(name) is not None:
+            yield f"#define {prefix}_AUDIO_{name.upper()} {front_end[name]}"
+    if kind != "waveform":
+        for name in _FLOATS:
+            if front_end.get(name) is not None:
+                yield f"#define {prefix}_AUDIO_{name.upper()} {float(front_end[name])!r}f"
 
 
 def _labels(name: str, labels: Sequence[str]) -> str:

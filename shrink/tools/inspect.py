@@ -31,7 +31,8 @@ from shrink.contract.findings import (
 from shrink.contract.job import FirstLookJob, InspectJob
 from shrink.contract.model_source import ModelSource
 from shrink.contract.result import FirstLook
-from shrink.data.config import DataConfig
+from shrink.data.audio_config import AudioConfig
+from shrink.data.config import HEARD, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.matching import (
     ModelNames,
@@ -58,6 +59,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
 from shrink.task.interface import artifact_interface, keras_interface
+from shrink.task.kinds import PROPOSED, kind_of_task
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 from shrink.tflite.arena import ArenaFigure, arena_bytes
@@ -243,6 +245,9 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
     artifact = job.work / "quantized.tflite"
     files.write_bytes(artifact, content)
     task, dataset = look.task, look.dataset
+    data = DataConfig.model_validate(job.data)
+    kind = kind_of_task(data, task.outputs)
+    proposed = () if task.metrics_by == "recipe" else PROPOSED.get(kind, ())
     return FirstLook(
         parameters=look.parameters,
         groups=look.groups,
@@ -250,12 +255,16 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
         scheme=scheme,
         quantized_bytes=len(content),
         quantized_arena_bytes=arena_bytes(artifact).value,
-        metric=task.metrics[0] if task.metrics else LOSS,
+        metric=next(iter((*proposed, *task.metrics)), LOSS),
         loss=", ".join(dict.fromkeys(task.losses)),
         classes=dataset.num_classes or 0,
         train=len(dataset.train),
         validation=len(dataset.validation),
         test=len(dataset.test),
+        kind=kind,
+        metrics=proposed,
+        class_names=tuple(dataset.class_names),
+        clip_seconds=(data.audio or AudioConfig()).seconds if data.source in HEARD else 0.0,
     )
 
 

@@ -115,6 +115,37 @@ def test_first_recipe_leaves_a_tenth_above_what_was_measured(
     assert f"  - quantize: {{scheme: {scheme}}}" in text
 
 
+@pytest.mark.parametrize(
+    ("kind", "metrics", "classes", "gate", "words"),
+    [
+        ("masks", ("mean_iou", "pixel_accuracy"), 0, "mean_iou_drop", "a class for each pixel, of"),
+        ("clips", ("balanced_accuracy",), 3, "balanced_accuracy_drop", "3 classes of sounds"),
+        ("forecast", ("rmse", "mae", "r2"), 0, "rmse", "numbers to come of a time series"),
+        ("reconstruction", (), 0, "mean_squared_error", "the input itself"),
+    ],
+)
+def test_first_recipe_states_the_metrics_of_its_kind_of_task(
+    tmp_path: Path, kind: str, metrics: tuple[str, ...], classes: int, gate: str, words: str
+) -> None:
+    told = found(
+        kind=kind,
+        metrics=metrics,
+        metric=metrics[0] if metrics else "mean_squared_error",
+        classes=classes,
+        class_names=("a", "b", "go"),
+        clip_seconds=1.5,
+    )
+    path = tmp_path / "recipe.yaml"
+    text = first_recipe("net", model(tmp_path, "net.keras"), DIGITS, told, tmp_path)
+    path.write_text(text, encoding="utf-8")
+    recipe = build_plan(load_recipe(path)).recipe
+    assert recipe.task.metrics == (metrics or None)
+    assert gate in recipe.gates
+    assert words in text
+    spotting = "{name: false_accepts_per_hour, miss_rate: 0.05, seconds: 1.5, class: go}"
+    assert (spotting in text) == (kind == "clips")
+
+
 def test_first_recipe_keeps_what_is_said_of_the_task(tmp_path: Path) -> None:
     named = NamedData(DIGITS.data, {"loss": "mean_absolute_error"})
     path = tmp_path / "recipe.yaml"

@@ -19,3 +19,15 @@ def test_describe_interface_says_that_nothing_is_normalized() -> None:
     config = DataConfig(source="digits")
     told = describe_interface(one_op_model(), open_dataset(config, seed=0), config)
     assert told.normalize is None
+
+
+def test_describe_interface_keeps_the_audio_front_end_with_what_follows_from_it() -> None:
+    audio = {"features": "mfcc", "sample_rate": 8_000, "window_ms": 40, "stride_ms": 40}
+    config = DataConfig.model_validate({"source": "tones", "audio": audio})
+    content, digits = one_op_model(), open_dataset(DataConfig(source="digits"), seed=0)
+    told = describe_interface(content, digits, config).front_end
+    assert told is not None
+    counted = {"window_samples": 320, "stride_samples": 320, "fft_size": 512, "frames": 25}
+    assert counted.items() <= told.items()
+    assert (told["high_hz"], told["low_hz"], told["coefficients"]) == (4_000, 20, 10)
+    assert describe_interface(content, digits, DataConfig(source="digits")).front_end is None

@@ -354,3 +354,20 @@ def test_resolve_task_warns_of_what_it_cannot_take_over(
     (warning,) = task.warnings
     assert warning.code == code
     assert words in warning.message
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "words"),
+    [(77, 4, r"y\[77\]: a label of the train split is 4"), (3, -1, r"y\[3\]: a label .* is -1")],
+)
+def test_a_class_number_of_a_map_beyond_the_outputs_is_named(
+    tmp_path: Path, row: int, value: int, words: str
+) -> None:
+    maps = RNG.integers(0, 4, (80, 3, 2))
+    maps[row, 1, 1] = value
+    dataset = dataset_of(tmp_path, maps, RNG.normal(size=(80, 3, 2, 1)).astype(np.float32))
+    inputs = keras.Input((3, 2, 1))
+    model = keras.Model(inputs, L.Conv2D(4, 1)(inputs))
+    with pytest.raises(DataError, match=words) as caught:
+        resolve_task(TaskConfig(), dataset, keras_interface(model))
+    assert caught.value.exit_code == 3

@@ -64,6 +64,30 @@ def test_cc_array_says_what_a_32_bit_target_takes() -> None:
     assert "// On a Cortex-M4 with CMSIS-NN about 1200: an estimate.\n" in header
 
 
+FRONT_END = {
+    "features": "mfcc", "sample_rate": 8_000, "clip_samples": 8_000, "window_samples": 320,
+    "stride_samples": 160, "fft_size": 512, "frames": 49, "bands": 24, "coefficients": 10,
+    "low_hz": 100.0, "high_hz": 4_000.0, "log_offset": 1e-06,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "absent"),
+    [
+        ("mfcc", "ONE_AUDIO_COEFFICIENTS 10\n", "ONE_AUDIO_CHANNEL"),
+        ("log_mel", "ONE_AUDIO_LOG_OFFSET 1e-06f\n", "ONE_AUDIO_COEFFICIENTS"),
+        ("waveform", "ONE_AUDIO_CLIP_SAMPLES 8000\n", "ONE_AUDIO_BANDS"),
+    ],
+)
+def test_cc_array_states_the_audio_front_end(kind: str, there: str, absent: str) -> None:
+    known = replace(FIRMWARE, front_end={**FRONT_END, "features": kind})
+    header, _ = cc_array(b"", "one", known, "one.h")
+    assert f"#define {there}" in header
+    assert absent not in header
+    assert f"// Audio front end: {kind} of samples" in header
+    assert "AUDIO" not in cc_array(b"", "one", FIRMWARE, "one.h")[0]
+
+
 def test_cc_array_says_why_there_is_no_arena() -> None:
     why = "Didn't find op for builtin opcode 'WHILE'\nsecond"
     firmware = Firmware(operators=(), arena_bytes=None, arena_note=why, inputs=(), outputs=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,13 @@ from shrink.data.arrays import (
     check_same_inputs,
     check_same_targets,
     fed_dtype,
+    fed_target_dtype,
     row_bytes,
     row_numbers,
     targets_of,
 )
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
+from shrink.data.dataset import Dataset, ExtremeLabel
 from shrink.data.early import layout, wanted_targets
 from shrink.data.examples import SPLIT_NAMES, single
 from shrink.data.splits import derived_splits
@@ -102,7 +103,20 @@ def open_columns(
         input_names=inputs,
         target_names=wanted,
         given=frozenset(splits) - {"train"},
+        extremes=tuple(one for name, split in splits.items() for one in _extremes(name, split)),
     )
+
+
+def _extremes(name: str, split: _Split) -> Iterator[ExtremeLabel]:
+    """Yield the smallest and the largest number of maps of whole numbers that are in memory."""
+    for array_name, y in split.y.items():
+        if not isinstance(y, np.ndarray) or fed_target_dtype(y).kind == "f" or are_labels(y):
+            continue
+        flat = y.reshape(len(y), -1)
+        for place in (int(flat.argmin()), int(flat.argmax())):
+            row, rest = divmod(place, flat.shape[1])
+            value = int(flat[row, rest])
+            yield ExtremeLabel(name, value, f"{array_name}[{row}]")
 
 
 def _split(
@@ -155,7 +169,7 @@ def _examples(
         rows = np.arange(split.count) if is_given else derived[name]
         x, y = tuple(split.x.values()), tuple(split.y.values())
         x_dtypes = tuple(fed_dtype(array) for array in x)
-        y_dtypes = tuple(np.dtype(np.int64 if are_labels(a) else np.float32) for a in y)
+        y_dtypes = tuple(map(fed_target_dtype, y))
         examples[name] = ArrayExamples(
             single(x), single(y), rows, single(x_dtypes), single(y_dtypes)
         )

@@ -17,7 +17,8 @@ from shrink.data.decoding import ImageDecoder, read_first_image
 from shrink.data.examples import SPLIT_NAMES, DecodedExamples
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import (
-    IMAGE_ENDINGS,
+    IMAGES,
+    FileKind,
     ImageFolders,
     Names,
     class_order,
@@ -215,10 +216,10 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     if config.on_bad_example == "skip":
         splits, notes = without_bad_files(images.splits, decoder, config)
         images = replace(images, splits=splits, notes=(*images.notes, *notes))
-    divided = _divided(images, config, seed)
-    opened = {split: ImageExamples(*divided[split], decoder) for split in SPLIT_NAMES}
-    contents = contents_of({split: divided[split][0] for split in SPLIT_NAMES}, *_hashed(images))
-    leaks = leak_notes({split: divided[split][0] for split in SPLIT_NAMES}, contents)
+    parts = divided(images, config, seed)
+    opened = {split: ImageExamples(*parts[split], decoder) for split in SPLIT_NAMES}
+    contents = contents_of({split: parts[split][0] for split in SPLIT_NAMES}, *_hashed(images))
+    leaks = leak_notes({split: parts[split][0] for split in SPLIT_NAMES}, contents)
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
@@ -249,8 +250,8 @@ def open_images(config: DataConfig, skip: bool) -> tuple[Images, ImageDecoder]:
         DataError: see `open_source`.
     """
     path = Path(config.path or "").expanduser().absolute()
-    images = _in_folders(path, config) if path.is_dir() else listed_images(path, config)
-    return images, _decoder(config, images.files(), skip)
+    images = in_folders(path, config) if path.is_dir() else listed_images(path, config)
+    return images, image_decoder(config, images.files(), skip)
 
 
 def fitted_to(
@@ -272,7 +273,7 @@ def fitted_to(
     if config.source != "images" or config.image_size is not None:
         return config, None
     path = Path(config.path or "").expanduser().absolute()
-    images = _in_folders(path, config) if path.is_dir() else listed_images(path, config)
+    images = in_folders(path, config) if path.is_dir() else listed_images(path, config)
     _, (height, width, channels) = _first_image(
         images.files(), skip=config.on_bad_example == "skip"
     )
@@ -288,8 +289,13 @@ def fitted_to(
     return config.model_copy(update=changes), f"{note} and data.channels say otherwise"
 
 
-def _in_folders(path: Path, config: DataConfig) -> Images:
-    folders = find_images(path)
+def in_folders(path: Path, config: DataConfig, kind: FileKind = IMAGES) -> Images:
+    """Return the images, or files of another kind, in folders by class.
+
+    Raises:
+        DataError: no such folder, no files, a class that is missing in a split, or a single class.
+    """
+    folders = find_images(path, kind)
     _check_classes(folders, needs_two=config.target == "label")
     present = tuple(next(iter(folders.splits.values())))
     names = class_order(present, config.classes, path)
@@ -304,7 +310,7 @@ def _in_folders(path: Path, config: DataConfig) -> Images:
 
 
 def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
-    root = folders.root
+    root, endings = folders.root, ", ".join(folders.kind.endings)
     if ALL not in folders.splits and "train" not in folders.splits:
         names = ", ".join(sorted(folders.splits))
         raise DataError(
@@ -316,9 +322,9 @@ def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
             if not classes.get(name):
                 where = "" if split == ALL else f" of {split}"
                 raise DataError(
-                    f"the class {shown(name)!r}{where} has no images",
+                    f"the class {shown(name)!r}{where} has no {folders.kind.noun}",
                     subject=shown(root),
-                    hint=f"add images ({', '.join(IMAGE_ENDINGS)}) or remove the folder",
+                    hint=f"add {folders.kind.noun} ({endings}) or remove the folder",
                 )
     if needs_two and len(every) == 1:
         raise DataError(
@@ -328,7 +334,7 @@ def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
         )
 
 
-def _divided(images: Images, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
+def divided(images: Images, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
     """Return files and targets of all three splits; those not given come from the training one."""
     splits = images.splits
     files, targets = splits.get(ALL) or splits["train"]
@@ -347,7 +353,17 @@ def _divided(images: Images, config: DataConfig, seed: int) -> Mapping[str, Numb
     }
 
 
-def _decoder(config: DataConfig, files: Sequence[str], skip: bool) -> ImageDecoder:
+def image_decoder(config: DataConfig, files: Sequence[str], skip: bool) -> ImageDecoder:
+    """Return what decodes images to the shape of the first, or that `config` asks for.
+
+    Args:
+        config: the `data` section.
+        files: absolute paths.
+        skip: whether the first image may be one that cannot be decoded.
+
+    Raises:
+        DataError: the first image cannot be decoded.
+    """
     first, (height, width, channels) = _first_image(files, skip)
     own = (height, width)
     if config.image_size is not None:

@@ -32,7 +32,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     table = read_table(path)
     features, targets = feature_columns(path, table.cells, config)
-    x = np.stack([_numbers(path, name, table) for name in features], axis=1)
+    x = np.stack([numbers(path, name, table) for name in features], axis=1)
     names, y = _targets(path, table, targets, config)
     arrays = _by_split(path, table.cells, {"x": x, "y": y})
     plain = config.model_copy(update={"inputs": None, "targets": None})
@@ -57,7 +57,7 @@ def _targets(
         names = class_order(set(first), config.classes, path)
         number = {name: label for label, name in enumerate(names)}
         return names, np.array([number[cell] for cell in first], np.int64)
-    return (), np.stack([_numbers(path, name, table) for name in columns], axis=1)
+    return (), np.stack([numbers(path, name, table) for name in columns], axis=1)
 
 
 def _is_whole(cell: str) -> bool:
@@ -72,7 +72,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _numbers(path: Path, column: str, table: Table) -> np.ndarray:
+def numbers(path: Path, column: str, table: Table) -> np.ndarray:
     """Return a column as float32 (n,).
 
     Raises:

@@ -1,0 +1,115 @@
+"""Masks in PNG files: the class number of every pixel, by palette index or as a gray value."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from shrink.base.cache import entry_path, keep, key_of
+from shrink.base.errors import DataError
+from shrink.data.decoding import check_header, read_content, read_first_image, read_header
+from shrink.data.folders import shown
+
+_HINT = "save it as a PNG of class numbers: with a palette, or gray with the number as value"
+_MOST_CLASSES = 256
+_MOST_THREADS = 8
+
+
+def read_mask(path: str | bytes) -> np.ndarray:
+    """Return the class numbers of a mask, uint8 (height, width).
+
+    A palette's index is the number, whatever the colour; of a gray image the value is; of a
+    bilevel one 0 and 1.
+
+    Raises:
+        DataError: no PNG, in colours, beyond 255, or damaged; its subject is the file.
+    """
+    try:
+        content = read_content(path)
+        header = read_header(content)
+        check_header(header, content)
+        if header.format != "PNG":
+            raise DataError("a mask has to be a PNG file", hint=_HINT)
+        return _numbers(content)
+    except DataError as error:
+        raise DataError(error.message, subject=shown(os.fsdecode(path)), hint=error.hint) from error
+
+
+def _numbers(content: bytes) -> np.ndarray:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
+                mode, values = image.mode, np.asarray(image)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = str(error).partition(" <_io")[0]
+        raise DataError(f"not a PNG that can be decoded: {reason}", hint=_HINT) from error
+    if values.ndim != 2:
+        raise DataError(f"the mask is in colours ({mode}), not class numbers", hint=_HINT)
+    if values.size and int(values.max()) >= _MOST_CLASSES:
+        raise DataError(
+            f"the mask has the class number {int(values.max())}, and {_MOST_CLASSES - 1} is the "
+            "largest",
+            hint=_HINT,
+        )
+    return values.astype(np.uint8)
+
+
+def resized_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Return a mask at another size: of each pixel's centre the nearest class number."""
+    rows = ((np.arange(height) + 0.5) * mask.shape[0] / height).astype(np.int64)
+    columns = ((np.arange(width) + 0.5) * mask.shape[1] / width).astype(np.int64)
+    return mask[rows[:, None], columns[None, :]]
+
+
+@dataclass(frozen=True)
+class MaskFacts:
+    """What was seen of some masks: the largest class number of each, int64 (n,)."""
+
+    highest: np.ndarray
+
+
+def examined(images: Sequence[str], masks: Sequence[str], digests: bytes) -> MaskFacts:
+    """Look at every mask, and whether it is of its image's size; at the same files but once.
+
+    Args:
+        images: absolute paths.
+        masks: of each image, likewise.
+        digests: of the content of all of them: what was seen is remembered by it.
+
+    Raises:
+        DataError: a mask cannot be read, or is of another size than its image.
+    """
+    memory = entry_path("masks", key_of(digests.hex(), str(len(images))), ".json")
+    try:
+        remembered = json.loads(memory.read_text(encoding="utf-8"))
+        if len(remembered) == len(masks):
+            return MaskFacts(np.array(remembered, np.int64))
+    except (OSError, ValueError, TypeError):
+        pass
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        highest = list(pool.map(_examine, images, masks))
+    keep(memory, json.dumps(highest).encode())
+    return MaskFacts(np.array(highest, np.int64))
+
+
+def _examine(image: str, mask: str) -> int:
+    """Return the largest class number of a mask that is of its image's size."""
+    numbers = read_mask(mask)
+    height, width, _ = read_first_image(image)
+    if numbers.shape != (height, width):
+        raise DataError(
+            f"the mask is {numbers.shape[0]} x {numbers.shape[1]} pixels (height x width), and "
+            f"its image, {shown(image)}, is {height} x {width}",
+            subject=shown(mask),
+            hint="give image and mask the same size; data.image_size then resizes both",
+        )
+    return int(numbers.max())

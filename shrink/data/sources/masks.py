@@ -1,0 +1,165 @@
+"""Images with a mask each, in two folders: the class of every pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.base.errors import DataError
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset, ExtremeLabel
+from shrink.data.decoding import ImageDecoder
+from shrink.data.examples import SPLIT_NAMES, DecodedExamples
+from shrink.data.fingerprint import DIGEST_BYTES, hash_files
+from shrink.data.folders import Names, shown
+from shrink.data.masks import examined, read_mask, resized_mask
+from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.pairs import ALL, Pairs, find_pairs
+from shrink.data.sources.images import image_decoder
+from shrink.data.splits import derived_splits
+
+Paired = tuple[Names, Names]
+"""Absolute paths of images and of their masks."""
+
+
+class MaskedImages(DecodedExamples):
+    """Images with masks; both are read when they are asked for.
+
+    Args:
+        files: images and masks.
+        decoder: decides shape and channels.
+    """
+
+    def __init__(self, files: Paired, decoder: ImageDecoder) -> None:
+        mask = tf.TensorSpec((decoder.height, decoder.width), tf.uint8)
+        super().__init__(None, decoder.spec, mask)
+        self._images, self._masks = files
+        self._decoder = decoder
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return a batch as tensors; images are decoded in parallel."""
+        images = tf.map_fn(
+            self._read_and_decode,
+            indices,
+            fn_output_signature=self._decoder.spec,
+            parallel_iterations=self._decoder.parallel_decodes,
+        )
+        masks = tf.numpy_function(self._read_masks, [indices], tf.uint8)
+        return images, tf.ensure_shape(masks, (indices.shape[0], *self.target_spec.shape))
+
+    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the first of these pairs that cannot be used, or None."""
+        for index in indices:
+            with tf.device("CPU:0"):
+                error = self._decoder.explain(self._images[int(index)])
+            if error is not None:
+                return error
+            try:
+                read_mask(self._masks[int(index)])
+            except DataError as unreadable:
+                return unreadable
+        return None
+
+    def _read_and_decode(self, index: tf.Tensor) -> tf.Tensor:
+        content = tf.numpy_function(self._read, [index], tf.string)
+        return self._decoder.decode(tf.ensure_shape(content, ()))
+
+    def _read(self, index: int) -> bytes:
+        return self._decoder.read(self._images.encoded(index))
+
+    def _read_masks(self, indices: np.ndarray) -> np.ndarray:
+        size = self._decoder.height, self._decoder.width
+        masks = np.empty((len(indices), *size), np.uint8)
+        for row, index in enumerate(indices):
+            masks[row] = resized_mask(read_mask(self._masks.encoded(index)), *size)
+        return masks
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The pairs under a folder, with the SHA-256 of all their files in the order of `names()`."""
+
+    pairs: Pairs
+    digests: bytes
+
+    def paths(self, split: str) -> Paired:
+        """Return the absolute paths of a split's images and masks."""
+        images, masks = self.pairs.splits[split]
+        root = str(self.pairs.root)
+        return images.under(root), masks.under(root)
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Open `config.path`; every mask is read once, and then remembered by content.
+
+    Raises:
+        DataError: see `find_pairs`; a mask that cannot be read, is of another size than its image
+            or has a class beyond `data.classes`; a first image that cannot be decoded.
+    """
+    pairs = find_pairs(Path(config.path or "").expanduser().absolute())
+    found = _Found(pairs, hash_files(pairs.root, pairs.names(), pairs.root))
+    extremes = _extremes(found)
+    _check_classes(extremes, config)
+    divided = _divided(found, config, seed)
+    decoder = image_decoder(config, divided["train"][0], skip=False)
+    opened = {split: MaskedImages(divided[split], decoder) for split in SPLIT_NAMES}
+    contents = contents_of(
+        {split: divided[split][0] for split in SPLIT_NAMES},
+        pairs.names().under(str(pairs.root)),
+        found.digests,
+    )
+    highest = max(one.value for one in extremes)
+    return Dataset(
+        train=opened["train"],
+        validation=opened["validation"],
+        test=opened["test"],
+        class_names=config.classes or tuple(map(str, range(highest + 1))),
+        num_classes=None,
+        notes=leak_notes({split: divided[split][0] for split in SPLIT_NAMES}, contents),
+        given=frozenset(pairs.splits) - {ALL, "train"},
+        known_membership=Membership("file", contents),
+        extremes=extremes,
+    )
+
+
+def _extremes(found: _Found) -> tuple[ExtremeLabel, ...]:
+    """Return the mask with the largest class number of each split."""
+    extremes, start = [], 0
+    for split in found.pairs.splits:
+        images, masks = found.paths(split)
+        end = start + 2 * len(images) * DIGEST_BYTES
+        highest = examined(images, masks, found.digests[start:end]).highest
+        at, start = int(np.argmax(highest)), end
+        name = "train" if split == ALL else split
+        extremes.append(ExtremeLabel(name, int(highest[at]), shown(masks[at])))
+    return tuple(extremes)
+
+
+def _check_classes(extremes: tuple[ExtremeLabel, ...], config: DataConfig) -> None:
+    for one in extremes:
+        if config.classes is not None and one.value >= len(config.classes):
+            raise DataError(
+                f"the mask has the class number {one.value}, and data.classes has "
+                f"{len(config.classes)} names (0 to {len(config.classes) - 1})",
+                subject=one.where,
+                hint="correct the mask, or name every class, background first",
+            )
+
+
+def _divided(found: _Found, config: DataConfig, seed: int) -> Mapping[str, Paired]:
+    """Return the files of all three splits; those not given come from the training one."""
+    given = found.pairs.splits
+    images, masks = found.paths(ALL if ALL in given else "train")
+    rows = derived_splits(None, len(images), seed, config, given, shown(found.pairs.root))
+    taken = {split: (images.take(chosen), masks.take(chosen)) for split, chosen in rows.items()}
+    return {
+        **taken,
+        **{split: found.paths(split) for split in ("validation", "test") if split in given},
+    }

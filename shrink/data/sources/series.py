@@ -1,0 +1,181 @@
+"""Windows of time series in a CSV or npz file, split by time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from shrink.base.errors import DataError
+from shrink.data.arrays import check_finite
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.early import array_names, layout, wanted_targets
+from shrink.data.examples import SPLIT_NAMES
+from shrink.data.series_config import SeriesConfig
+from shrink.data.sources.npz import read_arrays
+from shrink.data.sources.table import numbers
+from shrink.data.table import SPLIT, Table, check_columns, read_table, split_names
+from shrink.data.windows import Rows, splits_by_time, stretches, windows
+
+
+def open_source(config: DataConfig, seed: int) -> Dataset:
+    """Open `config.path`; the rows of a series stand in the order of time.
+
+    Of a CSV file the columns of `data.inputs` are seen, by default all but those of group, time and
+    split, and those of `data.targets` are predicted, by default the same. Of an npz file likewise
+    the arrays (rows,) or (rows, d), by default x, and y where it is there. Where the file gives no
+    splits the last rows test, and those before them validate.
+
+    Raises:
+        DataError: it cannot be read, a column is missing or holds no finite numbers, rows are not
+            in the order of time, or a split has no room for a window.
+    """
+    path = Path(config.path or "").expanduser()
+    settings = config.series or SeriesConfig()
+    is_table = path.suffix.lower() == ".csv"
+    rows, split = (_of_table if is_table else _of_arrays)(path, config, settings)
+    given: frozenset[str] = frozenset()
+    if split is None:
+        split = splits_by_time(rows.run, config.validation_split, config.test_split)
+    else:
+        given = frozenset({"validation", "test"})
+    parts = windows(rows, split, settings, str(path))
+    note = (
+        f"windows of {settings.window} rows, {settings.horizon} predicted; none crosses the border "
+        "of a split"
+    )
+    return Dataset(
+        train=parts["train"],
+        validation=parts["validation"],
+        test=parts["test"],
+        class_names=(),
+        num_classes=None,
+        notes=(note,),
+        given=given,
+    )
+
+
+Found = tuple[Rows, np.ndarray | None]
+"""Rows, and the split of each where the file says so: places in `SPLIT_NAMES`, int64 (rows,)."""
+
+
+def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
+    table = read_table(path)
+    named = [name for name in (settings.group, settings.time) if name is not None]
+    check_columns(path, table.cells, named, needed=False)
+    rest = [name for name in table.cells if name not in (*named, SPLIT)]
+    inputs = config.inputs or tuple(name for name in rest if name not in (config.targets or ()))
+    inputs = inputs or tuple(config.targets or ())
+    targets = config.targets or inputs
+    check_columns(path, table.cells, (*inputs, *targets))
+    run = _runs(path, table, settings.group)
+    if settings.time is not None:
+        _check_order(path, table, settings.time, run)
+    x, y = (np.stack([numbers(path, n, table) for n in names], 1) for names in (inputs, targets))
+    split = None
+    if SPLIT in table.cells:
+        names = split_names(path, table.cells[SPLIT])
+        split = np.array([SPLIT_NAMES.index(name) for name in names], np.int64)
+    return Rows(x, y, run), split
+
+
+def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
+    """Return which series each row is of, int64 (rows,)."""
+    if group is None:
+        return np.zeros(len(table.lines), np.int64)
+    _, run = np.unique(np.array(table.cells[group]), return_inverse=True)
+    seen = set[int]()
+    for start, _ in stretches(run):
+        if int(run[start]) in seen:
+            raise DataError(
+                f"line {table.lines[start]} goes on with the series "
+                f"{table.cells[group][start]!r}, which others had interrupted",
+                subject=path,
+                hint=f"sort the file by {group}, then by time",
+            )
+        seen.add(int(run[start]))
+    return np.asarray(run, np.int64)
+
+
+def _check_order(path: Path, table: Table, column: str, run: np.ndarray) -> None:
+    cells = np.array(table.cells[column])
+    with contextlib.suppress(ValueError):
+        cells = cells.astype(np.float64)
+    for row in range(1, len(cells)):
+        if run[row] == run[row - 1] and not cells[row - 1] < cells[row]:
+            raise DataError(
+                f"{column} in line {table.lines[row]} is {table.cells[column][row]!r}, not after "
+                f"{table.cells[column][row - 1]!r}",
+                subject=path,
+                hint=f"sort the file by {column}, or name the column of several series in "
+                "data.series.group",
+            )
+
+
+def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
+    if settings.group is not None or settings.time is not None:
+        raise DataError(
+            "data.series.group and time name columns of a CSV file",
+            subject=path,
+            hint="store each split of an npz file as one series, or write a CSV file",
+        )
+    names = array_names(path)
+    inputs = config.inputs or ("x",)
+    suffixes = layout(path, names, inputs)
+    targets = config.targets or ("y",)
+    named = config.targets is not None
+    wanted = wanted_targets(path, names, suffixes, inputs, targets, named) or inputs
+    arrays = read_arrays(path, {f"{n}{s}" for s in suffixes.values() for n in (*inputs, *wanted)})
+    parts = {
+        split: (_joined(path, arrays, inputs, suffix), _joined(path, arrays, wanted, suffix))
+        for split, suffix in suffixes.items()
+    }
+    for split, (x, y) in parts.items():
+        if len(x) != len(y):
+            raise DataError(
+                f"{', '.join(inputs)} has {len(x)} rows in {split}, {', '.join(wanted)} {len(y)}",
+                subject=path,
+                hint="each array needs one row for each time",
+            )
+    lengths = [len(x) for x, _ in parts.values()]
+    rows = Rows(
+        np.concatenate([x for x, _ in parts.values()]),
+        np.concatenate([y for _, y in parts.values()]),
+        np.repeat(np.arange(len(parts)), lengths),
+    )
+    if len(parts) == 1:
+        return rows, None
+    return rows, _given(rows, list(parts), config)
+
+
+def _given(rows: Rows, names: Sequence[str], config: DataConfig) -> np.ndarray:
+    """Return the split of each row, where what is not given is the end of the training part."""
+    split = np.array([SPLIT_NAMES.index(name) for name in names])[rows.run]
+    train = split == 0
+    validation = 0.0 if "validation" in names else config.validation_split
+    test = 0.0 if "test" in names else config.test_split
+    split[train] = splits_by_time(rows.run[train], validation, test)
+    return split
+
+
+def _joined(
+    path: Path, arrays: Mapping[str, np.ndarray], names: Sequence[str], suffix: str
+) -> np.ndarray:
+    """Return arrays side by side, float32 (rows, columns)."""
+    columns = []
+    for name in (f"{name}{suffix}" for name in names):
+        array = np.asarray(arrays[name])
+        if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or not array.size:
+            raise DataError(
+                f"{name} is {array.dtype} of shape {array.shape}",
+                subject=path,
+                hint="a series is an array of numbers (rows,) or (rows, columns)",
+            )
+        check_finite(path, name, array)
+        columns.append(array.reshape(len(array), -1).astype(np.float32))
+    if len({len(column) for column in columns}) > 1:
+        raise DataError("arrays of different numbers of rows", subject=path)
+    return np.concatenate(columns, axis=1)

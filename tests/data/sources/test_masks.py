@@ -1,0 +1,170 @@
+"""Images with masks in two folders, masks in arrays, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shrink.base.errors import DataError
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.opening import open_dataset
+from shrink.recipe.data_reference import parse_data_reference
+
+COUNT, HEIGHT, WIDTH = 20, 6, 9
+
+
+def opened(path: Path, source: str = "masks", **settings: Any) -> Dataset:
+    config = DataConfig.model_validate({"source": source, "path": str(path), **settings})
+    return open_dataset(config, seed=0)
+
+
+def numbers(index: int) -> np.ndarray:
+    """Return the mask of an example, which its image repeats as gray values."""
+    return np.random.default_rng(index).integers(0, 4, (HEIGHT, WIDTH)).astype(np.uint8)
+
+
+def palette(mask: np.ndarray) -> Image.Image:
+    image = Image.fromarray(mask, mode="P")
+    image.putpalette([value for color in range(256) for value in (255 - color, color, 7)])
+    return image
+
+
+def write(folder: Path, count: int = COUNT, first: int = 0) -> Path:
+    for name in ("images", "masks"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for index in range(first, first + count):
+        mask = numbers(index)
+        Image.fromarray(mask * 60).save(folder / "images" / f"{index:02}.png")
+        stored = palette(mask) if index % 2 else Image.fromarray(mask)
+        stored.save(folder / "masks" / f"{index:02}.png")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path_factory.mktemp("store")))
+
+
+def test_open_dataset_pairs_images_with_palette_and_index_masks(tmp_path: Path) -> None:
+    dataset = opened(write(tmp_path))
+    total = 0
+    for split in (dataset.train, dataset.validation, dataset.test):
+        x, y = split.arrays(np.arange(len(split)))
+        assert (x.shape[1:], y.shape[1:]) == ((HEIGHT, WIDTH, 1), (HEIGHT, WIDTH))
+        np.testing.assert_array_equal(x[..., 0], y * 60)
+        total += len(split)
+    assert total == COUNT
+    assert (dataset.class_names, dataset.num_classes) == (("0", "1", "2", "3"), None)
+    assert parse_data_reference(str(tmp_path), tmp_path)["source"] == "masks"
+
+
+def test_open_dataset_keeps_the_splits_of_folders_and_names_classes(tmp_path: Path) -> None:
+    write(tmp_path / "train", 10)
+    write(tmp_path / "val", 3, first=10)
+    write(tmp_path / "test", 4, first=20)
+    dataset = opened(tmp_path, classes=["sky", "road", "tree", "car"])
+    counts = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
+    assert counts == [10, 3, 4]
+    assert dataset.class_names == ("sky", "road", "tree", "car")
+    np.testing.assert_array_equal(dataset.test.arrays(np.arange(1))[1][0], numbers(20))
+    assert parse_data_reference(str(tmp_path), tmp_path)["source"] == "masks"
+
+
+def test_open_dataset_resizes_masks_to_the_nearest_class(tmp_path: Path) -> None:
+    write(tmp_path)
+    dataset = opened(tmp_path, image_size=[HEIGHT * 2, WIDTH * 3])
+    own = opened(tmp_path)
+    _, y = dataset.test.arrays(np.arange(3))
+    _, small = own.test.arrays(np.arange(3))
+    np.testing.assert_array_equal(y, small.repeat(2, axis=1).repeat(3, axis=2))
+
+
+def remove_a_mask(folder: Path) -> str:
+    (folder / "masks" / "03.png").unlink()
+    return "images/03.png: there is no file 03.* in masks/"
+
+
+def remove_an_image(folder: Path) -> str:
+    (folder / "images" / "04.png").unlink()
+    return "masks/04.png: there is no file 04.* in images/"
+
+
+def shrink_a_mask(folder: Path) -> str:
+    palette(numbers(5)[:, :-1]).save(folder / "masks" / "05.png")
+    return r"masks/05.png: the mask is 6 x 8 .*images/05.png, is 6 x 9"
+
+
+def colour_a_mask(folder: Path) -> str:
+    palette(numbers(5)).convert("RGB").save(folder / "masks" / "05.png")
+    return "masks/05.png: the mask is in colours"
+
+
+def raise_a_class(folder: Path) -> str:
+    mask = numbers(6)
+    mask[2, 3] = 200
+    palette(mask).save(folder / "masks" / "06.png")
+    return "masks/06.png: the mask has the class number 200, and data.classes has 4"
+
+
+def cut_a_mask_short(folder: Path) -> str:
+    path = folder / "masks" / "07.png"
+    path.write_bytes(path.read_bytes()[:60])
+    return "masks/07.png: not a PNG that can be decoded"
+
+
+def add_a_twin(folder: Path) -> str:
+    Image.fromarray(numbers(1)).save(folder / "images" / "01.bmp")
+    return "images/01.png: it has the stem of images/01.bmp"
+
+
+def put_a_jpeg_among_masks(folder: Path) -> str:
+    Image.fromarray(numbers(1)).save(folder / "masks" / "99.jpg")
+    return "masks/99.jpg: not one of .png"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        remove_a_mask, remove_an_image, shrink_a_mask, colour_a_mask, raise_a_class,
+        cut_a_mask_short, add_a_twin, put_a_jpeg_among_masks,
+    ],
+)  # fmt: skip
+def test_open_dataset_names_the_file_that_is_wrong(
+    tmp_path: Path, spoil: Callable[[Path], str]
+) -> None:
+    write(tmp_path)
+    words = spoil(tmp_path)
+    with pytest.raises(DataError, match=words) as caught:
+        opened(tmp_path, classes=["a", "b", "c", "d"])
+    assert caught.value.exit_code == 3
+
+
+def test_a_changed_mask_is_looked_at_again(tmp_path: Path) -> None:
+    write(tmp_path)
+    opened(tmp_path, classes=["a", "b", "c", "d"])
+    raise_a_class(tmp_path)
+    with pytest.raises(DataError, match="class number 200"):
+        opened(tmp_path, classes=["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fed"),
+    [("uint8", "uint8"), ("uint16", "int32"), ("int64", "int64"), ("int8", "int32")],
+)
+def test_open_dataset_feeds_masks_of_arrays_as_whole_numbers(
+    tmp_path: Path, dtype: str, fed: str
+) -> None:
+    masks = np.stack([numbers(index) for index in range(COUNT)])
+    path = tmp_path / "m.npz"
+    np.savez(path, x=masks[..., None].astype(np.float32), y=masks.astype(dtype))
+    dataset = opened(path, "npz")
+    x, y = dataset.train.arrays(np.arange(5))
+    assert y.dtype == fed
+    np.testing.assert_array_equal(x[..., 0], y)
+    assert [(one.split, one.value) for one in dataset.extremes] == [("train", 0), ("train", 3)]

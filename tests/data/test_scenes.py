@@ -1,0 +1,68 @@
+"""Scenes of digits: what the masks say is what was drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from shrink.data.config import DataConfig
+from shrink.data.opening import open_dataset
+from shrink.data.scenes import COUNTS, SIDE, compose, digit_pools, enlarged
+
+HELD = load_digits()
+
+
+def test_digit_pools_are_disjoint_and_hold_every_digit() -> None:
+    pools = digit_pools(1_797)
+    assert {name: len(pool) for name, pool in pools.items()} == {
+        "train": 1_258, "validation": 180, "test": 359,
+    }  # fmt: skip
+    assert sorted(np.concatenate(list(pools.values())).tolist()) == list(range(1_797))
+
+
+def test_compose_uses_digits_of_its_pool_alone_and_is_decided_by_the_seed() -> None:
+    pool = np.array([3, 17, 21])
+    one, again, other = (compose(HELD.images, HELD.target, pool, 6, seed) for seed in (1, 1, 2))
+    assert set(one.used.tolist()) <= set(pool.tolist())
+    np.testing.assert_array_equal(one.images, again.images)
+    np.testing.assert_array_equal(one.masks, again.masks)
+    assert (one.images != other.images).any()
+    assert set(np.unique(one.masks)) <= {0, *(HELD.target[pool] + 1)}
+
+
+def test_compose_gives_boxes_that_hold_the_mask_of_their_digit_and_nothing_else() -> None:
+    scenes = compose(HELD.images, HELD.target, np.arange(500), 20, 0)
+    for mask, boxes in zip(scenes.masks, scenes.boxes, strict=True):
+        assert len(boxes) >= 2
+        left_over = mask.copy()
+        for kind, top, left, bottom, right in boxes:
+            inside = mask[top:bottom, left:right]
+            assert set(np.unique(inside)) <= {0, kind + 1}
+            own = inside == kind + 1
+            assert own.any(axis=1)[[0, -1]].all()
+            assert own.any(axis=0)[[0, -1]].all()
+            left_over[top:bottom, left:right] = 0
+        assert not left_over.any()
+
+
+def test_enlarged_is_scipys_bilinear_zoom() -> None:
+    from scipy.ndimage import map_coordinates
+
+    digit = HELD.images[5]
+    at = np.linspace(0, 7, 15)
+    expected = map_coordinates(digit, np.meshgrid(at, at, indexing="ij"), order=1)
+    np.testing.assert_allclose(enlarged(digit, 15), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_open_dataset_gives_the_same_scenes_whatever_the_seed(seed: int) -> None:
+    dataset = open_dataset(DataConfig(source="digit_scenes"), seed)
+    x, y = dataset.test.arrays(np.arange(8))
+    assert {n: len(getattr(dataset, n)) for n in COUNTS} == COUNTS
+    assert (x.dtype, x.shape, y.dtype, y.shape) == (
+        np.uint8, (8, SIDE, SIDE, 1), np.uint8, (8, SIDE, SIDE),
+    )  # fmt: skip
+    expected = compose(HELD.images, HELD.target, digit_pools(1_797)["test"], 8, 2)
+    np.testing.assert_array_equal(x[:8], expected.images)
+    assert dataset.class_names[:2] == ("background", "0")

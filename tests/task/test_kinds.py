@@ -1,0 +1,44 @@
+"""What kind of task it is, by the data and by what a model gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shrink.base.metrics import METRICS
+from shrink.data.config import DataConfig
+from shrink.task.kinds import PROPOSED, kind_of_task
+from shrink.task.task import OutputTask
+
+ENTROPY, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
+
+
+def output(loss: str, *shape: int) -> OutputTask:
+    return OutputTask("y", loss, "data", "", None, None, None, shape)
+
+
+@pytest.mark.parametrize(
+    ("data", "outputs", "kind"),
+    [
+        ({"source": "digits"}, [output(ENTROPY, 10)], "classes"),
+        ({"source": "tones"}, [output(ENTROPY, 5)], "clips"),
+        ({"source": "digits"}, [output(ENTROPY, 7, 10)], "sequences"),
+        ({"source": "digit_scenes"}, [output(ENTROPY, 48, 48, 11)], "masks"),
+        ({"source": "digits"}, [output(BINARY, 48, 48, 1)], "masks"),
+        ({"source": "digits"}, [output(BINARY, 4)], "labels"),
+        ({"source": "digits"}, [output("mean_squared_error", 4)], "values"),
+        ({"source": "season"}, [output("mean_absolute_error", 12)], "forecast"),
+        ({"source": "digits", "target": "input"}, [output(ENTROPY, 8, 8, 1)], "reconstruction"),
+        ({"source": "digits"}, [output(ENTROPY, 3), output(BINARY, 1)], "several"),
+    ],
+)
+def test_kind_of_task(data: dict[str, Any], outputs: list[OutputTask], kind: str) -> None:
+    assert kind_of_task(DataConfig.model_validate(data), outputs) == kind
+
+
+def test_proposed_metrics_go_with_the_losses_of_their_kind() -> None:
+    losses = {"masks": ENTROPY, "clips": ENTROPY, "forecast": "mean_squared_error"}
+    assert PROPOSED.keys() == losses.keys()
+    for kind, metrics in PROPOSED.items():
+        assert all(losses[kind] in METRICS[name].losses for name in metrics)
