@@ -28,6 +28,7 @@ from shrink.base.fields import (
 from shrink.base.packages import Extension, find_extension
 from shrink.data.audio_config import AudioConfig
 from shrink.data.series_config import SeriesConfig
+from shrink.data.slice_config import Slices, check_slices
 
 T = TypeVar("T")
 NO_DATA = "none"
@@ -173,7 +174,7 @@ WHY_NO_METRICS = "no data was named"
 """Why nothing is measured with the source `none`."""
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
-NOT_OF_SPLITS = {"path", "cache", "augment", "normalize"}
+NOT_OF_SPLITS = {"path", "cache", "augment", "normalize", "slices"}
 """Keys of `data` that decide neither which examples there are nor which split they are in."""
 
 
@@ -260,6 +261,9 @@ class DataConfig(Config):
     """The largest fraction of examples that on_bad_example: skip may leave out."""
     augment: AugmentConfig | None = None
     """Random changes to the examples of the train split; none by default."""
+    slices: Slices | None = None
+    """By what the report divides the test examples, beside their classes, to tell who lost most:
+    the name of a column or array, `file.py:function`, or a mapping."""
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
@@ -280,6 +284,7 @@ class DataConfig(Config):
             raise ValueError(f"series belongs to {' and '.join(IN_TIME)}, not to {self.source}")
         if self.source != "python" and self.depends is not None:
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
+        check_slices(self.source, self.slices or (), self.source not in SOURCES)
         return self
 
     def _does_without_path(self) -> bool:

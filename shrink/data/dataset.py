@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
@@ -126,6 +126,8 @@ class Dataset:
         extremes: of targets with a whole number for each position of an example, such as masks;
             empty where the source did not look.
         left_out: what was left out for the sake of earlier runs.
+        slice_values: by split, then by slicing: a text or a number for each example, (n,), of the
+            slicings of `data.slices` that are no function; see `shrink.data.slices`.
         membership: returns which examples are in which split, after that.
     """
 
@@ -143,4 +145,5 @@ class Dataset:
     known_membership: Membership | None = None
     extremes: tuple[ExtremeLabel, ...] = ()
     left_out: LeftOut | None = None
+    slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None

@@ -10,12 +10,13 @@ import ast
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
 from shrink.data.config import DataConfig
 from shrink.data.shards import described
+from shrink.data.slice_config import SliceConfig
 from shrink.data.table import feature_columns, read_header, read_table
 
 UNREADABLE = (
@@ -160,6 +161,38 @@ def wanted_targets(
     return () if missing else targets
 
 
+def slice_columns(
+    path: Path, names: Collection[str], suffixes: Mapping[str, str], slices: Sequence[SliceConfig]
+) -> dict[str, str]:
+    """Return the array of each slicing by column, without a suffix, by the slicing's name.
+
+    Args:
+        path: of the file, for messages.
+        names: of all its arrays.
+        suffixes: of each split, from `layout`.
+        slices: of the recipe.
+
+    Raises:
+        DataError: an array is missing.
+    """
+    found = {one.called: one.column for one in slices if one.column is not None}
+    for column in found.values():
+        for suffix in suffixes.values():
+            if f"{column}{suffix}" not in names:
+                raise no_column(path, f"{column}{suffix}", names)
+    return found
+
+
+def no_column(path: Path, name: str, columns: Iterable[str]) -> DataError:
+    """Return the error for a slicing by a column or array that is not there."""
+    listed = ", ".join(list(columns)[:_MOST_LISTED]) or "none"
+    return DataError(
+        f"data.slices names {name!r}, and there is {listed}",
+        subject=path,
+        hint="name a column or an array, with a value for each example, or file.py:function",
+    )
+
+
 _MOST_BYTES_OF_A_TABLE = 4_000_000
 """A table up to this size is read as a whole, which takes a fraction of a second."""
 
@@ -179,7 +212,9 @@ def check_early(config: DataConfig) -> None:
         _check_arrays(path, config)
     elif config.source == "csv":
         small = path.is_file() and path.stat().st_size <= _MOST_BYTES_OF_A_TABLE
-        feature_columns(path, read_table(path).cells if small else read_header(path), config)
+        columns = list(read_table(path).cells) if small else read_header(path)
+        feature_columns(path, columns, config)
+        slice_columns(path, columns, {"": ""}, config.slices or ())
     elif config.source in ("tfrecord", "lmdb"):
         described(path, config)
 
@@ -189,8 +224,9 @@ def _check_arrays(path: Path, config: DataConfig) -> None:
     suffixes = layout(path, names, inputs)
     targets = config.targets or ("y",)
     wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
+    sliced = slice_columns(path, names, suffixes, config.slices or ()).values()
     for suffix in suffixes.values():
-        counts = row_counts(path, [f"{name}{suffix}" for name in (*inputs, *wanted)])
+        counts = row_counts(path, [f"{name}{suffix}" for name in (*inputs, *wanted, *sliced)])
         if len(set(counts.values())) > 1:
             texts = (f"{name} has {count}" for name, count in counts.items())
             raise DataError(

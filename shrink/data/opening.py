@@ -159,6 +159,10 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
             train=_without(dataset.train, out.masks["train"]),
             validation=_without(dataset.validation, out.masks["validation"]),
             test=_without(dataset.test, out.masks["test"]),
+            slice_values={
+                split: {by: values[out.masks[split]] for by, values in of_split.items()}
+                for split, of_split in dataset.slice_values.items()
+            },
         )
     inputs_are_targets = config.target == "input"
     if config.normalize is None and config.augment is None and not inputs_are_targets:

@@ -250,6 +250,15 @@ def _section(path: Path, extends_left: int) -> JsonObject:
     return section
 
 
+def absolute_function(entry: Json, file: Path) -> Json:
+    """Return an entry of `data.slices` whose function's file, beside `file`, is made absolute."""
+    function = entry.get("function") if isinstance(entry, dict) else entry
+    if not isinstance(function, str) or ".py:" not in function:
+        return entry
+    absolute = str((file.parent / expand_user(function)).absolute())
+    return {**entry, "function": absolute} if isinstance(entry, dict) else {"function": absolute}
+
+
 def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
     document = yaml.load(path)
     value = document.value if isinstance(document.value, dict) else {}
@@ -268,4 +277,6 @@ def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
     if isinstance(section.get("path"), str):
         data_path = path.parent / expand_user(section["path"])
         section = {**section, "path": str(data_path.absolute())}
+    if isinstance(section.get("slices"), list):
+        section = {**section, "slices": [absolute_function(s, path) for s in section["slices"]]}
     return {**(inherited or {}), **section}

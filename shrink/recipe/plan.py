@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
+from shrink.data.slice_config import SliceConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
     Form,
@@ -82,6 +83,8 @@ class Plan:
     custom_objects: Path | None = None
     saved: Mapping[str, Report] = field(default_factory=dict)
     """The report that each gate with `against` compares with, by the gate's name."""
+    slices: tuple[SliceConfig, ...] | None = None
+    """`data.slices` with the files of functions made absolute."""
 
     @property
     def baseline(self) -> Step:
@@ -97,9 +100,9 @@ class Plan:
 
     @property
     def data_config(self) -> DataConfig:
-        """The `data` section with its path made absolute."""
+        """The `data` section with its paths made absolute."""
         path = None if self.data_path is None else str(self.data_path)
-        return self.recipe.data.model_copy(update={"path": path})
+        return self.recipe.data.model_copy(update={"path": path, "slices": self.slices})
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that one of its stages needs."""
@@ -132,6 +135,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         steps,
         _custom_objects(loaded),
         saved_reports(recipe),
+        _slices(loaded),
     )
     _check_gates(plan, loaded)
     configs = {step.name: step.config for step in steps if step.config is not None}
@@ -144,6 +148,28 @@ def _data_path(loaded: LoadedRecipe) -> Path | None:
     if path is None:
         return None
     return (loaded.folder("data", "path") / expand_user(path)).resolve()
+
+
+def _slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
+    """Return the slicings of a recipe, the files of functions made absolute.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    slices, folder = loaded.recipe.data.slices, loaded.folder("data", "slices")
+    if slices is None:
+        return None
+    found = []
+    for index, one in enumerate(slices):
+        file = one.function_file(folder)
+        if file is not None and not exists(file):
+            raise RecipeError(
+                f"no such Python file: {file}",
+                position=loaded.position("data", "slices", index),
+                hint="function: file.py:function, the file relative to the recipe",
+            )
+        found.append(one if file is None else one.at(file))
+    return tuple(found)
 
 
 def _custom_objects(loaded: LoadedRecipe) -> Path | None:

@@ -82,6 +82,8 @@ def resolved_recipe(plan: Plan) -> JsonObject:
         value["custom_objects"] = str(plan.custom_objects)
     if plan.data_path is not None:
         value["data"]["path"] = str(plan.data_path)
+    for written, one in zip(value["data"].get("slices", ()), plan.slices or (), strict=True):
+        written |= {} if one.function is None else {"function": one.function}
     stage_steps = [step for step in plan.steps if step.config is not None]
     for entry, step in zip(value["stages"], stage_steps, strict=True):
         settings = entry[step.kind]
@@ -93,6 +95,8 @@ def named_files(recipe: JsonObject) -> list[tuple[JsonObject, str]]:
     """Return the sections of a recipe that may name files a run reads, each with the key."""
     stages = (settings for entry in recipe["stages"] for settings in entry.values())
     own = [(recipe, "model"), (recipe, "custom_objects"), (recipe["data"], "path")]
+    slices = recipe["data"].get("slices") or ()
+    own += [(one, "function") for one in slices if isinstance(one, dict)]
     return [*own, *((settings, key) for settings in stages for key in _MODEL_KEYS)]
 
 

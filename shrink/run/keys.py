@@ -6,8 +6,9 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 from shrink.base import files
@@ -31,6 +32,8 @@ from shrink.task.config import TaskConfig
 _NOT_IN_KEYS = {"name", "from_", "training", "teacher", "student"}
 _ONLY_FOR_TRAINING = ("augment", "cache")
 """Keys of `data` that matter where examples are trained on: to the result, or to its memory."""
+_PLACES = ("path", "slices")
+"""Keys of `data` that say where something is; what is there counts by its content."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ def measurement_key(plan: Plan, sha256: str, data_fingerprint: str, splits: Spli
         {
             "measured": sha256,
             "custom_objects": None if custom is None else code_digest(custom),
-            "data": {key: value for key, value in data.items() if key != "path"},
+            "data": {key: value for key, value in data.items() if key not in _PLACES},
+            "slices": _slices(plan, code_digest),
             "data_fingerprint": data_fingerprint,
             "split_seed": splits.seed,
             "earlier_splits": list(splits.earlier),
@@ -128,6 +132,16 @@ def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = No
     return described
 
 
+def _slices(plan: Plan, digest: Callable[[Path], str]) -> list[object]:
+    """Return by what test examples are divided: columns and files are part of the fingerprint."""
+    described: list[object] = []
+    for one in plan.slices or ():
+        file = one.function_file(Path.cwd())
+        code = None if file is None else [digest(file), str(one.function).rpartition(":")[2]]
+        described.append([one.model_dump(mode="json", exclude={"function"}), code])
+    return described
+
+
 class _Read:
     """What the files of a plan hold; each is read once, however many steps depend on it."""
 
@@ -156,9 +170,10 @@ def _describe(
         "claims": list(step.preserves),
         "custom_objects": None if custom is None else read.code(custom),
         "data": {
-            **{key: value for key, value in settings.data.items() if key != "path"},
+            **{key: value for key, value in settings.data.items() if key not in _PLACES},
             **source_code(plan.recipe.data.source),
         },
+        "slices": _slices(plan, read.code),
         "data_fingerprint": data_fingerprint,
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),
@@ -173,7 +188,10 @@ def runs_code(plan: Plan) -> bool:
     """Whether a plan names Python files of the user's, which tell more of themselves when run."""
     sources = (source for step in plan.steps for source in step.inputs.values())
     builds = any(s.reference is not None and s.reference.kind == "builder" for s in sources)
-    return builds or plan.custom_objects is not None or plan.recipe.data.source == "python"
+    slices = any(one.function is not None for one in plan.slices or ())
+    return (
+        builds or slices or plan.custom_objects is not None or plan.recipe.data.source == "python"
+    )
 
 
 def _task_model(source: Source, keys: Mapping[str, str], read: _Read) -> object:

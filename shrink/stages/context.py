@@ -289,7 +289,7 @@ class StageContext:
         """Return what decides which examples are trained and measured on, as plain data."""
         specs = tf.nest.flatten(self.dataset.train.input_spec)
         return {
-            "data": self.data_config.model_dump(mode="json", exclude={"path", "cache"}),
+            "data": self.data_config.model_dump(mode="json", exclude={"path", "cache", "slices"}),
             # Images are brought to the shape that the stage's model takes.
             "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),

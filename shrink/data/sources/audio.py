@@ -19,7 +19,7 @@ from shrink.data.fingerprint import hash_files
 from shrink.data.folders import CLIPS, Names, shown
 from shrink.data.front_end import features, fitted
 from shrink.data.membership import Membership, contents_of, leak_notes
-from shrink.data.sources.images import ALL, divided, in_folders, listed_images
+from shrink.data.sources.images import ALL, divided, in_folders, listed_images, sliced
 from shrink.data.wav import Clip, read_wav
 
 
@@ -117,7 +117,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser().absolute()
     found = in_folders(path, config, CLIPS) if path.is_dir() else listed_images(path, config)
     front_end = config.audio or AudioConfig()
-    parts = divided(found, config, seed)
+    parts, rows = divided(found, config, seed)
     opened = {split: ClipExamples(*parts[split], front_end) for split in SPLIT_NAMES}
     opened["train"].arrays(np.arange(1))
     names = found.names.unique()
@@ -133,4 +133,5 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         notes=(*found.notes, *leak_notes(files, contents, "clips")),
         given=frozenset(found.splits) - {ALL, "train"},
         known_membership=Membership("file", contents),
+        slice_values=sliced(found, parts, rows, config.slices or ()),
     )

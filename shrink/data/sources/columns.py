@@ -29,8 +29,9 @@ from shrink.data.arrays import (
 )
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, ExtremeLabel
-from shrink.data.early import layout, wanted_targets
+from shrink.data.early import layout, slice_columns, wanted_targets
 from shrink.data.examples import SPLIT_NAMES, single
+from shrink.data.slices import column_values
 from shrink.data.splits import derived_splits
 
 _MOST_NAMES = 10_000
@@ -84,14 +85,17 @@ def open_columns(
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
     suffixes = layout(path, names, inputs)
     wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
-    arrays = read([f"{name}{s}" for s in suffixes.values() for name in (*inputs, *wanted)])
+    columns = slice_columns(path, names, suffixes, config.slices or ())
+    read_too = (*inputs, *wanted, *dict.fromkeys(columns.values()))
+    arrays = read([f"{name}{s}" for s in suffixes.values() for name in read_too])
     notes: list[str] = []
     splits = {
         split: _split(path, suffix, arrays, inputs, wanted, notes)
         for split, suffix in suffixes.items()
     }
     _check_splits(path, splits, needs_two=config.target == "label")
-    examples = _examples(path, splits, config, seed)
+    rows = _rows(path, splits, config, seed)
+    examples = {name: _examples(*of_split) for name, of_split in rows.items()}
     classes = _class_count(splits)
     return Dataset(
         train=examples["train"],
@@ -104,6 +108,18 @@ def open_columns(
         target_names=wanted,
         given=frozenset(splits) - {"train"},
         extremes=tuple(one for name, split in splits.items() for one in _extremes(name, split)),
+        slice_values={
+            name: {
+                by: column_values(
+                    path,
+                    f"{column}{split.suffix}",
+                    arrays[f"{column}{split.suffix}"][:],
+                    split.count,
+                )[chosen]
+                for by, column in columns.items()
+            }
+            for name, (split, chosen) in rows.items()
+        },
     )
 
 
@@ -157,23 +173,25 @@ def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> 
             check_same_targets(path, name, y, other, reference)
 
 
-def _examples(
+def _rows(
     path: Path, splits: Mapping[str, _Split], config: DataConfig, seed: int
-) -> dict[str, ArrayExamples]:
+) -> dict[str, tuple[_Split, np.ndarray]]:
+    """Return for each split the arrays that its examples are in, and their rows, int64 (n,)."""
     train = splits["train"]
     derived = derived_splits(train.labels, train.count, seed, config, splits, path)
-    examples = {}
+    rows = {}
     for name in SPLIT_NAMES:
         is_given = name in splits and name != "train"
         split = splits[name] if is_given else train
-        rows = np.arange(split.count) if is_given else derived[name]
-        x, y = tuple(split.x.values()), tuple(split.y.values())
-        x_dtypes = tuple(fed_dtype(array) for array in x)
-        y_dtypes = tuple(map(fed_target_dtype, y))
-        examples[name] = ArrayExamples(
-            single(x), single(y), rows, single(x_dtypes), single(y_dtypes)
-        )
-    return examples
+        rows[name] = split, np.arange(split.count) if is_given else derived[name]
+    return rows
+
+
+def _examples(split: _Split, rows: np.ndarray) -> ArrayExamples:
+    x, y = tuple(split.x.values()), tuple(split.y.values())
+    x_dtypes = tuple(fed_dtype(array) for array in x)
+    y_dtypes = tuple(map(fed_target_dtype, y))
+    return ArrayExamples(single(x), single(y), rows, single(x_dtypes), single(y_dtypes))
 
 
 def _class_count(splits: Mapping[str, _Split]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,8 @@ from shrink.data.folders import (
     shown,
 )
 from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.slice_config import SliceConfig
+from shrink.data.slices import listed_values, path_values
 from shrink.data.splits import derived_splits
 from shrink.data.table import Listing, read_listing
 
@@ -48,6 +50,8 @@ class Images:
         class_names: of the labels; empty where targets are real.
         num_classes: None where targets are real.
         notes: for the report.
+        rows: of each split, the place of its files in the list or folder, int64 (n,).
+        columns: of a list: its other columns, a text for each row.
     """
 
     path: Path
@@ -57,6 +61,8 @@ class Images:
     class_names: tuple[str, ...]
     num_classes: int | None
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def files(self) -> Names:
         """Return the files of the split that decides shapes."""
@@ -85,22 +91,29 @@ def listed_images(path: Path, config: DataConfig) -> Images:
             subject=path,
             hint="list images of other classes",
         )
-    splits = _splits(listing, files, values)
-    return Images(path, path.parent, listing.files, splits, names, len(names) or None)
+    rows = _rows(listing)
+    splits = {split: (files.take(chosen), values[chosen]) for split, chosen in rows.items()}
+    return Images(
+        path,
+        path.parent,
+        listing.files,
+        splits,
+        names,
+        len(names) or None,
+        columns=listing.columns,
+        rows=rows,
+    )
 
 
-def _splits(listing: Listing, files: Names, values: np.ndarray) -> dict[str, Numbered]:
+def _rows(listing: Listing) -> dict[str, np.ndarray]:
     if listing.splits is None:
-        return {ALL: (files, values)}
+        return {ALL: np.arange(len(listing.files))}
     splits = np.array(listing.splits)
     if "train" not in listing.splits:
         raise DataError(
             "no row of the column split is train", subject=listing.path, hint="add such rows"
         )
-    return {
-        str(split): (files.take(np.flatnonzero(splits == split)), values[splits == split])
-        for split in np.unique(splits)
-    }
+    return {str(split): np.flatnonzero(splits == split) for split in np.unique(splits)}
 
 
 def listed_targets(
@@ -214,9 +227,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """
     images, decoder = open_images(config, skip=config.on_bad_example == "skip")
     if config.on_bad_example == "skip":
-        splits, notes = without_bad_files(images.splits, decoder, config)
-        images = replace(images, splits=splits, notes=(*images.notes, *notes))
-    parts = divided(images, config, seed)
+        images = _without_bad(images, decoder, config)
+    parts, rows = divided(images, config, seed)
     opened = {split: ImageExamples(*parts[split], decoder) for split in SPLIT_NAMES}
     contents = contents_of({split: parts[split][0] for split in SPLIT_NAMES}, *_hashed(images))
     leaks = leak_notes({split: parts[split][0] for split in SPLIT_NAMES}, contents)
@@ -229,7 +241,35 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         notes=(*images.notes, *leaks),
         given=frozenset(images.splits) - {ALL, "train"},
         known_membership=Membership("file", contents),
+        slice_values=sliced(images, parts, rows, config.slices or ()),
     )
+
+
+def _without_bad(images: Images, decoder: ImageDecoder, config: DataConfig) -> Images:
+    places = {split: np.arange(len(files)) for split, (files, _) in images.splits.items()}
+    listed = {split: (files, places[split]) for split, (files, _) in images.splits.items()}
+    kept, notes = without_bad_files(listed, decoder, config)
+    return replace(
+        images,
+        splits={p: (files, images.splits[p][1][good]) for p, (files, good) in kept.items()},
+        rows={split: images.rows[split][good] for split, (_, good) in kept.items()},
+        notes=(*images.notes, *notes),
+    )
+
+
+def sliced(
+    images: Images,
+    divided: Mapping[str, Numbered],
+    rows: Mapping[str, np.ndarray],
+    slices: Sequence[SliceConfig],
+) -> dict[str, dict[str, np.ndarray]]:
+    """Return by split what each file is in, by the column of a list or by its path."""
+    columns = listed_values(slices, images.columns, images.path)
+    return {
+        split: {by: values[rows[split]] for by, values in columns.items()}
+        | path_values(slices, files, images.root)
+        for split, (files, _) in divided.items()
+    }
 
 
 def _hashed(images: Images) -> tuple[Names, bytes]:
@@ -300,13 +340,15 @@ def in_folders(path: Path, config: DataConfig, kind: FileKind = IMAGES) -> Image
     present = tuple(next(iter(folders.splits.values())))
     names = class_order(present, config.classes, path)
     labels = np.array([names.index(name) for name in present], np.int64)
-    splits, first = {}, 0
+    splits, rows, first = {}, {}, 0
     for split, classes in folders.splits.items():
         counts = [len(files) for files in classes.values()]
-        files = folders.names.take(range(first, first + sum(counts))).under(str(path))
+        rows[split] = np.arange(first, first + sum(counts))
+        files = folders.names.take(rows[split]).under(str(path))
         splits[split] = files, np.repeat(labels, counts)
         first += sum(counts)
-    return Images(path, path, folders.names, splits, names, len(names), folders.notes())
+    notes = folders.notes()
+    return Images(path, path, folders.names, splits, names, len(names), notes, rows=rows)
 
 
 def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
@@ -334,10 +376,15 @@ def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
         )
 
 
-def divided(images: Images, config: DataConfig, seed: int) -> Mapping[str, Numbered]:
-    """Return files and targets of all three splits; those not given come from the training one."""
-    splits = images.splits
-    files, targets = splits.get(ALL) or splits["train"]
+def divided(
+    images: Images, config: DataConfig, seed: int
+) -> tuple[dict[str, Numbered], dict[str, np.ndarray]]:
+    """Return files and targets of all three splits, and their rows in the list or folder.
+
+    Splits that are not given come from the training one.
+    """
+    splits, main = images.splits, ALL if ALL in images.splits else "train"
+    files, targets = splits[main]
     derived = derived_splits(
         targets if targets.ndim == 1 else None,
         len(files),
@@ -347,10 +394,12 @@ def divided(images: Images, config: DataConfig, seed: int) -> Mapping[str, Numbe
         shown(images.path),
     )
     taken = {split: (files.take(rows), targets[rows]) for split, rows in derived.items()}
-    return {
-        **taken,
-        **{split: splits[split] for split in ("validation", "test") if split in splits},
-    }
+    given = [split for split in ("validation", "test") if split in splits]
+    rows = {split: images.rows[main][chosen] for split, chosen in derived.items()}
+    return (
+        {**taken, **{split: splits[split] for split in given}},
+        {**rows, **{split: images.rows[split] for split in given}},
+    )
 
 
 def image_decoder(config: DataConfig, files: Sequence[str], skip: bool) -> ImageDecoder:

@@ -12,6 +12,8 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.folders import class_order
+from shrink.data.slice_config import SliceConfig
+from shrink.data.slices import listed_values
 from shrink.data.sources.columns import open_columns
 from shrink.data.table import SPLIT, Table, feature_columns, read_table, split_names
 
@@ -32,16 +34,44 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     table = read_table(path)
     features, targets = feature_columns(path, table.cells, config)
+    sliced = listed_values(config.slices or (), table.cells, path)
+    features = _inputs(features, table, config)
     x = np.stack([numbers(path, name, table) for name in features], axis=1)
     names, y = _targets(path, table, targets, config)
-    arrays = _by_split(path, table.cells, {"x": x, "y": y})
-    plain = config.model_copy(update={"inputs": None, "targets": None})
+    arrays = _by_split(path, table.cells, {"x": x, "y": y, **_as_arrays(sliced)})
+    plain = config.model_copy(
+        update={"inputs": None, "targets": None, "slices": _renamed(config.slices or ())}
+    )
     opened = open_columns(
         path, arrays, lambda wanted: {name: arrays[name] for name in wanted}, plain, seed
     )
     note = f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"
     opened = replace(opened, notes=(note, *opened.notes))
     return replace(opened, class_names=names, num_classes=len(names)) if names else opened
+
+
+def _inputs(features: Sequence[str], table: Table, config: DataConfig) -> tuple[str, ...]:
+    """Return the columns of the input: one of words that is named for slices is none of them."""
+    if config.inputs:
+        return tuple(features)
+    named = {one.column for one in config.slices or ()}
+    return tuple(
+        name for name in features if name not in named or all(map(_is_number, table.cells[name]))
+    )
+
+
+def _as_arrays(sliced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return values of slicings under names that no column of the table has."""
+    return {f"slice {by}": values for by, values in sliced.items()}
+
+
+def _renamed(slices: Sequence[SliceConfig]) -> tuple[SliceConfig, ...]:
+    """Return the slicings by column as they name what `_as_arrays` gives."""
+    return tuple(
+        one.model_copy(update={"name": one.called, "column": f"slice {one.called}"})
+        for one in slices
+        if one.column is not None
+    )
 
 
 def _targets(

@@ -28,6 +28,7 @@ from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import shown
 from shrink.data.membership import Membership
+from shrink.data.slices import listed_values, path_values
 from shrink.data.sources.images import ALL, listed_targets, numbers_of
 from shrink.data.splits import derived_splits
 from shrink.data.table import read_listing
@@ -199,7 +200,18 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     hashes = _windows(path, list(unique), files, corners, (*config.image_size, config.level))
     known = Membership("window", {split: hashes[chosen[split]] for split in SPLIT_NAMES})
     classes = len(names) or None
-    return Dataset(train, validation, test, names, classes, given=own, known_membership=known)
+    sliced = listed_values(config.slices or (), listing.columns, path)
+    sliced |= path_values(config.slices or (), listing.files, path.parent)
+    return Dataset(
+        train,
+        validation,
+        test,
+        names,
+        classes,
+        given=own,
+        known_membership=known,
+        slice_values={p: {by: v[chosen[p]] for by, v in sliced.items()} for p in SPLIT_NAMES},
+    )
 
 
 def _windows(

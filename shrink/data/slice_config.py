@@ -1,0 +1,151 @@
+"""By what test examples are divided into slices, as a recipe says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from shrink.base.fields import Config
+from shrink.base.foreign import Json, JsonObject
+
+BY_CLASS = "class"
+"""The slicing that every task of classes has, by the true class; nobody has to ask for it."""
+WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles")
+"""Sources whose examples have columns or arrays beside inputs and targets."""
+WITH_PATHS = ("images", "audio", "tiles")
+"""Sources whose examples are files."""
+Kind = Literal["column", "folder", "pattern", "function"]
+_KINDS: tuple[Kind, ...] = ("column", "folder", "pattern", "function")
+
+
+class SliceConfig(Config):
+    """One way to divide the test examples; exactly one of column, folder, pattern, function."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[^\n,:=]+$")] | None = None
+    """What it is called in the report; by default the column's or the function's name."""
+    column: Annotated[str, Field(min_length=1)] | None = None
+    """A column of the CSV file, or an array of the .npz or HDF5 file, a value for each example."""
+    folder: int | None = None
+    """Of files: the folder of this level below data.path; 1 is the first, -1 the file's own."""
+    pattern: Annotated[str, Field(min_length=1)] | None = None
+    """Of files: a regular expression that is looked for in the path below data.path; the slice is
+    its first group, or all that it matches."""
+    function: Annotated[str, Field(pattern=r"\.py:[A-Za-z_]\w*$")] | None = None
+    """`file.py:function`, which gets inputs and targets of some examples, and returns a text or a
+    number for each."""
+    edges: Annotated[tuple[float, ...], Field(strict=False, min_length=1)] | None = None
+    """Where numbers are divided, in ascending order; by default, of more than 12 different numbers,
+    at the quartiles of the test examples."""
+
+    @model_validator(mode="after")
+    def _check(self) -> SliceConfig:
+        named = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(named) != 1:
+            given = " and ".join(named) or "none of them"
+            raise ValueError(f"give one of column, folder, pattern and function, not {given}")
+        if self.folder == 0:
+            raise ValueError("folder: levels are 1, 2, ... from data.path, or -1, -2, ... back")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise ValueError(f"pattern: no regular expression: {error}") from error
+        if self.edges is not None and list(self.edges) != sorted(set(self.edges)):
+            raise ValueError("edges: numbers in ascending order, each once")
+        if self.edges is not None and self.kind in ("folder", "pattern"):
+            raise ValueError("edges divide numbers; folders and patterns give texts")
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """Which of its keys says where the values come from."""
+        return next(kind for kind in _KINDS if getattr(self, kind) is not None)
+
+    @property
+    def called(self) -> str:
+        """What the report calls it."""
+        if self.name is not None:
+            return self.name
+        own = self.column or (self.function or "").rpartition(":")[2]
+        return re.sub(r"[\n,:=]", " ", own) or self.kind
+
+    def function_file(self, folder: Path) -> Path | None:
+        """Return the file of its function, if it is one; a relative path starts from `folder`."""
+        if self.function is None:
+            return None
+        return (folder / Path(self.function.rpartition(":")[0]).expanduser()).resolve()
+
+    def at(self, file: Path) -> SliceConfig:
+        """Return the same slicing with its function in this file."""
+        name = (self.function or "").rpartition(":")[2]
+        return self.model_copy(update={"function": f"{file}:{name}"})
+
+
+def _from_text(entry: object) -> object:
+    """Return the mapping that a text stands for; anything else as it is."""
+    if not isinstance(entry, str):
+        return entry
+    return {"function" if ".py:" in entry else "column": entry}
+
+
+def _listed(value: object) -> object:
+    return [_from_text(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _schema() -> JsonObject:
+    def of(*types: str, **more: Json) -> JsonObject:
+        return {"type": types[0] if len(types) == 1 else list(types), **more}
+
+    keys = {
+        "name": of("string", minLength=1),
+        "column": of("string", minLength=1),
+        "folder": of("integer"),
+        "pattern": of("string", minLength=1),
+        "function": of("string", pattern=r"\.py:[A-Za-z_]\w*$"),
+        "edges": {"type": "array", "items": {"type": "number"}, "minItems": 1},
+    }
+    mapping = {"type": "object", "additionalProperties": False, "properties": keys}
+    choices = [{"required": [kind]} for kind in _KINDS]
+    items = {"anyOf": [of("string", minLength=1), {**mapping, "oneOf": choices}]}
+    return {"type": "array", "items": items, "minItems": 1}
+
+
+Slices = Annotated[
+    tuple[SliceConfig, ...],
+    Field(strict=False, min_length=1),
+    BeforeValidator(_listed),
+    WithJsonSchema(_schema()),
+]
+"""Some ways to divide the test examples; a text is a column, or a function where it has `.py:`."""
+
+
+def check_slices(source: str, slices: Sequence[SliceConfig], is_added: bool) -> None:
+    """Refuse what a source does not have, and two slicings of one name.
+
+    Args:
+        source: its name.
+        slices: of the recipe.
+        is_added: whether another package adds the source, and decides itself what it takes.
+
+    Raises:
+        ValueError: a key that goes with other sources, a name that is taken.
+    """
+    seen = {BY_CLASS}
+    for one in slices:
+        if one.called in seen:
+            taken = "is always there" if one.called == BY_CLASS else "is there twice"
+            raise ValueError(f"slices: {one.called} {taken}; give it another name")
+        seen.add(one.called)
+        sources = {"column": WITH_COLUMNS, "folder": WITH_PATHS, "pattern": WITH_PATHS}
+        fitting = sources.get(one.kind)
+        if fitting and source not in fitting:
+            raise ValueError(
+                f"slices: source {source} has no {'columns' if one.kind == 'column' else 'paths'}; "
+                f"{one.kind} goes with {', '.join(fitting)}, and file.py:function with all"
+            )
+        if is_added and one.kind != "function":
+            raise ValueError("slices: a source of another package takes file.py:function only")
