@@ -139,7 +139,8 @@ def figure_of(name: str) -> Figure:
 
 
 DURATION = "duration_s"
-Kind = Literal["figure", "drop", "rise", "duration"]
+WORST_SLICE = "worst_slice_drop"
+Kind = Literal["figure", "drop", "rise", "duration", "slice"]
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class Target:
     Args:
         kind: a figure itself, how much worse a metric is than the baseline's, or a duration.
             A drop is a worsening whichever way is better; of losses it is also called a rise.
+            A slice is the largest drop in any slice of the examples.
         figure: the figure that is looked at.
     """
 
@@ -166,6 +168,7 @@ def _targets() -> dict[str, Target]:
     for name in metric_names():
         targets |= _metric_targets(name)
     targets[DURATION] = Target("duration", Figure(DURATION, "latency", "s"))
+    targets[WORST_SLICE] = Target("slice", Figure(WORST_SLICE, "metrics", "none"))
     return targets
 
 

@@ -29,6 +29,8 @@ from statistics import NormalDist
 
 _EXACT_DEGREES = 30
 _BISECTIONS = 60
+_HALVINGS = 30
+"""Of a p value: it is exact to 1e-9."""
 _ROUNDING = 1e-12
 _FEW = 12
 """Effective examples below which intervals hold the truth in more than 97 % of samples."""
@@ -164,6 +166,31 @@ def student_interval(values: Sequence[float], confidence: float, unseen: float) 
     return _student(values, confidence, unseen, None, 0.0)
 
 
+def student_p(values: Sequence[float], unseen: float) -> float:
+    """Return the level at which the widened Student's t begins to exclude 0, two-sided.
+
+    Args:
+        values: differences, finite, one per example.
+        unseen: how far a value may lie from the others where all of them are equal.
+    """
+    if len(values) < 2:
+        return 1.0
+    sample = _moments(values, unseen)
+    if sample.mean == 0:
+        return 1.0
+
+    def excludes(level: float) -> bool:
+        half, centre = _half_and_centre(sample, 1 - level)
+        low, high = min(centre - half, sample.mean), max(centre + half, sample.mean)
+        return low > 0 or high < 0
+
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if excludes(middle) else (middle, high)
+    return high
+
+
 def effective_number(values: Sequence[float], unseen: float) -> float:
     """Return how many values make up the variance, sum(r²)² / sum(r⁴); 0 where all are equal."""
     mean = math.fsum(values) / len(values)
@@ -224,10 +251,34 @@ def _student(
         bounds: the limits' own, where there are any.
         apart: how far bounded scores lie apart, the most that one example is known to change.
     """
+    if len(values) == 1:
+        return Interval(values[0], None, None)
+    sample = _moments(values, unseen)
+    mean, count, effective = sample.mean, sample.count, sample.effective
+    half, centre = _half_and_centre(sample, confidence)
+    low, high = min(centre - half, mean), max(centre + half, mean)
+    if bounds:
+        low, high = max(low, bounds[0]), min(high, bounds[1])
+    if half <= _NOT_EXCLUDED * apart / count:
+        return Interval(mean, low, high, _NARROW)
+    return Interval(mean, low, high, _WIDE if effective < _FEW else None)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """What the widened t is made of: sums over the residuals of a sample."""
+
+    count: int
+    mean: float
+    squares: float
+    typical: float
+    skew: float
+    effective: float
+
+
+def _moments(values: Sequence[float], unseen: float) -> _Moments:
     count = len(values)
     mean = math.fsum(values) / count
-    if count == 1:
-        return Interval(mean, None, None)
     residuals = [value - mean for value in values]
     squares = math.fsum(r * r for r in residuals)
     typical, skew, effective = unseen * unseen, 0.0, 0.0
@@ -236,16 +287,15 @@ def _student(
         typical = math.fsum(r**4 for r in residuals) / squares
         skew = math.fsum(r**3 for r in residuals) / squares
         effective = squares / typical
-    z = _normal_quantile(confidence)
-    variance = squares / (count - 1) / count + z * z * typical / count**2
+    return _Moments(count, mean, squares, typical, skew, effective)
+
+
+def _half_and_centre(sample: _Moments, confidence: float) -> tuple[float, float]:
+    """Return half the width of the interval, and its middle."""
+    count, z = sample.count, _normal_quantile(confidence)
+    variance = sample.squares / (count - 1) / count + z * z * sample.typical / count**2
     half = student_quantile(count - 1, confidence) * math.sqrt(variance)
-    centre = mean + skew * (1 + 2 * z * z) / (6 * count)
-    low, high = min(centre - half, mean), max(centre + half, mean)
-    if bounds:
-        low, high = max(low, bounds[0]), min(high, bounds[1])
-    if half <= _NOT_EXCLUDED * apart / count:
-        return Interval(mean, low, high, _NARROW)
-    return Interval(mean, low, high, _WIDE if effective < _FEW else None)
+    return half, sample.mean + sample.skew * (1 + 2 * z * z) / (6 * count)
 
 
 def _student_probability(degrees: int, angle: float) -> float:

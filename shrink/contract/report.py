@@ -15,6 +15,7 @@ from shrink.base.measured import Note
 from shrink.contract.codec import Document, as_read, left_out
 from shrink.contract.details import Deltas, Details, FigureDelta, Limits, Training
 from shrink.contract.record import record
+from shrink.contract.slices import Slicing
 
 SCHEMA_VERSION = 1
 Figures = Mapping[str, float | None]
@@ -197,6 +198,7 @@ class Stage(HasFigures):
         duration_s: seconds that the stage took when it was computed.
         artifact: path relative to the run folder.
         intervals: of each metric.
+        slices: what slices of the test examples score: by class, and by each of `data.slices`.
         examples: test examples that the metrics are of.
         delta, delta_previous, delta_origin: differences to the baseline, to the stage that this
             one started from, and to the first baseline of a line of runs.
@@ -226,6 +228,7 @@ class Stage(HasFigures):
     details: Details | None = None
     error: Failure | None = left_out(None)
     delta_origin: Deltas | None = left_out(None)
+    slices: tuple[Slicing, ...] = left_out(())
 
     @property
     def told(self) -> Details:
@@ -254,6 +257,7 @@ class GateResult:
         relative_to, current, reference: of a share, the baseline and both figures.
         against, current, saved: of a comparison with a saved report, its name and both figures.
         judged: false where nothing was decided.
+        by, slice, metric: of the worst slice, what divides the examples, its name, and the metric.
     """
 
     name: str
@@ -272,6 +276,9 @@ class GateResult:
     reference: float | None = None
     saved: float | None = None
     judged: bool = True
+    by: str | None = left_out(None)
+    slice: str | None = left_out(None)
+    metric: str | None = left_out(None)
     document: Document = as_read()
 
 

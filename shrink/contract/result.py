@@ -15,6 +15,7 @@ from shrink.contract.codec import left_out as no_key
 from shrink.contract.details import Details, Training
 from shrink.contract.record import record
 from shrink.contract.report import Failure, Figures, Guess, HasFigures, MeasuredAt, Skipped, Status
+from shrink.contract.slices import MeasuredSlicing
 
 Evidence: TypeAlias = Sequence[float] | Resampled
 """What intervals of a metric are computed from: one score per test example, of which it is the
@@ -122,6 +123,7 @@ class StepResult(HasFigures):
         size, memory, latency: by the names of `shrink.base.figures`; latency has `threads` and
             `examples` too.
         metrics: by name; none without examples.
+        slices: what slices of the examples score.
         examples: that the metrics are of; None without data.
         guess: what guessing would score; None of stages that none is compared with.
         training: None where nothing was trained.
@@ -136,6 +138,7 @@ class StepResult(HasFigures):
     size: Figures = field(default_factory=dict)
     memory: Figures = field(default_factory=dict)
     metrics: Figures = field(default_factory=dict)
+    slices: tuple[MeasuredSlicing, ...] = no_key(())
     examples: int | None = None
     latency: Figures = field(default_factory=dict)
     guess: Guess | None = None

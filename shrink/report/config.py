@@ -10,9 +10,19 @@ from pydantic import Field, ValidationError
 
 from shrink.base.errors import did_you_mean, hint_for
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
-from shrink.base.figures import LOSS, TARGETS, Target, target_of, target_patterns
+from shrink.base.figures import (
+    LOSS,
+    TARGETS,
+    WORST_SLICE,
+    Kind,
+    Target,
+    target_of,
+    target_patterns,
+)
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.metrics import METRICS, metric_of
+
+_DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")
 
 
 class Gate(Config):
@@ -43,6 +53,9 @@ class Gate(Config):
     """Drops and rises: counts only when the whole interval at this confidence is beyond."""
     level: Literal["fail", "warn"] = "fail"
     """warn: a miss is reported, and the run still passes."""
+    by: Annotated[str, Field(min_length=1)] | None = None
+    """Of worst_slice_drop: the slicing to look at, `class` or a name of `data.slices`; by default
+    all whose metric has the main metric's unit and direction."""
 
 
 def parse_gates(value: Mapping[str, Json]) -> dict[str, Gate]:
@@ -72,7 +85,9 @@ def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> Unmeasured | Non
         metrics: keys of those that the recipe states; None where they follow from model and data.
     """
     target = target_of(gate)
-    if target is None or target.figure.group != "metrics" or target.figure.name == LOSS:
+    if target is None or target.kind == "slice":
+        return None
+    if target.figure.group != "metrics" or target.figure.name == LOSS:
         return None
     name = target.figure.name
     if metric_of(name) is None:
@@ -134,7 +149,9 @@ def _parse_gate(name: Json, value: Json) -> Gate:
     relative = compared or settings.get("ratio") is not None
     if not relative or settings.setdefault("limit", 0) != 0:
         settings["limit"] = _parse_limit(name, target, settings["limit"], compared)
-    if settings.get("confidence") is not None and target.kind not in ("drop", "rise"):
+    if settings.get("by") is not None and target.kind != "slice":
+        raise ValueError(f"{name}: the key 'by' goes with {WORST_SLICE}")
+    if settings.get("confidence") is not None and target.kind not in _DIFFERENCES:
         raise ValueError(f"{name}: a confidence goes with a drop or a rise, such as accuracy_drop")
     try:
         return Gate.model_validate(settings)
@@ -149,6 +166,8 @@ def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None
         raise ValueError(f"{name}: the key 'limit' is missing")
     if ratio is not None and settings.get("limit"):
         raise ValueError(f"{name}: give a limit or a ratio, not both")
+    if target.kind == "slice" and ratio is not None:
+        raise ValueError(f"{name}: takes a limit, in the metric's own unit, and no ratio")
     if not compared and ratio is not None:
         _check_share(name, target, ratio)
     if not compared and settings.get("missing") is not None:
@@ -225,7 +244,9 @@ def _gate_schema(target: Target) -> JsonObject:
     limit = _limit_schema(target)
     settings = Gate.model_json_schema()["properties"]
     common = {key: settings[key] for key in ("stage", "level")}
-    confident = {"confidence": settings["confidence"]} if target.kind in ("drop", "rise") else {}
+    confident = {"confidence": settings["confidence"]} if target.kind in _DIFFERENCES else {}
+    if target.kind == "slice":
+        common["by"] = settings["by"]
     plain = {"limit": limit, **common, **confident}
     least = {**limit, "minimum": 0} if "anyOf" not in limit else {"anyOf": [*limit["anyOf"], _ZERO]}
     against = {"description": _AGAINST, "type": "string", "minLength": 1}
@@ -233,13 +254,14 @@ def _gate_schema(target: Target) -> JsonObject:
     saved = {"against": against, "missing": missing, **common}
     share = {"type": "number", "exclusiveMinimum": 0, "description": _OF_BASELINE}
     relative = [_closed({**common, "ratio": share}, "ratio")] if target.kind == "figure" else []
+    worse = _closed({**saved, "ratio": {**_RATIO, "description": _SHARE}}, "against", "ratio")
     return {
         "anyOf": [
             limit,
             _closed(plain, "limit"),
             *relative,
             _closed({**saved, "limit": least}, "against"),
-            _closed({**saved, "ratio": {**_RATIO, "description": _SHARE}}, "against", "ratio"),
+            *([] if target.kind == "slice" else [worse]),
         ]
     }
 
@@ -289,6 +311,8 @@ def _describe(name: str, target: Target) -> str:
         return f"The most that {figure} may {way} the baseline."
     if target.kind == "rise":
         return f"The most that {figure} may rise above the baseline."
+    if target.kind == "slice":
+        return "The most that the main metric may be worse in any slice of the test examples."
     bound = "least" if target.is_minimum else "most"
     what = "the run's duration in seconds" if target.kind == "duration" else name
     return f"The {bound} that {what} may be."

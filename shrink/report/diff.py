@@ -6,11 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shrink.base.figures import FIGURES, LOSS, figure_of, format_change, format_ratio
+from shrink.base.figures import (
+    FIGURES,
+    LOSS,
+    figure_of,
+    format_change,
+    format_ratio,
+    metric_figure,
+)
+from shrink.contract.codec import left_out
 from shrink.contract.record import record
 from shrink.contract.report import GateResult, RecipeName, Report, Stage, Status
+from shrink.contract.slices import slice_text
 from shrink.report.content import NULL, stage_figures
-from shrink.report.deltas import figure_delta
+from shrink.report.deltas import exact_difference, figure_delta
 from shrink.report.gate_lines import gate_line
 from shrink.report.text import escape, table
 
@@ -80,6 +89,19 @@ class RecipeChange:
 
 
 @record
+class SliceChange:
+    """A slice whose metric changed, in a stage of both runs."""
+
+    stage: str
+    by: str
+    name: str
+    metric: str
+    a: float
+    b: float
+    value: float
+
+
+@record
 class Changes:
     """What changed from a report `a` to a report `b`.
 
@@ -90,6 +112,7 @@ class Changes:
         stages: those in both that changed.
         only_a, only_b: names of stages in one run only.
         gates: those that changed.
+        slices: those that changed of stages in both, the one that lost most first.
     """
 
     recipes: Mapping[str, RecipeName]
@@ -101,6 +124,7 @@ class Changes:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     gates: tuple[GateChange, ...]
+    slices: tuple[SliceChange, ...] = left_out(())
 
 
 def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = ()) -> Changes:
@@ -128,6 +152,7 @@ def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = 
         only_a=tuple(name for name in stages_a if name not in stages_b),
         only_b=tuple(name for name in stages_b if name not in stages_a),
         gates=tuple(_gate_diffs(a, b)),
+        slices=tuple(_slice_diffs(stages_a, stages_b)),
     )
 
 
@@ -154,6 +179,7 @@ def render_diff_terminal(diff: Changes, console: Console) -> None:
         printer.line("")
     printer.section("recipe", change_lines(diff.recipe_changes))
     printer.section("stages", _stage_lines(diff))
+    printer.section("slices", _slice_lines(diff))
     printer.section("gates", _gate_lines(diff))
     printer.wrapped(_conclusion(diff), "")
 
@@ -165,6 +191,7 @@ def render_diff_markdown(diff: Changes) -> str:
     for title, lines in (
         ("Recipe", change_lines(diff.recipe_changes)),
         ("Stages", _stage_lines(diff)),
+        ("Slices", _slice_lines(diff)),
         ("Gates", _gate_lines(diff)),
     ):
         if lines:
@@ -198,6 +225,35 @@ def _gate_diffs(a: Report, b: Report) -> list[GateChange]:
         if _gate_outcome(before) != _gate_outcome(after):
             changed.append(GateChange(name=key[0], stage=key[1], a=before, b=after))
     return changed
+
+
+def _slice_diffs(a: Mapping[str, Stage], b: Mapping[str, Stage]) -> list[SliceChange]:
+    changed = []
+    for name, before in a.items():
+        there = {(one.by, one.metric): one for one in (b[name].slices if name in b else ())}
+        for slicing in before.slices:
+            other = there.get((slicing.by, slicing.metric))
+            for row in slicing.slices if other else ():
+                after = other.slice(row.name) if other else None
+                then = row.metrics.get(slicing.metric)
+                now = after.metrics.get(slicing.metric) if after else None
+                if then is not None and now is not None and then != now:
+                    changed.append(
+                        SliceChange(
+                            stage=name,
+                            by=slicing.by,
+                            name=row.name,
+                            metric=slicing.metric,
+                            a=then,
+                            b=now,
+                            value=exact_difference(now, then),
+                        )
+                    )
+    return sorted(changed, key=_worsening, reverse=True)
+
+
+def _worsening(one: SliceChange) -> float:
+    return -one.value if metric_figure(one.metric).larger_is_better else one.value
 
 
 def _gate_outcome(gate: GateResult | None) -> tuple[object, ...] | None:
@@ -276,6 +332,23 @@ def _stage_lines(diff: Changes) -> list[str]:
     ]
     lines += [f"{name}: only in A" for name in diff.only_a]
     return lines + [f"{name}: only in B" for name in diff.only_b]
+
+
+def _slice_lines(diff: Changes) -> list[str]:
+    """Return of each stage the slice that lost most, and how many changed."""
+    lines, seen = [], set[str]()
+    for one in diff.slices:
+        if one.stage in seen or _worsening(one) <= 0:
+            continue
+        seen.add(one.stage)
+        text, figure = metric_figure(one.metric).text, metric_figure(one.metric)
+        count = sum(other.stage == one.stage for other in diff.slices)
+        lines.append(
+            f"{one.stage}: {slice_text(one.by, one.name)} lost most: {one.metric} {text(one.a)} in "
+            f"A, {text(one.b)} in B ({format_change(one.value, figure.unit)}); {count} slices "
+            "changed"
+        )
+    return lines
 
 
 def _gate_lines(diff: Changes) -> list[str]:

@@ -12,10 +12,12 @@ from shrink.base.figures import (
     exact_value,
     format_ratio,
     format_value,
+    metric_figure,
     target_of,
 )
 from shrink.base.measured import Note
 from shrink.contract.report import GateResult, Report
+from shrink.contract.slices import slice_text
 from shrink.report.content import NULL
 
 Mark = Literal["FAIL", "WARN", "SKIP", "PASS"]
@@ -96,11 +98,28 @@ def _reason(gate: GateResult) -> str:
 
 def _comparison(gate: GateResult) -> str:
     target = target_of(gate.name)
-    unit = _unit(target)
+    unit = _unit(target, gate)
+    if target is not None and target.kind == "slice" and gate.slice is not None:
+        where = f"{slice_text(str(gate.by), gate.slice)}: "
+        return where + (_slice_against(gate, unit) if gate.against else _own(gate, target, unit))
     if gate.against is not None:
         return _comparison_with_saved(gate, target)
     if gate.relative_to is not None:
         return _comparison_with_baseline(gate, target)
+    return _own(gate, target, unit)
+
+
+def _slice_against(gate: GateResult, unit: Unit) -> str:
+    """Return what a slice was in the saved report, what it is, and how much worse it may be."""
+    of = metric_figure(gate.metric or "").unit
+    then, now = _different(gate.saved, gate.current, of)
+    change, limit = _pair(gate.value or 0.0, gate.limit, unit)
+    sign = "<=" if gate.passed else ">"
+    return f"{then} in {gate.against}, now {now}: worse by {change} {sign} {limit}"
+
+
+def _own(gate: GateResult, target: Target | None, unit: Unit) -> str:
+    """Return what a gate's own value is, and its limit."""
     value, limit = gate.value, gate.limit
     if value is None:
         return f"{_unknown(gate)}limit {_limit(limit, unit)}"
@@ -170,37 +189,45 @@ def _missed_sentence(gate: GateResult, baseline: str) -> str:
         return f"{subject(name)}{where} is {_comparison(gate)}: {ending}"
     what = f"{subject(target.figure.name)}{where}"
     worse, better = ("below", "less") if target.figure.larger_is_better else ("above", "more")
-    if gate.against is not None:
-        change, limit = _pair(value, gate.limit, _change_unit(target.figure.unit))
-        return f"{what} is {change} {worse} {gate.against}, with {limit} allowed: {ending}"
     if gate.relative_to is not None:
         least = "least" if target.is_minimum else "most"
         share, _, limit = _comparison_with_baseline(gate, target).rpartition(
             f" {_sign(gate, target)} "
         )
         return f"{what} is {share}, where at {least} {limit} is allowed: {ending}"
-    value_text, limit_text = _pair(value, gate.limit, _unit(target))
+    value_text, limit_text = _pair(value, gate.limit, _unit(target, gate))
+    if target.kind == "slice":
+        of = f"{subject(gate.metric or 'metric')} of {slice_text(str(gate.by), str(gate.slice))}"
+        told = f"{gate.against or baseline}{_interval_told(gate, _unit(target, gate))}"
+        clause = f"{of} in {gate.stage} is {value_text} worse than {told}"
+        return f"{clause}, with {limit_text} allowed: {ending}"
+    if gate.against is not None:
+        change, limit = _pair(value, gate.limit, _change_unit(target.figure.unit))
+        return f"{what} is {change} {worse} {gate.against}, with {limit} allowed: {ending}"
     if target.kind in ("drop", "rise"):
-        clause = f"{what} is {value_text} {worse} {baseline}{_interval_told(gate, target)}"
+        told = _interval_told(gate, _unit(target, gate))
+        clause = f"{what} is {value_text} {worse} {baseline}{told}"
         return f"{clause}, with {limit_text} allowed: {ending}"
     if target.kind == "duration":
         return f"The duration{where} is {value_text}, {better} than {limit_text}: {ending}"
     return f"{what} is {value_text}, {better} than the limit of {limit_text}: {ending}"
 
 
-def _interval_told(gate: GateResult, target: Target) -> str:
+def _interval_told(gate: GateResult, unit: Unit) -> str:
     low, high = gate.low, gate.high
     if low is None or high is None or gate.confidence is None:
         return ""
-    scale = 100 if target.figure.unit == "fraction" else 1
+    scale = 100 if unit == "points" else 1
     limits = f"{scale * low:.3g} to {scale * high:.3g}"
     return f" ({100 * gate.confidence:g} % interval {limits})"
 
 
-def _unit(target: Target | None) -> Unit:
+def _unit(target: Target | None, gate: GateResult) -> Unit:
     """Return the unit of a gate's own value: a drop of a fraction is in percentage points."""
     if target is None:
         return "none"
+    if target.kind == "slice":
+        return _change_unit(metric_figure(gate.metric).unit) if gate.metric else "none"
     changes = target.kind in ("drop", "rise")
     return _change_unit(target.figure.unit) if changes else target.figure.unit
 

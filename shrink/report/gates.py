@@ -13,6 +13,7 @@ from shrink.contract.report import GateResult, Report, Stage
 from shrink.contract.result import Scores
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
+from shrink.report.worst_slice import WorstSlice, worst_slice, worst_slice_against
 
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
@@ -35,6 +36,7 @@ class _Finding:
         reference: with a ratio, the baseline's own figure, which the value is a share of.
         judged: false where there is nothing to decide on: the stage never ended, or was left out.
         left_out: whether the recipe has this stage, and the run was to stop before it.
+        slice: the slice that decides, of a gate on slices.
     """
 
     value: float | None
@@ -45,6 +47,7 @@ class _Finding:
     reference: float | None = None
     judged: bool = True
     left_out: bool = False
+    slice: WorstSlice | None = None
 
 
 def check_gates(
@@ -90,7 +93,10 @@ def check_gates(
         if target is None:
             raise InternalError(f"no gate is called {name}")
         checker = _Checker(by_name, baseline, looked_at, scores, target, gate)
-        if gate.against is None:
+        if target.kind == "slice":
+            for finding in checker.findings():
+                results.append(_slice_result(name, gate, checker, finding, (saved or {}).get(name)))
+        elif gate.against is None:
             findings = checker.shares() if gate.ratio is not None else checker.findings()
             results.extend(_result(name, gate, checker, finding) for finding in findings)
         else:
@@ -164,7 +170,21 @@ class _Checker:
             return _Finding(None, name, f"stage {name} {_ending(stage)}", judged=False)
         if self.target.kind in ("drop", "rise"):
             return self._change(name, stage)
+        if self.target.kind == "slice":
+            return self._worst_slice(name, stage)
         return self._plain(name, stage)
+
+    def _worst_slice(self, name: str, stage: Stage) -> _Finding:
+        if self.gate.against is not None:
+            return _Finding(None, name)  # the saved report has what it is compared with
+        base = self.stages.get(self.baseline)
+        if base is None or not base.slices:
+            return _Finding(None, name, f"the baseline {self.baseline} has no slices")
+        before, after = self.scores.get(self.baseline, {}), self.scores.get(name, {})
+        worst = worst_slice(stage, self.gate, before, after)
+        if isinstance(worst, str):
+            return _Finding(None, name, worst)
+        return _Finding(worst.value, name, worst.note, worst.beyond, worst.limits, slice=worst)
 
     def _plain(self, name: str, stage: Stage) -> _Finding:
         figure = self.target.figure.name
@@ -267,6 +287,12 @@ def _result(name: str, gate: Gate, checker: _Checker, finding: _Finding) -> Gate
             "low": finding.limits[0],
             "high": finding.limits[1],
         }
+    if finding.slice is not None:
+        result |= {
+            "by": finding.slice.by,
+            "slice": finding.slice.name,
+            "metric": finding.slice.metric,
+        }
     if gate.ratio is not None:
         result |= {"relative_to": checker.baseline, "current": finding.value}
         result["reference"] = finding.reference
@@ -337,6 +363,48 @@ def _compared_result(
     if reason is not None:
         result["reason"] = reason
     return from_plain(GateResult, result if judged else result | {"judged": False})
+
+
+def _slice_result(
+    name: str, gate: Gate, checker: _Checker, finding: _Finding, saved: Report | None
+) -> GateResult:
+    """Return what a gate on slices decides: against the baseline, or against a saved report."""
+    stage = checker.stages.get(str(finding.stage))
+    if gate.against is None or stage is None or not finding.judged:
+        return _result(name, gate, checker, finding)
+    result: dict[str, object] = {
+        "name": name,
+        "limit": gate.limit,
+        "value": None,
+        "passed": saved is None,
+        "stage": finding.stage,
+        "level": "warn",
+        "against": Path(gate.against).name,
+        "judged": False,
+    }
+    if saved is None:
+        why = f"nothing to compare with: {Path(gate.against).name} is not there yet"
+        return from_plain(GateResult, {**result, "reason": why})
+    alone = len(checker.finals) == 1 and len(saved.ends) == 1 and gate.stage is None
+    then = saved.ends[0] if alone else saved.stage(finding.stage)
+    worst = worst_slice_against(stage, then, gate)
+    if isinstance(worst, str):
+        return from_plain(GateResult, {**result, "reason": worst})
+    return from_plain(
+        GateResult,
+        {
+            **result,
+            "value": worst.value,
+            "passed": worst.value <= gate.limit,
+            "level": gate.level,
+            "current": worst.current,
+            "saved": worst.saved,
+            "judged": True,
+            "by": worst.by,
+            "slice": worst.name,
+            "metric": worst.metric,
+        },
+    )
 
 
 def _ending(stage: Stage) -> str:

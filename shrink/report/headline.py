@@ -20,6 +20,7 @@ from shrink.contract.result import Scores
 from shrink.report.content import main_metric, warnings_of, was_stopped
 from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
+from shrink.report.slice_lines import slice_sentence
 
 Tone = Literal["good", "bad", "careful", "neutral"]
 _MOST_NAMES = 3
@@ -180,7 +181,7 @@ def _headline(report: Report, stage: Stage) -> Headline:
     base = report.stage(report.baseline) or stage
     metric = main_metric(report)
     sentences = [_smaller(stage, base), _cost(report, stage, metric) if metric else ""]
-    sentences.append(_since_origin(report, stage, metric))
+    sentences += [slice_sentence(stage), _since_origin(report, stage, metric)]
     tiles = [
         *_metric_tile(stage, base, metric),
         *_figure_tiles(stage, base),

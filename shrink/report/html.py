@@ -31,6 +31,7 @@ from shrink.report.headline import ending, headlines, results_without_headline, 
 from shrink.report.memory_map import memory_map_plots
 from shrink.report.placement import placement_tables
 from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
+from shrink.report.slice_lines import slice_tables
 from shrink.report.tables import (
     audit_sentences,
     control_tables,
@@ -167,6 +168,7 @@ def render_html(report: Report) -> str:
         placements=placement_tables(report),
         losses=loss_plots(report),
         controls=control_tables(report),
+        slices=slice_tables(report),
         sensitivity=sensitivity_plots(report),
         layers=layer_tables(report),
         operators=operator_tables(report),

@@ -26,6 +26,7 @@ from shrink.report.deltas import own_interval, stage_delta
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.headline import Chain, ending
 from shrink.report.sanity import sanity_warnings
+from shrink.report.slices import reported_slices
 
 T = TypeVar("T")
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
@@ -98,6 +99,7 @@ def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None
     """Return the stages with their differences, as far as they are complete."""
     alone = {outcome.name: _stage(outcome) for outcome in outcomes}
     scores = {outcome.name: outcome.scores for outcome in outcomes}
+    complete = {outcome.name: outcome for outcome in outcomes if outcome.complete}
 
     def delta(outcome: StageOutcome, to: str | None) -> Deltas:
         other = alone.get(to or "")
@@ -113,6 +115,13 @@ def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None
             delta_previous=delta(outcome, outcome.previous),
         )
         stage = replace(stage, notes=(*stage.notes, *_interval_notes(stage)))
+        if outcome.complete and outcome.result.slices:
+            stage = replace(
+                stage,
+                slices=reported_slices(
+                    stage, outcome, complete.get(baseline), complete.get(outcome.previous or "")
+                ),
+            )
         if chain is not None and outcome.complete:
             stage = replace(stage, delta_origin=chain.delta(stage, outcome.scores))
         stages.append(stage)
@@ -169,7 +178,11 @@ def _numbers(figures: Figures) -> Figures:
 
 def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
-    found = {n: own_interval(s, metric_figure(n).bounds) for n, s in outcome.scores.items()}
+    found = {
+        name: own_interval(evidence, metric_figure(name).bounds)
+        for name, evidence in outcome.scores.items()
+        if name in outcome.result.metrics
+    }
     return {n: Limits(low=i.low, high=i.high, note=i.note) for n, i in found.items() if i}
 
 

@@ -16,9 +16,11 @@ from shrink.report.content import cached_lines, flat_metrics, recipe_of, warning
 from shrink.report.headline import verdict
 from shrink.report.memory_map import memory_map_sentences
 from shrink.report.placement import placement_sentences
-from shrink.report.text import escape, render_markdown
+from shrink.report.slice_lines import slice_table
+from shrink.report.text import escape, render_markdown, table
 
 _MOST_LABELS = 50
+_MOST_SLICES = 10
 _MEANINGS = {
     "tflite_bytes": "size of the TFLite file",
     "parameters": "weights",
@@ -80,6 +82,11 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
         for name, told in placement_sentences(report)
         if name == stage.name
     )
+    if stage.slices and stage.name != report.baseline:
+        slices = slice_table(report, stage, _MOST_SLICES)
+        yield "### Who lost most"
+        yield table(slices.heads, slices.rows)
+        yield escape(slices.caption)
     if stage.notes:
         yield "### Notes"
         yield _list(stage.notes)

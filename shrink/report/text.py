@@ -13,6 +13,7 @@ from shrink.contract.report import Report
 from shrink.report.content import (
     RECIPE_HASH,
     Column,
+    Table,
     artifact_paths,
     cached_lines,
     caption,
@@ -35,12 +36,21 @@ from shrink.report.gate_lines import GateLine, gate_lines, missed_sentences
 from shrink.report.headline import Tone, headlines, more_results, origin_sentences, tone, verdict
 from shrink.report.memory_map import memory_map_sentences
 from shrink.report.placement import placement_sentences
+from shrink.report.slice_lines import (
+    has_news,
+    slice_sentence,
+    slice_table,
+    slice_tables,
+    sliced_results,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 _LONGEST_NAME = 20
+_MOST_SLICES = 3
+_MOST_SLICES_IN_MARKDOWN = 10
 _STYLES = {"PASS": "green", "FAIL": "bold red", "WARN": "yellow", "SKIP": "dim"}
 _TONES: dict[Tone, str] = {
     "good": "bold green",
@@ -78,6 +88,9 @@ def render_report(
     for stage, message, hint in errors_of(report) if with_errors else ():
         printer.section("error", [f"{stage}: {message}", *([f"hint: {hint}"] if hint else [])])
     _render_gates(gate_lines(report), printer)
+    for sliced in filter(has_news, sliced_results(report)):
+        slices = slice_table(report, sliced, _MOST_SLICES, "report.html")
+        _render_slices(slices, slice_sentence(sliced), printer)
     printer.section("skipped", [f"{names}: {text}" for names, text in grouped_skips(report)])
     printer.section("notes", [f"{names}: {text}" for names, text in grouped_notes(report)])
     printer.section("cached", cached_lines(report))
@@ -174,6 +187,16 @@ def _render_table(report: Report, printer: Printer) -> None:
     printer.line("")
 
 
+def _render_slices(slices: Table, sentence: str, printer: Printer) -> None:
+    """Print who lost most, in few columns; the page has all of them."""
+    printer.line(slices.title, "bold")
+    if sentence:
+        printer.wrapped(sentence, "")
+    printer.table([*zip(slices.heads, *slices.rows, strict=True)], left=1)
+    printer.wrapped(slices.caption, "", "dim")
+    printer.line("")
+
+
 def _render_places(report: Report, run_folder: Path | None, printer: Printer) -> None:
     """Print where the page is, and last the result; both are copied, and so never wrapped."""
     if run_folder is not None:
@@ -230,6 +253,9 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])
     if report.gates:
         parts += ["## Gates", _gate_table(report)]
+    for slices in slice_tables(report, _MOST_SLICES_IN_MARKDOWN):
+        parts += [f"## {escape(slices.title)}", table(slices.heads, slices.rows)]
+        parts.append(escape(slices.caption))
     parts += _section("Skipped", map(_named, grouped_skips(report)))
     parts += _section("Notes", map(_named, telling_notes(report)))
     parts += _section("How figures were measured", map(_named, routine_notes(report)))

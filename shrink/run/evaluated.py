@@ -15,7 +15,9 @@ from shrink.base.measured import Note
 from shrink.contract.details import Task as TaskDetails
 from shrink.contract.report import Figures, Guess
 from shrink.contract.result import Scores
+from shrink.contract.slices import MeasuredSlicing
 from shrink.data.config import WHY_NO_METRICS
+from shrink.data.slices import slicings_of
 from shrink.measure.inference import EXAMPLES
 from shrink.stages.context import StageContext, StageResult
 from shrink.task.artifact import (
@@ -43,6 +45,7 @@ class Evaluated:
         inputs: of a few, to time the artifact with.
         task: None where there is none without data.
         notes: for the report.
+        slices: what slices of the examples score.
     """
 
     metrics: Figures
@@ -51,6 +54,7 @@ class Evaluated:
     inputs: Sequence[np.ndarray]
     task: TaskDetails | None
     notes: Sequence[str]
+    slices: tuple[MeasuredSlicing, ...] = ()
 
 
 def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evaluated:
@@ -67,7 +71,8 @@ def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evalu
         context.warn(warning.code, warning.message, warning.hint)
     artifact_takes = artifact_interface(tflite, task.input_names)
     check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
-    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model))
+    slicings = slicings_of(context.dataset, "test", context.data_config)
+    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model), slicings)
     _check_finite(evaluation.metrics, context.name)
     return Evaluated(
         evaluation.metrics,
@@ -84,6 +89,7 @@ def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evalu
             *ties_note(evaluation, artifact_takes.outputs),
             *unmasked_notes(model, read_file(tflite)[0]),
         ],
+        tuple(evaluation.sliced.slicings),
     )
 
 

@@ -91,6 +91,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
         size=measured.size,
         memory={**measured.memory, **_values(training)},
         metrics=measured.evaluated.metrics,
+        slices=measured.evaluated.slices,
         examples=measured.evaluated.examples,
         latency=measured.latency,
         guess=guess(job.kind, context, outcome, measured.evaluated.metrics),

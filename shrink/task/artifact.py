@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -20,10 +20,13 @@ from shrink.contract.report import Guess
 from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
+from shrink.data.slices import Slicing
 from shrink.engine.objective import masked_outputs
 from shrink.task.accuracy import Sums, pool
+from shrink.task.combined import Term, Terms, means_within
 from shrink.task.metrics.means import sums
 from shrink.task.metrics.whole import WholeSplit
+from shrink.task.slices import ClassCounts, Sliced, measure_slices
 from shrink.task.task import Task
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, ordered
@@ -83,8 +86,6 @@ def unmasked_notes(model: keras.Model | None, graph: Subgraph) -> list[str]:
 
 
 _BATCH = 250
-_Term = tuple[str, int]
-"""A metric or loss, and the index of the output that it is of."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Evaluation:
         examples: number of examples.
         resampled: what intervals of the other metrics are computed from.
         undefined: by metric, why it is None.
+        sliced: what slices score, where they were asked for.
     """
 
     metrics: dict[str, float | None]
@@ -106,12 +108,13 @@ class Evaluation:
     examples: int
     resampled: dict[str, Resampled] = field(default_factory=dict)
     undefined: dict[str, str] = field(default_factory=dict)
+    sliced: Sliced = field(default_factory=Sliced)
 
     @property
     def evidence(self) -> dict[str, Evidence]:
         """What the intervals of every metric are computed from."""
         means = {name: values.tolist() for name, values in self.scores.items()}
-        return {**means, **self.resampled}
+        return {**means, **self.resampled, **self.sliced.evidence}
 
     def defined(self, name: str) -> float:
         """Return a metric that something is chosen by.
@@ -154,7 +157,11 @@ def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]])
 
 
 def evaluate_artifact(
-    tflite: Path, examples: Examples, task: Task, masks: OutputMasks | None = None
+    tflite: Path,
+    examples: Examples,
+    task: Task,
+    masks: OutputMasks | None = None,
+    slicings: Sequence[Slicing] | None = None,
 ) -> Evaluation:
     """Run the artifact on every example and score it.
 
@@ -164,14 +171,16 @@ def evaluate_artifact(
         task: metrics, loss, and whether outputs are logits.
         masks: of the Keras model that the artifact is, or was made from: only the elements of an
             output that its mask leaves count, pooled over all examples.
+        slicings: of the examples; they are then measured by class, too. None for no slices.
 
     Raises:
         DataError: the examples do not match its inputs or outputs, or no element counts.
     """
     means = ["loss", *(name for name in task.metrics if is_mean(name))]
     terms = {name: _terms(task, name) for name in means}
-    parts: dict[_Term, list[Sums]] = {term: [] for many in terms.values() for term in many.factors}
+    parts: dict[Term, list[Sums]] = {term: [] for many in terms.values() for term in many.factors}
     whole = WholeSplit(task, [name for name in task.metrics if not is_mean(name)])
+    classes = ClassCounts(task)
     for outputs, targets, present in _run(tflite, examples, task, masks):
         for (metric, i), sums_of in parts.items():
             logits = task.from_logits[i]
@@ -186,6 +195,8 @@ def evaluate_artifact(
                 )
             )
         whole.add(outputs, targets, present)
+        if slicings is not None:
+            classes.add(outputs, targets, present)
     pooled = {term: pool(sums_of) for term, sums_of in parts.items()}
     metrics: dict[str, float | None] = {
         name: float(many.combine({term: one.value for term, one in pooled.items()}))
@@ -203,6 +214,9 @@ def evaluate_artifact(
         len(examples),
         {name: one for name, one in resampled.items() if one is not None},
         {name: whole.undefined(name) for name, one in resampled.items() if one is None},
+        Sliced()
+        if slicings is None
+        else measure_slices(task, slicings, classes, means_within(terms, parts), whole),
     )
 
 
@@ -221,26 +235,12 @@ def _run(
         yield outputs, targets, masks.of(x) if masks else [None] * len(outputs)
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """What `loss` or a metric adds up of single outputs: factors, and the divisor of the sum."""
-
-    factors: Mapping[_Term, float]
-    divisor: int = 1
-
-    def combine(self, values: Mapping[_Term, float | Array]) -> float | Array:
-        """Return the sum of what single outputs have, each by its factor, over the divisor."""
-        # One division at the end: a third of 1 + 1 + 1 is 1, to the last bit.
-        total = sum(factor * values[term] for term, factor in self.factors.items())
-        return total / self.divisor
-
-
-def _terms(task: Task, name: str) -> _Terms:
+def _terms(task: Task, name: str) -> Terms:
     if name == "loss":
         weighted = zip(task.losses, task.loss_weights, strict=True)
-        return _Terms({(loss, i): weight for i, (loss, weight) in enumerate(weighted)})
+        return Terms({(loss, i): weight for i, (loss, weight) in enumerate(weighted)})
     chosen = measured_outputs(name, task.losses)
-    return _Terms({(name, i): 1.0 for i in chosen}, len(chosen))
+    return Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 
 
 def sample_inputs(tflite: Path, examples: Examples, task: Task, count: int) -> list[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -61,6 +62,27 @@ class WholeSplit:
         every = [self._weighted(name) for name in self._rules]
         return dict(zip(self._rules, resample(every, sum(self._counts)), strict=True))
 
+    def within(self, chosen: Array) -> WholeSplit:
+        """Return the same metrics over some of the examples, which keep their order.
+
+        Args:
+            chosen: their places, int64 (m,), ascending.
+        """
+        place = np.full(sum(self._counts), -1)
+        place[chosen] = np.arange(len(chosen))
+        self._kept = {key: [joined(rows, self._counts)] for key, rows in self._kept.items()}
+        self._counts = [len(place)]
+        part = copy.copy(self)
+        part._kept = {key: [_some(rows, place)] for key, (rows,) in self._kept.items()}
+        part._counts = [len(chosen)]
+        return part
+
+    def only(self, name: str) -> WholeSplit:
+        """Return one of the metrics alone, over the same examples."""
+        part = copy.copy(self)
+        part._rules = {name: self._rules[name]}
+        return part
+
     def undefined(self, name: str) -> str:
         """Return when a metric is not defined, in words."""
         return next(iter(self._rules[name].values())).undefined
@@ -80,6 +102,12 @@ class WholeSplit:
             _mean_of(quick) if is_quick else None,
             sum(one.columns for one in each),
         )
+
+
+def _some(rows: Rows, place: Array) -> Rows:
+    """Return the rows of examples that have a new place, which is at least 0."""
+    new = place[rows.example]
+    return Rows(new[new >= 0], tuple(values[new >= 0] for values in rows.values))
 
 
 def _mean_of(metrics: Sequence[OfWeights]) -> OfWeights:

@@ -1,0 +1,63 @@
+"""Metrics and losses of several outputs: sums of what single outputs have, whole or in part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shrink.base.types import Array
+from shrink.task.accuracy import Pooled, Sums, pool
+
+Term = tuple[str, int]
+"""A metric or loss, and the index of the output that it is of."""
+MeansWithin = Callable[[Array], "dict[str, Pooled | None]"]
+"""From places of some examples, int64 (m,), to each mean over them; None where nothing counts."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What `loss` or a metric adds up of single outputs: factors, and the divisor of the sum."""
+
+    factors: Mapping[Term, float]
+    divisor: int = 1
+
+    def combine(self, values: Mapping[Term, float | Array]) -> float | Array:
+        """Return the sum of what single outputs have, each by its factor, over the divisor."""
+        # One division at the end: a third of 1 + 1 + 1 is 1, to the last bit.
+        total = sum(factor * values[term] for term, factor in self.factors.items())
+        return total / self.divisor
+
+
+def means_within(terms: Mapping[str, Terms], parts: Mapping[Term, Sequence[Sums]]) -> MeansWithin:
+    """Return what pools each mean over some of the examples alone.
+
+    Args:
+        terms: of each mean.
+        parts: of each term, batch by batch.
+    """
+    totals = {
+        term: Sums(
+            np.concatenate([part.values for part in each]),
+            np.concatenate([part.valid for part in each]),
+        )
+        for term, each in parts.items()
+    }
+
+    def within(chosen: Array) -> dict[str, Pooled | None]:
+        some = {
+            term: Sums(each.values[chosen], each.valid[chosen]) for term, each in totals.items()
+        }
+        pooled = {term: pool([each]) for term, each in some.items() if each.valid.any()}
+        return {name: _combined(many, pooled) for name, many in terms.items()}
+
+    return within
+
+
+def _combined(many: Terms, pooled: Mapping[Term, Pooled]) -> Pooled | None:
+    if any(term not in pooled for term in many.factors):
+        return None
+    value = many.combine({term: pooled[term].value for term in many.factors})
+    scores = many.combine({term: pooled[term].scores for term in many.factors})
+    return Pooled(float(value), np.asarray(scores))

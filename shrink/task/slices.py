@@ -1,0 +1,224 @@
+"""What an artifact scores on slices of the examples: by class, and by what the recipe names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shrink.base.figures import LOSS
+from shrink.base.metrics import METRICS
+from shrink.base.types import Array
+from shrink.contract.result import Evidence
+from shrink.contract.slices import (
+    BY_CLASS,
+    FEWEST_EXAMPLES,
+    RECALL,
+    MeasuredSlice,
+    MeasuredSlicing,
+    slice_evidence,
+)
+from shrink.data.slices import Slicing
+from shrink.task.accuracy import Pooled, Sums, pool
+from shrink.task.combined import MeansWithin
+from shrink.task.metrics.rule import seen, shares_of_largest
+from shrink.task.metrics.whole import WholeSplit
+from shrink.task.task import Task
+
+_MOST_SLICES = 200
+"""Slices of one slicing that are listed; of more, those with the most examples."""
+_CLASS_LOSSES = METRICS["accuracy"].losses
+
+
+@dataclass
+class Sliced:
+    """What slices score.
+
+    Attributes:
+        slicings: as a report takes them.
+        evidence: what intervals are computed from, by `slice_evidence`.
+    """
+
+    slicings: list[MeasuredSlicing] = field(default_factory=list)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+
+
+class ClassCounts:
+    """Counts, example by example, elements of each class and those of them that are found.
+
+    The metric within a class is its recall: the share of the elements which are truly of the class
+    that are decided to be. Of one class an example these are the examples of the class; of several
+    labels an example each label is a class; of pixels and steps the elements of an example are
+    pooled as `pool` does. Ties are broken at random, by their expected value.
+
+    Args:
+        task: of one output; of others there are no classes.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.applies = len(task.losses) == 1 and task.losses[0] in _CLASS_LOSSES
+        self._rows: list[tuple[Array, Array, Array, Array]] = []
+        self._examples = 0
+        self.classes = 0
+
+    def add(
+        self, outputs: Sequence[Array], targets: Sequence[Array], masks: Sequence[Array | None]
+    ) -> None:
+        """Count what a batch has; arrays are by output."""
+        if not self.applies:
+            return
+        task = self._task
+        one = seen(
+            outputs[0],
+            targets[0],
+            mask=masks[0],
+            from_logits=task.from_logits[0],
+            loss=task.losses[0],
+        )
+        rows, threshold = one.elements(), 0.0 if one.from_logits else 0.5
+        if one.is_single:
+            own = (one.element_targets()[:, 0] > 0.5).astype(np.int64)
+            positive = rows[:, 0] > threshold
+            found = ((positive == own) & ~np.isnan(rows[:, 0])).astype(np.float64)
+            example, self.classes = one.example, 2
+        elif one.several_labels:
+            place, own = np.nonzero(one.element_targets() > 0.5)
+            found = (rows > threshold)[place, own].astype(np.float64)
+            example, self.classes = one.example[place], rows.shape[-1]
+        else:
+            own = one.element_classes()
+            found = shares_of_largest(rows)[np.arange(len(own)), own]
+            found = np.where(np.isnan(rows).any(axis=-1), 0.0, found)
+            example, self.classes = one.example, rows.shape[-1]
+        self._rows.append((*_summed(example, own, found, self.classes, self._examples),))
+        self._examples += one.count
+
+    def sums(self) -> Iterator[tuple[int, Sums]]:
+        """Yield each class with the sums of the examples that have it."""
+        example, own, found, count = (
+            np.concatenate(column) for column in zip(*self._rows, strict=True)
+        )
+        order = np.lexsort((example, own))
+        starts = np.searchsorted(own[order], np.arange(self.classes + 1))
+        for index in range(self.classes):
+            rows = order[starts[index] : starts[index + 1]]
+            yield index, Sums(found[rows], count[rows])
+
+
+def _summed(
+    example: Array, own: Array, found: Array, classes: int, first: int
+) -> tuple[Array, Array, Array, Array]:
+    """Return example, class, found and number of elements, a row for each class of an example."""
+    keys, inverse, counts = np.unique(
+        example * classes + own, return_inverse=True, return_counts=True
+    )
+    hits = np.bincount(inverse, weights=found, minlength=len(keys))
+    return keys // classes + first, keys % classes, hits, counts.astype(np.float64)
+
+
+def measure_slices(
+    task: Task,
+    slicings: Sequence[Slicing],
+    counts: ClassCounts,
+    means: MeansWithin,
+    whole: WholeSplit,
+) -> Sliced:
+    """Return what slices score, by class and by each slicing.
+
+    Args:
+        task: of the artifact.
+        slicings: of all examples, in their order.
+        counts: of the classes of all examples.
+        means: of the metrics that are means.
+        whole: of the others.
+    """
+    sliced = Sliced()
+    measure_classes(counts, task.classes, sliced)
+    for slicing in slicings:
+        measure_slicing(slicing, next(iter(task.metrics), LOSS), means, whole, sliced)
+    return sliced
+
+
+def measure_classes(counts: ClassCounts, names: Sequence[str], into: Sliced) -> None:
+    """Add the recall of each class.
+
+    Args:
+        counts: of all examples.
+        names: of the classes by index; numbers stand for those that have none.
+        into: receives it.
+    """
+    if not counts.applies:
+        return
+    every = sorted(counts.sums(), key=lambda one: (-len(one[1].values), one[0]))
+    listed = sorted(every[:_MOST_SLICES], key=lambda one: one[0])
+    slices = []
+    for index, sums in listed:
+        name = names[index] if index < len(names) else str(index)
+        if not len(sums.values):
+            why = {RECALL: "no test example has this class"}
+            slices.append(
+                MeasuredSlice(name=name, examples=0, metrics={RECALL: None}, undefined=why)
+            )
+            continue
+        pooled = pool([sums])
+        into.evidence[slice_evidence(BY_CLASS, name)] = pooled.scores.tolist()
+        metrics = {RECALL: pooled.value}
+        slices.append(MeasuredSlice(name=name, examples=len(sums.values), metrics=metrics))
+    unlisted = len(every) - len(listed)
+    into.slicings.append(
+        MeasuredSlicing(by=BY_CLASS, metric=RECALL, slices=tuple(slices), unlisted=unlisted)
+    )
+
+
+def measure_slicing(
+    slicing: Slicing, main: str, means: MeansWithin, whole: WholeSplit, into: Sliced
+) -> None:
+    """Add what the slices of one slicing score: every metric, and evidence of the main one.
+
+    Args:
+        slicing: of all examples, in their order.
+        main: the main metric.
+        means: of the metrics that are means.
+        whole: of the others.
+        into: receives it.
+    """
+    sizes = np.bincount(slicing.index, minlength=len(slicing.names))
+    largest = np.argsort(-sizes, kind="stable")[:_MOST_SLICES]
+    slices = []
+    for place in sorted(largest.tolist()):
+        name, chosen = slicing.names[place], np.flatnonzero(slicing.index == place)
+        found, part = means(chosen), whole.within(chosen)
+        metrics = {key: None if one is None else one.value for key, one in found.items()}
+        metrics |= part.values()
+        undefined = {
+            key: "no element of any example counts" if key in found else whole.undefined(key)
+            for key, value in metrics.items()
+            if value is None
+        }
+        evidence = _evidence(main, found, part, len(chosen))
+        if evidence is not None:
+            into.evidence[slice_evidence(slicing.by, name)] = evidence
+        slices.append(
+            MeasuredSlice(
+                name=name,
+                examples=len(chosen),
+                metrics={main: metrics[main], **metrics},
+                undefined=undefined or None,
+            )
+        )
+    unlisted = len(slicing.names) - len(slices)
+    into.slicings.append(
+        MeasuredSlicing(by=slicing.by, metric=main, slices=tuple(slices), unlisted=unlisted)
+    )
+
+
+def _evidence(
+    main: str, means: dict[str, Pooled | None], part: WholeSplit, examples: int
+) -> Evidence | None:
+    """Return what the interval of the main metric is computed from; None where there is none."""
+    if main in means:
+        pooled = means[main]
+        return None if pooled is None else pooled.scores.tolist()
+    return part.only(main).resampled()[main] if examples >= FEWEST_EXAMPLES else None

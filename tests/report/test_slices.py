@@ -1,0 +1,264 @@
+"""Slices of a report: who lost most, whether that is proven, and the gate on the worst of them.
+
+The toy stages have two places of 40 and 60 examples and one of 5. Before, all but one of each large
+one are right; the first loses 12 more, the second gains none.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from shrink.base.intervals import paired_interval
+from shrink.base.resampled import Resampled
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.report import Report
+from shrink.contract.result import StageOutcome
+from shrink.contract.slices import slice_evidence
+from shrink.report.config import parse_gates
+from shrink.report.diff import diff_reports, render_diff_markdown
+from shrink.report.headline import headlines
+from shrink.report.html import render_html
+from shrink.report.model import build_report
+from shrink.report.rendered import render_card
+from shrink.report.slice_lines import slice_lines, slice_table
+from shrink.report.text import render_markdown, render_report
+from tests.report import toys
+
+SIZES = {"barn": 40, "field": 60, "sky": 5}
+
+
+def right(wrong: int, size: int) -> list[float]:
+    return [0.0] * wrong + [1.0] * (size - wrong)
+
+
+def with_slices(outcome: StageOutcome, by: str = "place", **wrong: int) -> StageOutcome:
+    """The outcome with slices in which so many examples are wrong; of the others none."""
+    metric = "recall" if by == "class" else "accuracy"
+    scores = {name: right(wrong.get(name, 0), size) for name, size in SIZES.items()}
+    slices = [
+        {"name": name, "examples": len(s), "metrics": {metric: sum(s) / len(s)}}
+        for name, s in scores.items()
+    ]
+    told = to_plain(outcome.result.slices)
+    done = toys.with_result(outcome, slices=[*told, {"by": by, "metric": metric, "slices": slices}])
+    evidence = {slice_evidence(by, name): s for name, s in scores.items()}
+    return replace(done, scores={**outcome.scores, **evidence})
+
+
+def run(gates: dict[str, Any] | None = None, by: str = "place", **wrong: int) -> Report:
+    train, prune, quantize = toys.outcomes()
+    found = toys.report(
+        [
+            with_slices(train, by, barn=1, field=1),
+            with_slices(prune, by, barn=1, field=1),
+            with_slices(quantize, by, **({"barn": 13, "field": 1} | wrong)),
+        ],
+        gates=gates,
+    )
+    return from_plain(Report, found)
+
+
+def test_slices_have_paired_differences_and_exact_tests() -> None:
+    report = run()
+    slicing = report.stages[2].slices[0]
+    barn, field, sky = slicing.slices
+    assert barn.delta is not None
+    assert barn.delta_previous == barn.delta
+    assert barn.test is not None
+    assert barn.delta.value == pytest.approx(-12 / 40)
+    interval = paired_interval(right(1, 40), right(13, 40))
+    assert (barn.delta.low, barn.delta.high) == (interval.low, interval.high)
+    # McNemar: 12 lost, none won. Holm: the smaller of two is doubled.
+    p = 2 / 2**12
+    assert (barn.test.test, barn.test.verdict) == ("mcnemar", "worse")
+    assert (barn.test.p, barn.test.adjusted_p) == pytest.approx((p, 2 * p))
+    together = paired_interval(right(1, 40), right(13, 40), 0.975)
+    assert (barn.test.low, barn.test.high) == (together.low, together.high)
+    assert field.test is not None
+    assert (field.test.p, field.test.verdict) == (1.0, "no proven difference")
+    assert (sky.test, sky.reason) == (None, "fewer than 20 examples: no verdict")
+    assert slicing.average == report.stages[2].delta["accuracy"].value  # type: ignore[union-attr]
+
+
+def test_the_baseline_has_slices_without_differences() -> None:
+    barn = run().stages[0].slices[0].slices[0]
+    assert (barn.metrics, barn.test) == ({"accuracy": 39 / 40}, None)
+    assert barn.delta is not None
+    assert (barn.delta.value, barn.delta.low, barn.delta.high) == (0, 0, 0)
+    assert barn.interval is not None
+
+
+def test_holm_counts_the_slices_of_all_slicings() -> None:
+    train, _, quantize = toys.outcomes()
+    one = with_slices(with_slices(train, barn=1), "hour", barn=1)
+    other = with_slices(with_slices(quantize, barn=7), "hour", field=5)
+    found = from_plain(Report, toys.report([one, replace(other, previous=None)]))
+    tests = {
+        (slicing.by, row.name): row.test
+        for slicing in found.stages[1].slices
+        for row in slicing.slices
+        if row.test is not None
+    }
+    raw = {("place", "barn"): 2 / 2**6, ("hour", "field"): 2 / 2**5}
+    assert len(tests) == 4
+    for key, p in raw.items():
+        rank = 4 if key[0] == "place" else 3
+        assert tests[key].p == pytest.approx(p)
+        assert tests[key].adjusted_p == pytest.approx(max(4 * 2 / 2**6, rank * p))
+    assert tests["place", "barn"].verdict == "no proven difference"
+
+
+def test_the_average_of_classes_is_that_of_their_examples() -> None:
+    slicing = run(by="class").stages[2].slices[0]
+    assert slicing.metric == "recall"
+    assert slicing.average == pytest.approx(-12 / 105)
+
+
+def test_losses_of_few_examples_come_last_and_proven_ones_first() -> None:
+    lines = slice_lines(run(sky=5).stages[2])
+    assert [line.text for line in lines] == ["place = barn", "place = field", "place = sky"]
+    assert [line.is_proven_loss for line in lines] == [True, False, False]
+
+
+def test_the_headline_names_a_slice_that_paid_more_than_the_average() -> None:
+    (headline,) = headlines(run())
+    assert "Place = barn paid more than the average: its accuracy changed by -30.00" in (
+        headline.sentence
+    )
+    (quiet,) = headlines(run(barn=2))
+    assert "paid more" not in quiet.sentence
+
+
+def printed(report: Report) -> str:
+    stream = io.StringIO()
+    render_report(report, Console(file=stream, width=120))
+    return stream.getvalue()
+
+
+def test_every_rendering_shows_who_lost_most() -> None:
+    report = run()
+    row = ("place = barn", "40", "97.50 %", "67.50 %")
+    assert slice_table(report, report.stages[2]).rows[0][:4] == row
+    for text in (printed(report), render_markdown(report), render_card(report, "ab")):
+        assert "who lost most" in text.lower()
+        assert "place = barn" in text
+    page = render_html(report)
+    assert "Who lost most" in page
+    assert page.index("place = barn") < page.index("place = field")
+    assert "fewer than 20 examples: no verdict" in page
+
+
+def test_the_terminal_is_silent_on_classes_that_lost_nothing_proven() -> None:
+    assert "who lost most" not in printed(run(by="class", barn=2))
+    assert "class barn" in printed(run(by="class"))
+
+
+def gate(settings: Any, by: str = "place", **wrong: int) -> Any:
+    (result,) = run({"worst_slice_drop": settings}, by, **wrong).gates
+    return result
+
+
+def test_the_gate_looks_at_the_worst_slice_with_enough_examples() -> None:
+    missed = gate(0.05, sky=5)
+    assert (missed.passed, missed.by, missed.slice) == (False, "place", "barn")
+    assert missed.value == pytest.approx(0.3)
+    assert gate(0.3).passed
+    assert gate({"limit": 0.05, "stage": "prune"}).value == 0
+    assert gate({"limit": 0.05, "level": "warn"}).level == "warn"
+
+
+def test_the_gate_with_a_confidence_takes_the_corrected_interval() -> None:
+    low = -(paired_interval(right(1, 40), right(13, 40), 0.975).high or 0)
+    for limit, passed in ((low - 1e-6, False), (low + 1e-6, True)):
+        result = gate({"limit": limit, "confidence": 0.95})
+        assert (result.passed, result.low) == (passed, pytest.approx(low))
+        assert result.reason == "the interval is corrected for 2 slices (Holm)"
+
+
+def test_the_gate_names_the_slice_that_missed_it() -> None:
+    report = run({"worst_slice_drop": 0.05})
+    sentence = (
+        "Accuracy of place = barn in quantize is 30.00 points worse than train, with 5 points "
+        "allowed: gate worst_slice_drop missed."
+    )
+    assert sentence in render_html(report)
+    assert "place = barn: 30.00 points > 5 points" in printed(report)
+
+
+def test_the_gate_looks_at_one_slicing_where_it_names_one() -> None:
+    assert gate({"limit": 0.5, "by": "place"}).passed
+    unknown = gate({"limit": 0.5, "by": "site"})
+    assert (unknown.passed, unknown.value) == (False, None)
+    assert unknown.reason == "there is no slicing site; there is place"
+
+
+def against(saved: Report, **wrong: int) -> Any:
+    settings = {"worst_slice_drop": {"limit": 0.05, "against": "saved.json"}}
+    train, prune, quantize = toys.outcomes()
+    stages = [
+        with_slices(train, barn=1),
+        with_slices(prune),
+        with_slices(quantize, **wrong),
+    ]
+    run_of = from_plain(Report, toys.report(stages))
+    empty = replace(run_of, stages=(), gates=(), warnings=())
+    told = {"worst_slice_drop": saved}
+    return build_report(empty, stages, parse_gates(settings), saved=told).gates[0]
+
+
+def test_the_gate_compares_slices_of_a_saved_report() -> None:
+    saved = run()
+    better = against(saved, barn=2, field=2)
+    assert (better.passed, better.slice) == (True, "field")
+    assert better.value == pytest.approx(1 / 60)
+    worse = against(saved, barn=16)
+    assert (worse.passed, worse.slice, worse.value) == (False, "barn", pytest.approx(3 / 40))
+    assert (worse.saved, worse.current) == (27 / 40, 24 / 40)
+
+
+def test_the_gate_decides_nothing_against_a_report_without_slices() -> None:
+    result = against(from_plain(Report, toys.report()))
+    assert (result.judged, result.level) == (False, "warn")
+    assert result.reason == "nothing to compare with: the saved report has no slices"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"worst_slice_drop": {"ratio": 0.5}}, "takes a limit"),
+        ({"worst_slice_drop": {"limit": "2 KB"}}, "must be a plain number"),
+        ({"accuracy_drop": {"limit": 0.1, "by": "place"}}, "'by' goes with worst_slice_drop"),
+    ],
+)
+def test_gates_refuse_what_they_cannot_do(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_gates(settings)
+
+
+def test_diff_names_the_slice_that_lost_most() -> None:
+    diff = diff_reports(run(barn=1), run(barn=13))
+    assert [(one.name, one.value) for one in diff.slices] == [("barn", pytest.approx(-0.3))]
+    text = render_diff_markdown(diff)
+    assert "place = barn lost most: accuracy 97.50 % in A, 67.50 % in B" in text
+
+
+def test_a_bootstrap_proves_nothing_that_few_examples_make_up() -> None:
+    def f1(outcome: StageOutcome, lost: float) -> StageOutcome:
+        key, values = slice_evidence("place", "barn"), [0.9] * 39 + [0.9 - 40 * lost]
+        evidence = Resampled(0.9 - lost, (0.9 - lost,) * 400, tuple(values), "one draw")
+        slices = [{"name": "barn", "examples": 40, "metrics": {"f1_macro": evidence.value}}]
+        told = {"by": "place", "metric": "f1_macro", "slices": slices}
+        done = toys.with_result(outcome, slices=[told])
+        return replace(done, previous=None, scores={**outcome.scores, key: evidence})
+
+    train, _, quantize = toys.outcomes()
+    found = from_plain(Report, toys.report([f1(train, 0.0), f1(quantize, 0.01)]))
+    test = found.stages[1].slices[0].slices[0].test
+    assert test is not None
+    # No resample is at 0 or above, but one example alone makes up the difference.
+    assert (test.test, test.p, test.verdict) == ("bootstrap", 0.05, "no proven difference")
