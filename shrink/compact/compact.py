@@ -141,14 +141,8 @@ def _in_less_memory(
     if arena_bytes is not None and before <= arena_bytes and not bordered.borders:
         why = f"it fits {arena_bytes:,} bytes already"
         return _unchanged(model, bordered, before, why, target)
-    best: _Version | None = None
     shares = (max_extra_macs,) if arena_bytes is None else _LADDER
-    for version in _versions(bordered.graph, shares, target):
-        if best is None or version.arena < best.arena:
-            best = version
-        if arena_bytes is not None and not _least(version) <= arena_bytes < best.arena:
-            break
-    assert best is not None
+    best = _best(bordered.graph, shares, target, arena_bytes)
     if arena_bytes is not None and best.arena > arena_bytes:
         possible = min(best.arena, before)
         raise StageError(
@@ -166,6 +160,24 @@ def _in_less_memory(
             raise InternalError(f"the compacted file {error}") from error
         why = f"computed in another order, it {error}"
         return _unchanged(model, bordered._replace(graph=graph), before, why, target)
+
+
+def _best(
+    graph: Graph, shares: Sequence[float], target: Target, arena_bytes: int | None
+) -> _Version:
+    """Return the version with the smallest arena, or the first that fits the one that is given.
+
+    Where none can fit, it is the smallest with the most work that any may take.
+    """
+    versions = _versions(graph, shares, target)
+    best = next(versions)
+    if arena_bytes is not None and _least(best) > arena_bytes:
+        return _best(graph, shares[-1:], target, None)
+    while arena_bytes is None or best.arena > arena_bytes:
+        if (version := next(versions, None)) is None:
+            break
+        best = min(best, version, key=lambda one: one.arena)
+    return best
 
 
 def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EXTRA_MACS) -> int:

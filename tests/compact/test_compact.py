@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -122,8 +124,15 @@ def test_an_arena_is_met_with_little_extra_work(smallest: Compacted) -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_an_arena_that_cannot_be_met_is_an_error_that_says_what_can() -> None:
-    with pytest.raises(StageError, match="the smallest takes"):
-        compact(chain(), arena_bytes=1000)
+    with pytest.raises(StageError, match="the smallest takes") as caught:
+        compact(wide(), arena_bytes=1000)
+    hint = re.match(r"--arena-bytes (\d+),", str(caught.value.hint))
+    assert hint is not None
+    possible = int(hint[1])
+    found = compact(wide(), arena_bytes=possible)
+    assert found.changed
+    assert found.arena_after <= possible < 0.5 * found.arena_before
+    assert allocates(found.content, possible)
 
 
 @pytest.mark.usefixtures("hasty")
