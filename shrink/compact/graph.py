@@ -19,6 +19,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
+from shrink.tflite.decode import DECODE
 from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
 from shrink.tflite.litert_twin import in_rank
 from shrink.tflite.offline_plan import ONLINE, with_plan
@@ -219,6 +220,10 @@ def _refused(why: str) -> ModelError:
 
 def _check(subgraph: Subgraph) -> None:
     for operator in subgraph.operators:
+        if operator.custom and operator.name == DECODE:
+            raise _refused(
+                f"its kernels are stored for {DECODE} already; compact the file that it was made of"
+            )
         if operator.custom or operator.name in _STATEFUL:
             raise _refused(f"{operator.name} is an operator whose effects are not known")
     for tensor in subgraph.tensors:

@@ -180,7 +180,8 @@ def _results(report: Report) -> list[Stage]:
 def _headline(report: Report, stage: Stage) -> Headline:
     base = report.stage(report.baseline) or stage
     metric = main_metric(report)
-    sentences = [_smaller(stage, base), _cost(report, stage, metric) if metric else ""]
+    cost = _cost(report, stage, metric) if metric else ""
+    sentences = [_smaller(stage, base), _arena(stage), cost]
     sentences += [slice_sentence(stage), _since_origin(report, stage, metric)]
     tiles = [
         *_metric_tile(stage, base, metric),
@@ -203,6 +204,16 @@ def _smaller(stage: Stage, base: Stage) -> str:
         f"Stage {stage.name} is {factor:.3g} times {word} than {base.name}: "
         f"{texts[0]} instead of {texts[1]}."
     )
+
+
+def _arena(stage: Stage) -> str:
+    """Return what became of the arena of a compacted file, which is what it was compacted for."""
+    found = stage.told.compact
+    if found is None or not found.changed or not found.arena_before or not found.arena_after:
+        return ""
+    after, before = (format_value(one, "bytes") for one in (found.arena_after, found.arena_before))
+    of = " of LiteRT" if found.target == "litert" else ""
+    return f"Compacted, its arena{of} takes {after} instead of {before}."
 
 
 def _cost(report: Report, stage: Stage, metric: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from tflite_micro import runtime
 
+from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.compact import compact as whole_file
 from shrink.compact.compact import compact
@@ -262,6 +263,11 @@ def test_equal_is_what_both_rewritings_found_equal(
     found = compact(pruned, arena_bytes=60_000, decode=True).equality
     wanted = ("LiteRT reference (kernels dense)", "TFLite Micro")
     assert found == Equality(4, wanted, (), distinct=False)
+
+
+def test_a_file_that_stores_kernels_so_is_not_rewritten_again(whole: Decoding) -> None:
+    with pytest.raises(ModelError, match="stored for TFLM_DECODE already; compact the file that"):
+        compact(whole.content)
 
 
 def test_without_the_key_kernels_stay_dense(pruned: bytes) -> None:

@@ -157,3 +157,20 @@ def test_names_of_tensors_are_escaped() -> None:
     page = Page(render_html(compacted(memory_before=before, memory_after=AFTER)))
     assert page.tags().isdisjoint({"img", "script"})
     assert any(HOSTILE_SHOWN in data for tag, data in page.texts if tag == "title")
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ({"changed": True}, "Compacted, its arena takes 64.0 KB instead of 110 KB."),
+        (
+            {"changed": True, "target": "litert"},
+            "Compacted, its arena of LiteRT takes 64.0 KB instead of 110 KB.",
+        ),
+        ({"changed": False, "reason": "it is small"}, ""),
+    ],
+)
+def test_the_headline_says_what_became_of_the_arena(told: dict[str, Any], sentence: str) -> None:
+    shown = Page(render_html(compacted(arena_before=110_000, arena_after=64_000, **told))).text
+    assert ("Compacted, its arena" in shown) is bool(sentence)
+    assert sentence in shown
