@@ -1,4 +1,4 @@
-"""Makes docs/report.schema.json, the JSON Schema of report.json, from the types that read it.
+"""Makes docs/report.schema.json and compare.schema.json from the types that read these files.
 
 Run: python -m docs.refresh schema
 """
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shrink.base.measured import Note
+from shrink.contract.comparison import Comparison
 from shrink.contract.report import Report
 
 _NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number"}
@@ -27,11 +28,25 @@ def report_schema() -> dict[str, Any]:
 
     Keys that no type knows are allowed: a later version may write them.
     """
+    return _document(Report, "shrink report")
+
+
+def compare_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of compare.json."""
+    return _document(Comparison, "shrink comparison")
+
+
+def compare_schema_text() -> str:
+    """Return the schema as the text of docs/compare.schema.json."""
+    return json.dumps(compare_schema(), indent=2) + "\n"
+
+
+def _document(kind: Any, title: str) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    schema = _object(Report, definitions)
+    schema = _object(kind, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "shrink report",
+        "title": title,
         **schema,
         "$defs": dict(sorted(definitions.items())),
     }

@@ -27,6 +27,7 @@ from shrink.data.config import DataConfig
 from shrink.measure.memory import one_op_model
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.load import recipe_from_mapping, validate_section
+from shrink.recipe.matrix import load_variants
 from shrink.report.config import parse_gates
 from tests.cli.shell import shrink
 from tests.report.plain import render_report
@@ -109,7 +110,7 @@ def documents() -> list[Any]:
 
 
 @pytest.mark.parametrize("document", documents())
-def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any]) -> None:
+def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any], tmp_path: Path) -> None:
     words = [w for w in _strings(document) if w.startswith("shrink ")]
     for line in words:
         recipe = shlex.split(line)[2]
@@ -119,10 +120,15 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any]) -> N
     if isinstance(document.get("stages"), list):
         base = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
         assert recipe_from_mapping({**base, "stages": document["stages"]}, "docs").recipe.stages
+    if "matrix" in document:
+        recipe = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
+        recipe |= {"stages": [{"prune": {"sparsity": 0.5}}], **document}
+        (tmp_path / "r.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        assert load_variants(tmp_path / "r.yaml").is_sweep
     if "data" in document:
         assert validate_section(DataConfig, document["data"], "docs")
     # A block of no such kind has to be a CI system's, with a command of ours in it.
-    assert words or {"gates", "stages", "data"} & document.keys()
+    assert words or {"gates", "stages", "data", "matrix"} & document.keys()
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -131,6 +131,7 @@ def assert_known_flags(command: Callable[..., None], words: list[str]) -> None:
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "bench": tools.bench,
+    "compare": reports.compare,
     "diff": reports.diff,
     "export": tools.export,
     "init": recipes.init,

@@ -109,14 +109,21 @@ class Console:
         as_json: stdout carries exactly one JSON document.
         quiet: nothing but errors and the result's last line.
         verbose: also what workers print, as they do.
+        prefix: before every line of what happens, where several runs print; then no line moves.
     """
 
     def __init__(
-        self, *, as_json: bool = False, quiet: bool = False, verbose: bool = False
+        self,
+        *,
+        as_json: bool = False,
+        quiet: bool = False,
+        verbose: bool = False,
+        prefix: str = "",
     ) -> None:
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
+        self.prefix = prefix
         self._live: Live | None = None
         self._line: ProgressLine | None = None
         self._label = ""
@@ -140,7 +147,7 @@ class Console:
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)
         else:
-            self._write(sys.stderr, text)
+            self._write(sys.stderr, f"{self.prefix}{text}")
 
     def warn(self, text: str) -> None:
         """Print a warning, on stderr."""
@@ -202,7 +209,8 @@ class Console:
             self._live = self._line = None
 
     def _on_terminal(self) -> bool:
-        return sys.stderr.isatty() and not self.quiet and os.environ.get("TERM") != "dumb"
+        may_move = not self.quiet and not self.prefix
+        return sys.stderr.isatty() and may_move and os.environ.get("TERM") != "dumb"
 
     def _start_progress(self) -> None:
         from rich.live import Live

@@ -77,7 +77,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="STAGE.KEY=VALUE",
-        help="Change a key of the recipe, such as prune.sparsity=0.8 or training.seed=1.",
+        help="Change a key of the recipe, such as prune.sparsity=0.8 or training.seed=1. Several "
+        "values, as in prune.sparsity=0.3,0.5, are a sweep: a run for every combination.",
         show_default=False,
     ),
 ]
@@ -140,6 +141,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink run digits",
         "shrink run recipes/digits.yaml --set prune.sparsity=0.7 --dry-run",
         "shrink run recipes/digits.yaml --from prune --output runs/again",
+        "shrink run recipes/digits.yaml --set prune.sparsity=0.3,0.5,0.7 --output runs/sweep",
     ),
     "train": ("shrink train student.py:build --data pictures/ --epochs 20 --memory-limit 2GB",),
     "distill": (
@@ -170,6 +172,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink report runs/digits --tensorboard logs",
     ),
     "diff": ("shrink diff runs/main runs/digits --markdown",),
+    "compare": (
+        "shrink compare runs/main runs/digits",
+        "shrink compare runs/sweep --output runs/page",
+    ),
     "validate": (
         "shrink validate recipes/digits.yaml --set training.seed=1",
         "shrink validate digits digits-train",

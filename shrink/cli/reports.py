@@ -1,4 +1,4 @@
-"""`shrink report` and `shrink diff`: what a run left behind, looked at again."""
+"""`shrink report`, `diff` and `compare`: what a run left behind, looked at again."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("report", epilog=epilog("report"))(report)
     app.command("diff", epilog=epilog("diff"))(diff)
+    app.command("compare", epilog=epilog("compare"))(compare)
 
 
 def report(
@@ -81,3 +82,52 @@ def diff(
         console.print(render_diff_markdown(difference).rstrip())
     else:
         render_diff_terminal(difference, console.rich())
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Run folders, report.json files, or the folders of sweeps."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write compare.html, compare.md and compare.json into this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
+    ] = False,
+    json_: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Put runs and sweeps side by side: a table, Pareto fronts, settings that differ."""
+    from shrink.base import files
+    from shrink.base.console import Console
+    from shrink.contract.codec import to_plain
+    from shrink.recipe.compare_files import compare_folders
+    from shrink.report.compare_text import render_comparison_markdown, render_comparison_terminal
+
+    console = Console(as_json=json_, quiet=quiet)
+    found = compare_folders(runs, output)
+    if output is not None:
+        from shrink.report.compare_rendered import render_comparison
+
+        files.make_folder(output)
+        files.write_together(output, render_comparison(found))
+    for warning in found.warnings:
+        console.warn(warning)
+    if json_:
+        console.document(to_plain(found))
+    elif markdown:
+        console.print(render_comparison_markdown(found).rstrip())
+    elif not quiet:
+        render_comparison_terminal(found, console.rich())
+    if output is not None and not json_ and not markdown:
+        console.print(str(output / "compare.html"))

@@ -347,6 +347,17 @@ def run(
             show_default=False,
         ),
     ] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            help="Runs of a sweep at a time, in memory of their own; what they share is computed "
+            "once.",
+        ),
+    ] = 1,
     trust_model: TrustFlag = False,
     tensorboard: TensorboardOption = None,
     mlflow: MlflowOption = None,
@@ -354,8 +365,9 @@ def run(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Run a recipe: every stage, its report, its gates."""
+    """Run a recipe: every stage, its report, its gates; or a sweep of it, and a comparison."""
     from shrink.base.console import Console
+    from shrink.base.errors import RecipeError
     from shrink.recipe.bundle import find_recipe
     from shrink.recipe.matrix import load_variants
     from shrink.recipe.plan import build_plan
@@ -379,6 +391,14 @@ def run(
     if variants.is_sweep:
         from shrink.run.sweep import run_sweep
 
-        raise typer.Exit(run_sweep(variants, options, console, dry_run=dry_run, trackers=trackers))
+        raise typer.Exit(
+            run_sweep(variants, options, console, dry_run=dry_run, jobs=jobs, trackers=trackers)
+        )
+    if jobs > 1:
+        raise RecipeError(
+            "there is one run, and so nothing to run beside it",
+            subject=f"--jobs {jobs}",
+            hint="leave it out, or sweep: --set prune.sparsity=0.3,0.5",
+        )
     plan = build_plan(first)
     raise typer.Exit(run_plan(plan, options, console, dry_run=dry_run, trackers=trackers))

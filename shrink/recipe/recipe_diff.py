@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -37,6 +37,43 @@ def recipe_changes(a: Report, b: Report) -> list[RecipeChange]:
         elif x.text != y.text:
             changes.append(RecipeChange(key=key, a=x.text, b=y.text))
     return changes
+
+
+def settings_that_differ(reports: Sequence[Report | None]) -> list[dict[str, str]]:
+    """Return, for each report, the keys of its resolved recipe that are not the same in all.
+
+    A key that some recipes leave out is left out of all where those that have it say its default.
+    Nothing is returned for a report without a recipe.
+    """
+    recipes = [{} if report is None else recipe_of(report) for report in reports]
+    texts = [_texts(recipe) for recipe in recipes]
+    known = [one for one in texts if one]
+    differing = [
+        key
+        for key in dict.fromkeys(key for one in known for key in one)
+        if len({one.get(key) for one in known}) > 1
+    ]
+    absent = [key for key in differing if any(key not in one for one in known)]
+    if absent:
+        said = [_said(recipe) for recipe in recipes]
+        idle = {key for key in absent if all(one[key].is_default for one in said if key in one)}
+        differing = [key for key in differing if key not in idle]
+    return [
+        {key.removeprefix("stages."): one[key] for key in differing if key in one} for one in texts
+    ]
+
+
+def _texts(recipe: Mapping[str, Json]) -> dict[str, str]:
+    """Return what a recipe says as text, by key, without a look at defaults."""
+    texts: dict[str, str] = {}
+    for key, value in recipe.items():
+        if key == "stages" and isinstance(value, list):
+            for name, _, settings in _stages(value):
+                own = {one: item for one, item in settings.items() if one != "name"}
+                texts |= _flat(own, f"stages.{name}.")
+        else:
+            texts |= _flat({key: value}, "")
+    return texts
 
 
 @dataclass(frozen=True)

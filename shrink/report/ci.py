@@ -139,7 +139,7 @@ SUMMARY_BYTES = 1024 * 1024
 """GitHub refuses the whole summary of a step that is larger."""
 SUMMARY_COLUMNS = 10
 """About as many as fit beside each other on GitHub's page."""
-_CUT = "\n\n*This summary was cut; report.md holds all of it.*\n"
+_CUT = "\n\n*This summary was cut; {} holds all of it.*\n"
 _Escapes = dict[str, str | int | None]
 _DATA: _Escapes = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY: _Escapes = {**_DATA, ":": "%3A", ",": "%2C"}
@@ -171,12 +171,34 @@ def summary(report: Report, room: int) -> str:
 
     Its table has the columns that matter most; report.md has all.
     """
-    text = render_markdown(report, most_columns=SUMMARY_COLUMNS)
+    return _fitting(render_markdown(report, most_columns=SUMMARY_COLUMNS), room, "report.md")
+
+
+def _fitting(text: str, room: int, where: str) -> str:
     if len(text.encode()) <= room:
         return text
-    cut = text.encode()[: max(room - len(_CUT.encode()), 0)].decode(errors="ignore")
+    told = _CUT.format(where)
+    cut = text.encode()[: max(room - len(told.encode()), 0)].decode(errors="ignore")
     whole = cut.rpartition("\n")[0]
-    return whole + _CUT if whole else ""
+    return whole + told if whole else ""
+
+
+def publish_comparison(
+    markdown: str, passed: bool, environment: Environment = os.environ
+) -> list[str]:
+    """Add a sweep's comparison to the job summary, and `passed` to the step's outputs.
+
+    Returns:
+        A warning for each file that cannot be written to.
+    """
+    warnings = []
+    if path := environment.get("GITHUB_STEP_SUMMARY"):
+        text = _fitting(markdown, SUMMARY_BYTES - _size(Path(path)), "compare.md")
+        warnings += _append("GITHUB_STEP_SUMMARY", path, text)
+    if path := environment.get("GITHUB_OUTPUT"):
+        line = _output("passed", "true" if passed else "false")
+        warnings += _append("GITHUB_OUTPUT", path, line)
+    return warnings
 
 
 def output_lines(report: Report, run_folder: Path) -> str:

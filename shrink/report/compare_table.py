@@ -14,6 +14,7 @@ from shrink.base.figures import (
 from shrink.contract.comparison import ComparedRow, Comparison, Front, RepeatedRow, Spread
 from shrink.contract.details import FigureDelta
 from shrink.report.content import NULL, Table, metric_head
+from shrink.report.deltas import change_texts
 from shrink.report.fronts import change_of
 
 STATUS = {
@@ -87,7 +88,7 @@ def _columns(found: Comparison) -> Iterator[tuple[str, Cell]]:
     yield "outcome", _outcome
     if (name := found.metric) is not None:
         unit = "points" if metric_figure(name).unit == "fraction" else "change"
-        yield metric_head(name), _figure_cell(name)
+        yield metric_head(name), _metric_cell(name)
         yield f"{unit} [95 %]", _change_cell(name)
     for cost in _SHOWN:
         yield _HEADS.get(cost, cost), _figure_cell(cost)
@@ -122,6 +123,19 @@ def _figure_cell(name: str) -> Cell:
         if isinstance(row, RepeatedRow):
             return spread_text(figure, row.figures.get(name))
         return figure.text(row.figures.get(name))
+
+    return cell
+
+
+def _metric_cell(name: str) -> Cell:
+    figure, plain = figure_of(name), _figure_cell(name)
+    scale = 100 if figure.unit == "fraction" else 1
+
+    def cell(row: AnyRow) -> str:
+        spread = row.figures.get(name) if isinstance(row, RepeatedRow) else None
+        if not isinstance(spread, Spread) or spread.low is None or spread.high is None:
+            return plain(row)
+        return f"{plain(row)} [{scale * spread.low:.4g}, {scale * spread.high:.4g}]"
 
     return cell
 
@@ -176,6 +190,39 @@ def _ratio_cell(name: str) -> Cell:
     return cell
 
 
+def delta_table(found: Comparison) -> Table:
+    """Return every difference of every row to its run's baseline."""
+    rows = [row for row in ordered_rows(found) if isinstance(row, ComparedRow) and row.delta]
+    names = list(dict.fromkeys(name for row in rows for name in row.delta))
+    kept = [name for name in names if any(_delta_text(row, name) != NULL for row in rows)]
+    cells = ((row.name, *(_delta_text(row, name) for name in kept)) for row in rows)
+    return Table(("settings" if found.sweep else "run", *kept), tuple(cells))
+
+
+def _delta_text(row: ComparedRow, name: str) -> str:
+    delta, unit = row.delta.get(name), figure_of(name).unit
+    if delta is None or row.stage == row.baseline:
+        return NULL
+    if isinstance(delta, FigureDelta):
+        ratio = "" if delta.ratio is None else f" ({format_ratio(delta.ratio)})"
+        return format_change(delta.value, unit) + ratio
+    text, limits = change_texts(name, delta)
+    return f"{text} [{limits}]" if limits else text
+
+
+def settings_table(found: Comparison) -> Table:
+    """Return a row for each setting that differs, and a column for each run."""
+    runs: dict[str, ComparedRow] = {}
+    for row in found.rows:
+        runs.setdefault(row.run, row)
+    names = [row.name.partition(" / ")[0] for row in runs.values()]
+    rows = (
+        (key, *(row.settings.get(key, NULL) for row in runs.values()))
+        for key in found.setting_names
+    )
+    return Table(("setting", *names), tuple(rows))
+
+
 def caption_of(found: Comparison) -> str:
     """Return what the table's numbers mean."""
     examples = {row.examples for row in found.rows} - {None}
@@ -185,8 +232,9 @@ def caption_of(found: Comparison) -> str:
     texts = [f"{found.metric}{on}"] if found.metric else []
     if found.repeat:
         texts.append(
-            "mean ± standard deviation over seeds, and the change with the 95 % interval of the "
-            f"mean by Student's t over the runs; below, each run against its own {base}"
+            "mean ± standard deviation over seeds [95 % interval of the mean by Student's t over "
+            f"the runs], the change against {base} likewise; below, each run's own 95 % interval "
+            "on the test examples"
         )
     else:
         texts.append(f"change with its 95 % interval, and ratio, against each run's own {base}")
@@ -218,11 +266,12 @@ def failures_of(found: Comparison) -> list[tuple[str, str, str]]:
 
 
 def summary_of(found: Comparison) -> str:
-    """Return how many runs ended in which way: `2 passed, 1 gate missed`."""
+    """Return how many runs ended in which way: `2 passed, 1 missed a gate`."""
     statuses: dict[str, str] = {}
     worst: Sequence[str] = list(STATUS)
     for row in found.rows:
         known = statuses.get(row.run, row.status)
         statuses[row.run] = max(known, row.status, key=worst.index)
     counts = {name: list(statuses.values()).count(name) for name in STATUS}
-    return ", ".join(f"{n} {STATUS[name].lower()}" for name, n in counts.items() if n)
+    words = {"missed": "missed a gate"}
+    return ", ".join(f"{n} {words.get(name, name)}" for name, n in counts.items() if n)

@@ -10,6 +10,7 @@ from shrink.report.compare_table import (
     comparison_table,
     failures_of,
     front_sentence,
+    settings_table,
     summary_of,
 )
 from shrink.report.text import Printer, escape, table
@@ -53,6 +54,8 @@ def render_comparison_markdown(found: Comparison) -> str:
     shown = comparison_table(found)
     parts += [table(shown.heads, shown.rows), escape(caption_of(found))]
     parts += [escape(front_sentence(found, front)) for front in found.fronts[:1]]
+    if not found.sweep and (settings := settings_table(found)).rows:
+        parts += ["## Settings that differ", table(settings.heads, settings.rows)]
     if failures := _failures(found):
         lines = [f"- **{escape(name)}**: {escape(text)}" for name, text in failures]
         parts += ["## Not passed", "\n".join(lines)]

@@ -90,7 +90,7 @@ def _rows(run: RunToCompare) -> Iterator[ComparedRow]:
             run=run.place,
             settings=run.settings,
             combination=run.combination,
-            status="failed" if run.error else "not run",
+            status=_status_without_report(run.error),
             error=run.error,
             figures={},
             intervals={},
@@ -133,6 +133,12 @@ def _status(report: Report, failed: Stage | None, ended: bool, missed: Sequence[
     if missed:
         return "missed"
     return "passed" if report.gates else "finished"
+
+
+def _status_without_report(error: Failure | None) -> RowStatus:
+    if error is None:
+        return "not run"
+    return "stopped" if error.type in ("Interrupted", "Terminated") else "failed"
 
 
 def _figures(report: Report, stage: Stage) -> dict[str, float]:

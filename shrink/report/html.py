@@ -144,7 +144,7 @@ def render_html(report: Report) -> str:
     and texts are cut, and say so.
     """
     found = columns(report)
-    return _template().render(
+    return template("report.html").render(
         report=report,
         name=report.recipe.name,
         verdict=verdict(report),
@@ -190,7 +190,8 @@ def render_html(report: Report) -> str:
 
 
 @functools.cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Return a page's template, in which every text is escaped and cleaned."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -201,7 +202,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.finalize = _printable
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
 def _printable(value: object) -> object:

@@ -152,7 +152,7 @@ def _shown(name: str, space: Space) -> str:
 
 
 _SIZE = "tflite_bytes"
-_AXES = {
+AXES = {
     "tflite_bytes": ("the size of the TFLite file", "size of the TFLite file", "bytes"),
     "gzip_bytes": ("the artifact's size under gzip", "artifact under gzip -9", "bytes"),
     "nonzero_parameters": ("parameters that are not zero", "parameters that are not zero", ""),
@@ -228,9 +228,12 @@ def _plot(report: Report, metric: str | None, cost: str) -> svg.Plot | None:
     sizes = [p.size for p in points]
     x = svg.covering(sizes, log=max(sizes) > _LOG_FROM * min(sizes))
     y = _score_axis(points, figure)
-    heading, axis, unit = _AXES[cost]
-    titles = (_title(axis, unit, x), _title(metric, "%" if figure.unit == "fraction" else "", y))
-    parts = [svg.axes(x, y, _ticks(x, size), _ticks(y, figure), titles)]
+    heading, axis, unit = AXES[cost]
+    titles = (
+        axis_title(axis, unit, x),
+        axis_title(metric, "%" if figure.unit == "fraction" else "", y),
+    )
+    parts = [svg.axes(x, y, axis_ticks(x, size), axis_ticks(y, figure), titles)]
     if len(front) > 1:
         parts.append(svg.stretched([svg.line(_steps(front, x, y), "front")]))
     moves = side_by_side([x(p.size) for p in points], [p in front for p in points])
@@ -250,7 +253,8 @@ def _plot(report: Report, metric: str | None, cost: str) -> svg.Plot | None:
     )
 
 
-def _title(name: str, unit: str, scale: svg.Scale) -> str:
+def axis_title(name: str, unit: str, scale: svg.Scale) -> str:
+    """Return what an axis is called, with its unit and how it is divided."""
     details = ", ".join(filter(None, (unit, "logarithmic" if scale.log else "")))
     return f"{name} ({details})" if details else name
 
@@ -325,7 +329,8 @@ def _names(
     return names(named, [mark for mark in marks if mark not in named], _HEIGHT)
 
 
-def _ticks(scale: svg.Scale, figure: Figure) -> list[tuple[float, str]]:
+def axis_ticks(scale: svg.Scale, figure: Figure) -> list[tuple[float, str]]:
+    """Return the values and texts along an axis of a figure."""
     return [(tick, _tick_text(tick, figure)) for tick in scale.ticks(4)]
 
 

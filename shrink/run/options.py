@@ -22,6 +22,8 @@ class RunOptions:
         trust_model: load the model files whatever they hold.
         failure_logs: where the log of a stage that fails goes; by default into the run folder, as
             those of all stages do.
+        since: a time of ISO 8601 in UTC; what was computed since then is taken from the store even
+            where `use_store` or `first` ask for it anew: by another run of the same sweep.
     """
 
     output: Path
@@ -31,6 +33,7 @@ class RunOptions:
     last: str | None = None
     trust_model: bool = False
     failure_logs: Path | None = None
+    since: str | None = None
 
 
 @dataclass

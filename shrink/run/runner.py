@@ -235,14 +235,21 @@ class Runner:
 
     def _find(self, step: Step, state: _State) -> StoredStep | None:
         """Return a step that is in the store; a baseline also as what an earlier run ended in."""
-        if not self._may_reuse(step):
-            return None
         key = state.keys[step.name]
+        if not self._may_reuse(step):
+            return self._computed_since(key)
         if (found := self.store.find(key)) is not None:
             return found
         digest, splits = state.data_fingerprint, state.splits
         before = measured_before(self.plan, step, digest, splits, self.store)
         return before and self.store.add(key, before.result, before.files)
+
+    def _computed_since(self, key: str) -> StoredStep | None:
+        """Return a step that another run of the same sweep has just computed."""
+        since = self.options.since
+        found = self.store.find(key) if since is not None else None
+        measured = found.result.measured if found is not None else None
+        return found if measured and measured.at and measured.at >= str(since) else None
 
     def _may_reuse(self, step: Step) -> bool:
         first = self.options.first

@@ -8,19 +8,23 @@ comparison so far, and the same command goes on.
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from shrink.base import files
 from shrink.base.cache import REPORT_NAME, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ShrinkError, Terminated
+from shrink.base.foreign import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import COMPARE_NAME, Comparison
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Failure, Report
+from shrink.contract.report_file import read_report
 from shrink.recipe.combination import Combination
 from shrink.recipe.matrix import Variants
 from shrink.recipe.plan import Plan, build_plan
@@ -28,6 +32,7 @@ from shrink.report.compare_rendered import render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
+from shrink.run.parallel import Pool, share_of_memory
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact
@@ -94,7 +99,7 @@ def plan_sweep(variants: Variants, output: Path) -> list[Planned]:
 
 
 class Sweep:
-    """Runs every combination, one after the other.
+    """Runs every combination.
 
     Args:
         planned: from `plan_sweep`.
@@ -103,6 +108,7 @@ class Sweep:
         console: told what happens.
 
     Attributes:
+        jobs: how many run at a time.
         attempt: runs a job in a worker process, once.
         after: called with each run that has ended.
     """
@@ -114,6 +120,7 @@ class Sweep:
         self.options = options
         self.repeat = repeat
         self.console = console
+        self.jobs = 1
         self.attempt: Attempt = attempt
         self.after: Callable[[Planned, Ended], None] = lambda one, ended: None
 
@@ -129,16 +136,15 @@ class Sweep:
             ShrinkError: the sweep could not begin.
         """
         self._check()
+        self.options = replace(self.options, since=_now())
         ended = [Ended() for _ in self.planned]
         stop: ShrinkError | None = None
         try:
-            for index, one in enumerate(self.planned):
-                title = one.combination.title or self.name
-                self.console.say(f"run {index + 1} of {len(self.planned)}: {title}")
-                ended[index] = run_combination(one, self.options, self.console, self.attempt)
-                self.after(one, ended[index])
-                if ended[index].exit_code in _STOPPED:
-                    stop = ended[index].error
+            for index, one in self._ends():
+                ended[index] = one
+                self.after(self.planned[index], one)
+                if one.exit_code in _STOPPED:
+                    stop = one.error
                     break
         except (Interrupted, Terminated) as error:
             stop = error
@@ -146,6 +152,33 @@ class Sweep:
         codes = [one.exit_code for one in ended if one.exit_code is not None]
         code = stop.exit_code if stop is not None else max(codes, default=0)
         return SweepResult(comparison, code, stop)
+
+    def _ends(self) -> Iterator[tuple[int, Ended]]:
+        """Run the combinations, and yield how each ended with its number."""
+        if self.jobs > 1:
+            yield from self._ends_together()
+            return
+        for index, one in enumerate(self.planned):
+            self.console.say(self._begins(index))
+            yield index, run_combination(one, self.options, self.console, self.attempt)
+
+    def _ends_together(self) -> Iterator[tuple[int, Ended]]:
+        def work(index: int) -> JsonObject:
+            console = copy.copy(self.console)
+            console.prefix = f"[{index + 1}] "
+            console.say(self._begins(index))
+            one = run_combination(self.planned[index], self.options, console, self.attempt)
+            error = None if one.error is None else one.error.to_dict()
+            return {"folder": str(one.folder or ""), "exit_code": one.exit_code, "error": error}
+
+        plans = [one.plan for one in self.planned]
+        pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
+        for index, answer in pool.run(len(self.planned), work):
+            yield index, _ended_of(answer)
+
+    def _begins(self, index: int) -> str:
+        title = self.planned[index].combination.title or self.name
+        return f"run {index + 1} of {len(self.planned)}: {title}"
 
     def _check(self) -> None:
         if membership(os.environ) is not None:
@@ -157,6 +190,8 @@ class Sweep:
         _check_owner(self.options.output, self.name, self.options.force)
         for one in self.planned:
             guard_models(one.plan, Trust(one.plan.custom_objects, self.options.trust_model))
+        if self.jobs > 1:  # refused before anything is computed
+            share_of_memory([one.plan for one in self.planned], self.jobs)
         files.make_folder(self.options.output)
 
     def _compared(self, ended: Sequence[Ended]) -> Comparison:
@@ -164,7 +199,7 @@ class Sweep:
             _to_compare(one, end, self.options.output, self.name)
             for one, end in zip(self.planned, ended, strict=True)
         ]
-        found = compare_runs(runs, Titled(self.name, sweep=True, repeat=self.repeat))
+        found = compare_runs(runs, Titled(self.name, True, self.repeat, self.jobs))
         files.write_together(self.options.output, render_comparison(found))
         return found
 
@@ -175,6 +210,7 @@ def run_sweep(
     console: Console,
     *,
     dry_run: bool = False,
+    jobs: int = 1,
     trackers: Trackers | None = None,
 ) -> int:
     """Run every combination of a recipe, show the comparison, and return the exit code."""
@@ -183,6 +219,9 @@ def run_sweep(
         show_dry_run(planned, options, console)
         return 0
     sweep = Sweep(planned, options, variants.repeat, console)
+    sweep.jobs = min(jobs, len(planned))
+    if trackers is not None:
+        sweep.after = lambda one, ended: _tell_trackers(trackers, one, ended, console)
     result = sweep.run()
     show_sweep(result, options.output, console)
     return result.exit_code
@@ -230,6 +269,33 @@ def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Conso
 
 def _planned_document(one: Planned, rows: list[dict[str, str]]) -> dict[str, object]:
     return {"settings": one.combination.texts, "folder": str(one.folder), "stages": rows}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _ended_of(answer: JsonObject | ShrinkError) -> Ended:
+    """Return how the run in a fork ended, with its report."""
+    if isinstance(answer, ShrinkError):
+        return Ended(exit_code=answer.exit_code, error=answer)
+    folder = Path(answer["folder"]) if answer["folder"] else None
+    error = ShrinkError.from_dict(answer["error"]) if answer["error"] else None
+    report = read_report(folder) if folder is not None else None
+    return Ended(report, folder, answer["exit_code"], error)
+
+
+def _tell_trackers(trackers: Trackers, one: Planned, ended: Ended, console: Console) -> None:
+    """Log a run elsewhere, in a folder of its own; what fails there is a warning."""
+    if ended.folder is None:
+        return
+    logs = trackers.tensorboard
+    mine = replace(trackers, tensorboard=None if logs is None else logs / one.folder.name)
+    try:
+        for line in mine.publish(ended.folder, console):
+            console.say(line)
+    except ShrinkError as error:
+        console.warn(str(error))
 
 
 def _to_compare(one: Planned, ended: Ended, output: Path, name: str) -> RunToCompare:
@@ -283,3 +349,18 @@ def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
         console.print(f"{output / 'compare.html'}")
     if result.error is not None:
         Console(quiet=console.quiet).error(result.error)
+    _tell_ci(result, console)
+
+
+def _tell_ci(result: SweepResult, console: Console) -> None:
+    """Add the comparison to the job summary, and tell of missed gates, where CI reads along."""
+    from shrink.report import ci
+    from shrink.report.compare_text import render_comparison_markdown
+
+    markdown = render_comparison_markdown(result.comparison)
+    for warning in ci.publish_comparison(markdown, result.exit_code == 0):
+        console.warn(warning)
+    if ci.wanted():
+        for row in result.comparison.rows:
+            for gate in row.gates_missed:
+                console.say(f"::error title=gate {gate} missed::{row.name}")

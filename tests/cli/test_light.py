@@ -64,7 +64,14 @@ def test_light_commands_load_nothing_heavy(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["schema"], ["recipes"], ["diff", "out", "out"], ["report", "out"]],
+    [
+        ["--help"],
+        ["schema"],
+        ["recipes"],
+        ["diff", "out", "out"],
+        ["compare", "out", "--output", "page"],
+        ["report", "out"],
+    ],
     ids=lambda words: words[0],
 )
 def test_commands_that_check_no_recipe_load_no_pydantic(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import statistics
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,9 @@ import pytest
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, StageError
 from shrink.recipe.matrix import load_variants
+from shrink.recipe.plan import build_plan
 from shrink.run.options import RunOptions
+from shrink.run.parallel import share_of_memory
 from shrink.run.sweep import Sweep, SweepResult, plan_sweep
 from tests.run.fake_worker import FakeWorker
 
@@ -56,6 +62,9 @@ class Worker(FakeWorker):
         value = float(text.split()[-1]) if text else 0.0
         seed = int(job.split_seed)
         done["result"]["metrics"] = {"accuracy": 0.9 - value / 10 + seed / 100}
+        done["result"]["measured"]["at"] = datetime.now(UTC).isoformat(timespec="seconds")
+        with (work.parents[1] / "computed").open("a", encoding="utf-8") as stream:
+            stream.write(f"{job.kind} {sparsity or value}\n")
         done["result"]["size"] = {"tflite_bytes": int(1000 * (1 - value))}
         return done
 
@@ -65,10 +74,19 @@ def sweep(
 ) -> SweepResult:
     (root / "r.yaml").write_text(RECIPE + more, encoding="utf-8")
     found = load_variants(root / "r.yaml", texts)
+    jobs = how.pop("jobs", 1)
     options = RunOptions(root / "out", **how)
     runs = Sweep(plan_sweep(found, options.output), options, found.repeat, Console(quiet=True))
-    runs.attempt = worker or Worker()
+    runs.attempt, runs.jobs = worker or Worker(), jobs
     return runs.run()
+
+
+def computed(root: Path) -> list[str]:
+    """What all workers have computed, forks of this process among them."""
+    path = root / "cache" / "computed"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.unlink()
+    return sorted(lines)
 
 
 def statuses(folder: Path) -> list[str]:
@@ -149,3 +167,93 @@ def test_plan_sweep_refuses_one_file_for_several_artifacts(tmp_path: Path) -> No
     found = load_variants(tmp_path / "r.yaml", ["prune.sparsity=0.3,0.5"])
     with pytest.raises(RecipeError, match="one file cannot hold"):
         plan_sweep(found, tmp_path / "x.tflite")
+
+
+ALL = ["prune 0.3", "prune 0.5", "quantize 0.3", "quantize 0.5", "train 0.0"]
+
+
+def test_sweep_in_jobs_computes_what_runs_share_once(tmp_path: Path) -> None:
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5", jobs=2)
+    assert computed(tmp_path) == ALL
+    assert [row.status for row in result.comparison.rows] == ["finished", "finished"]
+    assert result.comparison.jobs == 2
+    assert any("a busy machine" in text for text in result.comparison.warnings)
+    alone = sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    figures = [[row.figures for row in one.comparison.rows] for one in (result, alone)]
+    assert figures[0] == figures[1]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_sweep_without_the_store_computes_again_but_once(tmp_path: Path, jobs: int) -> None:
+    sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    computed(tmp_path)
+    time.sleep(1.1)  # the store tells by the second what was computed when
+    sweep(tmp_path, "prune.sparsity=0.3,0.5", jobs=jobs, use_store=False)
+    assert computed(tmp_path) == ALL
+
+
+def test_sweep_in_jobs_ends_with_the_highest_code_of_its_runs(tmp_path: Path) -> None:
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5", jobs=2, worker=Worker(fails_at=0.3))
+    assert result.exit_code == 4
+    assert [row.status for row in result.comparison.rows] == ["failed", "finished"]
+
+
+def test_sweep_in_jobs_tells_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    class Killed(Worker):
+        def __call__(self, job: Any, work: Path, on_event: Any) -> dict[str, Any]:
+            if (job.config or {}).get("sparsity") == 0.5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().__call__(job, work, on_event)
+
+    result = sweep(tmp_path, "prune.sparsity=0.3,0.5", jobs=2, worker=Killed())
+    assert [row.status for row in result.comparison.rows] == ["finished", "failed"]
+    assert result.exit_code == 5
+    told = result.comparison.rows[1].error
+    assert told is not None
+    assert "SIGKILL" in str(told.message)
+
+
+def test_sweep_in_jobs_passes_an_interrupt_on(tmp_path: Path) -> None:
+    class Waits(Worker):
+        def __call__(self, job: Any, work: Path, on_event: Any) -> dict[str, Any]:
+            if job.kind == "prune":
+                os.kill(os.getppid(), signal.SIGINT)
+                time.sleep(60)
+            return super().__call__(job, work, on_event)
+
+    def interrupt(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise Interrupted("interrupted")
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        result = sweep(tmp_path, "prune.sparsity=0.3,0.5", jobs=2, worker=Waits())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.exit_code == 130
+    assert {row.status for row in result.comparison.rows} <= {"stopped", "not run"}
+    assert sweep(tmp_path, "prune.sparsity=0.3,0.5").exit_code == 0
+    assert computed(tmp_path) == ALL
+
+
+@pytest.mark.parametrize(
+    ("limit", "host", "share"),
+    [
+        (None, 16_000_000_000, 8_000_000_000),
+        (2_000_000_000, 16_000_000_000, 3_000_000_000),
+        (None, 3_000_000_000, None),
+        (8_000_000_000, 16_000_000_000, None),
+    ],
+)
+def test_share_of_memory_refuses_what_the_host_has_not(
+    tmp_path: Path, limit: int | None, host: int, share: int | None
+) -> None:
+    more = f"training: {{memory_limit: {limit}}}\n" if limit else ""
+    (tmp_path / "r.yaml").write_text(RECIPE + more, encoding="utf-8")
+    plan = build_plan(load_variants(tmp_path / "r.yaml").each[0].loaded)
+    if share is not None:
+        assert share_of_memory([plan], 2, host) == share
+        return
+    with pytest.raises(RecipeError, match="2 runs at a time need") as caught:
+        share_of_memory([plan], 2, host)
+    assert "use --jobs 1" in str(caught.value)

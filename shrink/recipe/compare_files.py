@@ -1,0 +1,133 @@
+"""The runs that `shrink compare` is given: folders, reports, and sweeps, which are their runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shrink.base import files
+from shrink.base.cache import REPORT_NAME
+from shrink.base.errors import InputError, RecipeError
+from shrink.contract.codec import ContractError, from_plain
+from shrink.contract.comparison import COMPARE_NAME, ComparedRow, Comparison
+from shrink.contract.report import Report
+from shrink.contract.report_file import read_report
+from shrink.recipe.recipe_diff import settings_that_differ
+from shrink.report.compared import RunToCompare, Titled, compare_runs
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What the command line names: a run, or a sweep with its runs."""
+
+    path: Path
+    sweep: Comparison | None
+
+
+def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
+    """Return the comparison of runs and sweeps.
+
+    Args:
+        paths: run folders, `report.json` files, or the folders of sweeps.
+        output: where the comparison will lie; paths are relative to it. None: as they are given.
+
+    Raises:
+        InputError: a folder that is missing, or is neither a run nor a sweep.
+        RecipeError: the output is the folder of another sweep.
+    """
+    named = [_Named(path, _sweep_in(path)) for path in paths]
+    alone = named[0].sweep if len(named) == 1 else None
+    _check_output(output, named)
+    runs = list(_distinct(run for one in named for run in _runs(one, output, alone is not None)))
+    if alone is not None:
+        return compare_runs(runs, Titled(alone.title, True, alone.repeat, alone.jobs))
+    settings = settings_that_differ([run.report for run in runs])
+    runs = [replace(run, settings=own) for run, own in zip(runs, settings, strict=True)]
+    repeats = [one.sweep.repeat for one in named if one.sweep is not None and one.sweep.repeat]
+    title = f"{len(runs)} runs" if len(runs) != 1 else runs[0].name
+    return compare_runs(_called_apart(runs), Titled(title, repeat=max(repeats, default=None)))
+
+
+def _sweep_in(path: Path) -> Comparison | None:
+    """Return the sweep that a folder holds; None where it holds none."""
+    value = files.read_mapping(path / COMPARE_NAME) if path.is_dir() else {}
+    if not value.get("sweep"):
+        return None
+    try:
+        return from_plain(Comparison, value, unknown="drop")
+    except ContractError as error:
+        raise InputError(
+            f"is no comparison of shrink: {error}", subject=path / COMPARE_NAME
+        ) from None
+
+
+def _runs(named: _Named, output: Path | None, is_alone: bool) -> Iterator[RunToCompare]:
+    if named.sweep is None:
+        report = read_report(named.path)
+        folder = named.path if named.path.is_dir() else named.path.parent
+        yield RunToCompare(_name(folder), _place(folder, output), folder, report, {})
+        return
+    prefix = "" if is_alone else f"{_name(named.path)}: "
+    seen: set[str] = set()
+    for row in named.sweep.rows:
+        if row.run not in seen:
+            seen.add(row.run)
+            yield _run_of_sweep(row, named.path / row.run, prefix, output)
+
+
+def _run_of_sweep(row: ComparedRow, folder: Path, prefix: str, output: Path | None) -> RunToCompare:
+    name = ", ".join(f"{key} = {text}" for key, text in row.settings.items()) or row.name
+    report: Report | None = None
+    if (folder / REPORT_NAME).is_file():
+        report = read_report(folder)
+    return RunToCompare(
+        name=prefix + name,
+        place=_place(folder, output),
+        folder=folder,
+        report=report,
+        settings=row.settings,
+        combination=None if row.combination is None else prefix + row.combination,
+        error=None if report is not None else row.error,
+    )
+
+
+def _name(folder: Path) -> str:
+    return folder.resolve().name or str(folder)
+
+
+def _place(folder: Path, output: Path | None) -> str:
+    return str(folder) if output is None else os.path.relpath(folder, output)
+
+
+def _distinct(runs: Iterator[RunToCompare]) -> Iterator[RunToCompare]:
+    """Yield each folder once, whatever names it twice."""
+    seen: set[Path] = set()
+    for run in runs:
+        if run.folder.resolve() not in seen:
+            seen.add(run.folder.resolve())
+            yield run
+
+
+def _called_apart(runs: Sequence[RunToCompare]) -> list[RunToCompare]:
+    """Return the runs with the folders above in the names of those that are called alike."""
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[run.name] = counts.get(run.name, 0) + 1
+    return [
+        replace(run, name=os.path.relpath(run.folder.resolve())) if counts[run.name] > 1 else run
+        for run in runs
+    ]
+
+
+def _check_output(output: Path | None, named: Sequence[_Named]) -> None:
+    if output is None or (there := _sweep_in(output)) is None:
+        return
+    if len(named) == 1 and named[0].path.resolve() == output.resolve():
+        return
+    raise RecipeError(
+        f"the folder holds a sweep of {there.title!r}, which its compare.json is the list of",
+        subject=output,
+        hint="choose another folder with --output",
+    )

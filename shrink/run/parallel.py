@@ -1,0 +1,227 @@
+"""Several runs of a sweep at a time: each in a fork of this process, with memory of its own.
+
+The light half is small and has no threads, so that a fork costs milliseconds and has every plan
+already. Stages that runs share are computed once: whoever comes first holds the lock of a stage in
+the store, the others wait for it and take what it stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from shrink.base import files
+from shrink.base.child import die_with_parent
+from shrink.base.errors import (
+    InternalError,
+    Interrupted,
+    RecipeError,
+    ResourceError,
+    ShrinkError,
+    Terminated,
+)
+from shrink.base.figures import format_value
+from shrink.base.foreign import JsonObject
+from shrink.base.host import HostMemory, available_memory_bytes
+from shrink.recipe.plan import Plan
+
+PROCESS_BYTES = 1_000_000_000
+"""What a worker with TensorFlow takes beside what training allocates; 0.6 to 0.9 GB measured."""
+LEAST_BYTES = 2_000_000_000
+"""What a run gets at least, where no memory limit says what it needs."""
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
+_POLL_S = 0.2
+_MEMORY_POLL_S = 5.0
+
+
+def share_of_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = None) -> int:
+    """Return the bytes that each of several runs at a time may take.
+
+    With `training.memory_limit` a run takes the limit and what the process takes beside it, else
+    its part of what this host, or its control group, has.
+
+    Args:
+        plans: of the runs.
+        jobs: how many run at a time, above 1.
+        host_bytes: memory there is, by default what the kernel says.
+
+    Raises:
+        RecipeError: the host has not as much, or there are GPUs that nothing divides.
+    """
+    host = HostMemory().limit_bytes() if host_bytes is None else host_bytes
+    trains = [step.training.memory_limit for plan in plans for step in plan.steps if step.epochs]
+    limits = [limit for limit in trains if limit is not None]
+    if len(limits) < len(trains) and _has_gpu():
+        raise RecipeError(
+            f"{jobs} runs would share the memory of the GPUs, which nothing divides",
+            subject=f"--jobs {jobs}",
+            hint="set training.memory_limit to what each run may take, or leave --jobs out",
+        )
+    unlimited = LEAST_BYTES if len(limits) < len(trains) or not trains else 0
+    needed = max([unlimited, *(limit + PROCESS_BYTES for limit in limits)])
+    if jobs * needed <= host:
+        return needed if limits and not unlimited else host // jobs
+    fits = max(host // needed, 1)
+    why = (
+        f"each takes up to {_size(max(limits))} (training.memory_limit) and "
+        f"{_size(PROCESS_BYTES)} for its process"
+        if limits and needed > LEAST_BYTES
+        else f"each gets at least {_size(LEAST_BYTES)}"
+    )
+    raise RecipeError(
+        f"{jobs} runs at a time need {_size(jobs * needed)}, and there are {_size(host)}: {why}",
+        subject=f"--jobs {jobs}",
+        hint=f"use --jobs {fits}" + (", or a smaller training.memory_limit" if limits else ""),
+    )
+
+
+def _has_gpu() -> bool:
+    return _NVIDIA.is_dir() and any(_NVIDIA.iterdir())
+
+
+def _size(count: int) -> str:
+    return format_value(count, "bytes")
+
+
+@dataclass
+class _Job:
+    index: int
+    pid: int
+    answer: Path
+
+
+class Pool:
+    """Runs functions in forks, so many at a time.
+
+    Args:
+        jobs: how many.
+        needed_bytes: memory that must be available before another one begins beside others.
+        say: told what happens.
+    """
+
+    def __init__(self, jobs: int, needed_bytes: int, say: Callable[[str], None]) -> None:
+        self._jobs = jobs
+        self._needed_bytes = needed_bytes
+        self._say = say
+        self._running: list[_Job] = []
+        self._looked = 0.0
+        self._told = False
+
+    def run(
+        self, count: int, work: Callable[[int], JsonObject]
+    ) -> Iterator[tuple[int, JsonObject | ShrinkError]]:
+        """Yield what `work` returns or how it ended, by its number, in the order of their ends.
+
+        Where this process is told to end, the forks are told, too, and waited for.
+
+        Args:
+            count: how often; `work` is called with 0, 1, ...
+            work: called in a fork; what it returns is JSON.
+        """
+        waiting = list(range(count))
+        with tempfile.TemporaryDirectory(prefix="shrink-sweep-") as folder:
+            try:
+                while waiting or self._running:
+                    while waiting and len(self._running) < self._jobs and self._has_room():
+                        self._start(waiting.pop(0), Path(folder), work)
+                    yield from self._ended()
+            except (Interrupted, Terminated) as error:
+                yield from self._end_all(error)
+                raise
+            finally:
+                self._kill()
+
+    def _has_room(self) -> bool:
+        """Whether another run fits beside those that go; the first always does."""
+        if not self._running:
+            return True
+        if time.monotonic() - self._looked < _MEMORY_POLL_S:
+            return False
+        free = available_memory_bytes()
+        if free is None or free >= self._needed_bytes:
+            return True
+        self._looked = time.monotonic()
+        if not self._told:
+            self._say(
+                f"{_size(free)} of memory are left, a run needs {_size(self._needed_bytes)}: "
+                f"{len(self._running)} at a time for now"
+            )
+        self._told = True
+        return False
+
+    def _start(self, index: int, folder: Path, work: Callable[[int], JsonObject]) -> None:
+        answer = folder / f"{index}.json"
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _serve(parent, answer, lambda: work(index))
+        self._running.append(_Job(index, pid, answer))
+
+    def _ended(self) -> Iterator[tuple[int, JsonObject | ShrinkError]]:
+        for job in [*self._running]:
+            pid, status = os.waitpid(job.pid, os.WNOHANG)
+            if pid:
+                self._running.remove(job)
+                yield job.index, _outcome(job, os.waitstatus_to_exitcode(status))
+        if self._running:
+            time.sleep(_POLL_S)
+
+    def _end_all(self, error: ShrinkError) -> Iterator[tuple[int, JsonObject | ShrinkError]]:
+        number = signal.SIGINT if isinstance(error, Interrupted) else signal.SIGTERM
+        for job in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job.pid, number)
+        while self._running:
+            yield from self._ended()
+
+    def _kill(self) -> None:
+        for job in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job.pid, signal.SIGKILL)
+            os.waitpid(job.pid, 0)
+        self._running.clear()
+
+
+def _serve(parent: int, answer: Path, work: Callable[[], JsonObject]) -> NoReturn:
+    """Do the work of a fork, leave its answer, and end without what the parent would do at exit."""
+    code = InternalError.exit_code
+    try:
+        # A Ctrl-C on the terminal reaches the parent alone, which passes it on once.
+        os.setsid()
+        die_with_parent(parent)
+        files.write_json(answer, {"result": work()})
+        code = 0
+    except ShrinkError as error:
+        files.write_json(answer, {"raised": error.to_dict()})
+        code = error.exit_code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _outcome(job: _Job, code: int) -> JsonObject | ShrinkError:
+    try:
+        value = json.loads(job.answer.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        if code < 0:
+            return ResourceError(
+                f"the run was killed by {signal.Signals(-code).name}",
+                hint="run again with fewer --jobs; what was computed is kept",
+            )
+        return InternalError(f"the run ended without an answer (exit {code})")
+    return ShrinkError.from_dict(value["raised"]) if "raised" in value else value["result"]

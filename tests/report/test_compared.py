@@ -1,0 +1,239 @@
+"""Runs side by side: rows, fronts, spreads, warnings, and every rendering."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import random
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from docs.report_schema import compare_schema, compare_schema_text
+from shrink.base.figures import figure_of
+from shrink.base.files import json_text
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.comparison import ComparedRow, Comparison
+from shrink.contract.report import Failure
+from shrink.contract.report_file import report_of
+from shrink.contract.result import StepResult
+from shrink.report.compare_page import plots_of
+from shrink.report.compare_rendered import render_comparison
+from shrink.report.compare_text import render_comparison_terminal
+from shrink.report.compared import RunToCompare, Titled, compare_runs, spread_of
+from shrink.report.fronts import front_points, points_of
+from tests.report.page import Page
+from tests.report.toys import failure, outcome, report
+
+SWEEP = Titled("digits", sweep=True)
+
+
+def run(
+    name: str, correct: int, tflite_bytes: int, folder: Path = Path("/none"), **changes: Any
+) -> RunToCompare:
+    """A run of two stages whose last has these figures."""
+    stages = [
+        outcome("train", 98, 100_000, None),
+        outcome("quantize", correct, tflite_bytes, "train", training=False),
+    ]
+    made = report_of(report(stages, gates={"tflite_bytes": 60_000}))
+    settings = {"prune.sparsity": name}
+    title = f"prune.sparsity = {name}"
+    return replace(RunToCompare(title, f"prune.sparsity={name}", folder, made, settings), **changes)
+
+
+def three() -> Comparison:
+    runs = [run("0.3", 97, 70_000), run("0.5", 95, 50_000), run("0.7", 90, 55_000)]
+    return compare_runs(runs, SWEEP)
+
+
+def test_compare_runs_has_a_row_for_each_run_with_its_own_differences() -> None:
+    found = three()
+    assert [row.status for row in found.rows] == ["missed", "passed", "passed"]
+    assert found.rows[0].gates_missed == ("tflite_bytes",)
+    assert found.rows[1].figures["tflite_bytes"] == 50_000
+    change = found.rows[1].delta["accuracy"]
+    assert change is not None
+    assert change.value == pytest.approx(0.95 - 0.98)
+    assert found.metric == "accuracy"
+
+
+def test_compare_runs_names_every_branch() -> None:
+    stages = [outcome("train", 98, 100_000, None)]
+    stages += [outcome(name, 90, 10_000, "train", training=False) for name in ("small", "tiny")]
+    made = report_of(report(stages, finals=("small", "tiny")))
+    rows = compare_runs([replace(run("0.3", 9, 9), report=made)], SWEEP).rows
+    assert [row.name for row in rows] == [f"prune.sparsity = 0.3 / {n}" for n in ("small", "tiny")]
+
+
+def test_compare_runs_keeps_a_failed_run_with_its_reason() -> None:
+    stages = [
+        outcome("train", 98, 100_000, None),
+        replace(
+            outcome("quantize", 0, 0, "train", training=False),
+            status="failed",
+            result=StepResult(),
+            error=failure(type="StageError", message="no operator for it", hint="another scheme"),
+        ),
+    ]
+    failed = replace(run("0.5", 9, 9), report=report_of(report(stages)))
+    lost = from_plain(Failure, {"type": "DataError", "message": "no such file"})
+    gone = replace(run("0.7", 9, 9), report=None, error=lost)
+    never = replace(run("0.9", 9, 9), report=None)
+    found = compare_runs([run("0.3", 97, 50_000), failed, gone, never], SWEEP)
+    assert [row.status for row in found.rows] == ["passed", "failed", "failed", "not run"]
+    told = render_comparison(found)["compare.md"]
+    assert "no operator for it (hint: another scheme)" in told
+    assert "no such file" in told
+
+
+def test_front_points_are_those_that_nothing_beats() -> None:
+    rng = random.Random(3)
+    for x, y in (("tflite_bytes", "accuracy"), ("accuracy", "f1_macro"), ("loss", "macs")):
+        rows = [
+            ComparedRow(
+                name=str(n),
+                run=str(n),
+                settings={},
+                status="finished",
+                figures={x: rng.randrange(8), y: rng.randrange(8)},
+                intervals={},
+                delta={},
+            )
+            for n in range(30)
+        ]
+        points = points_of(rows, (), x, y)
+        sign = [1 if figure_of(name).larger_is_better else -1 for name in (x, y)]
+        better = {
+            a.name: any(
+                sign[0] * (b.x - a.x) >= 0
+                and sign[1] * (b.y - a.y) >= 0
+                and (sign[0] * (b.x - a.x) > 0 or sign[1] * (b.y - a.y) > 0)
+                for b in points
+            )
+            for a in points
+        }
+        found = front_points(points, x, y)
+        assert {p.name for p in found} == {name for name, beaten in better.items() if not beaten}
+        assert all(sign[1] * (b.y - a.y) >= 0 for a, b in itertools.pairwise(found))
+
+
+def test_fronts_begin_with_the_metric_against_the_size() -> None:
+    first = three().fronts[0]
+    assert (first.x, first.y) == ("tflite_bytes", "accuracy")
+    assert first.rows == ("prune.sparsity = 0.5", "prune.sparsity = 0.3")
+
+
+def test_spread_of_is_students_interval() -> None:
+    values = [0.91, 0.94, 0.90, 0.95, 0.93]
+    spread = spread_of(values)
+    deviation = math.sqrt(sum((v - 0.926) ** 2 for v in values) / 4)
+    half = 2.776445 * deviation / math.sqrt(5)  # t(4) at 97.5 %, from a table
+    assert spread.mean == pytest.approx(statistics.fmean(values))
+    assert spread.deviation == pytest.approx(deviation)
+    assert (spread.low, spread.high) == pytest.approx((0.926 - half, 0.926 + half))
+    one = spread_of([0.5])
+    assert (one.mean, one.deviation, one.low) == (0.5, None, None)
+
+
+def repeated() -> Comparison:
+    runs = [
+        run(
+            f"{sparsity}, training.seed = {seed}",
+            96 - seed - (4 if sparsity == "0.5" else 0),
+            50_000 if sparsity == "0.3" else 30_000,
+            settings={"prune.sparsity": sparsity, "training.seed": str(seed)},
+            combination=f"prune.sparsity = {sparsity}",
+        )
+        for sparsity in ("0.3", "0.5")
+        for seed in range(3)
+    ]
+    return compare_runs(runs, Titled("digits", sweep=True, repeat=3))
+
+
+def test_repeats_are_a_row_with_their_runs_beneath() -> None:
+    found = repeated()
+    assert [one.name for one in found.repeats] == ["prune.sparsity = 0.3", "prune.sparsity = 0.5"]
+    text = render_comparison(found)["compare.md"]
+    lines = [line for line in text.splitlines() if line.startswith("| prune")]
+    assert "95.00 % ± 1.00 \\[92.52, 97.48\\]" in lines[0]  # 95 ± t(2) 4.303 · 1 / √3
+    assert text.count("training.seed = 1") == 2
+    assert {name for front in found.fronts for name in front.rows} <= {
+        one.name for one in found.repeats
+    }
+
+
+def with_splits(folder: Path, sha256: str, test: list[bytes]) -> Path:
+    """A run folder whose splits are these 8 bytes for each test example."""
+    (folder / "splits").mkdir(parents=True)
+    head = json.dumps({"counts": {"train": 1, "validation": 0, "test": len(test)}}).encode()
+    (folder / "splits" / "s.bin").write_bytes(head + b"\n" + b"x" * 8 + b"".join(test))
+    lineage = {sha256: {"links": [{"splits": "s"}]}}
+    (folder / "lineage.json").write_text(json.dumps(lineage), encoding="utf-8")
+    return folder
+
+
+def test_compare_runs_warns_of_other_test_examples(tmp_path: Path) -> None:
+    tests = ([b"a" * 8, b"b" * 8], [b"b" * 8, b"a" * 8], [b"a" * 8, b"c" * 8])
+    folders = [with_splits(tmp_path / str(n), "ab" * 32, one) for n, one in enumerate(tests)]
+    runs = [run(f"0.{n}", 90 + n, 50_000, folder) for n, folder in enumerate(folders)]
+    first, second, third = (row.tested_on for row in compare_runs(runs, SWEEP).rows)
+    assert first == second != third
+    (warning,) = compare_runs(runs, SWEEP).warnings
+    assert "not tested on the same examples" in warning
+    assert "prune.sparsity = 0.0, prune.sparsity = 0.1 | prune.sparsity = 0.2" in warning
+    assert compare_runs(runs[:2], SWEEP).warnings == ()
+
+
+def test_comparison_is_read_as_it_was_written() -> None:
+    found = repeated()
+    plain = json.loads(json_text(to_plain(found)))
+    assert to_plain(from_plain(Comparison, plain)) == plain
+
+
+def test_schema_file_is_current_and_accepts_a_comparison() -> None:
+    path = Path(__file__).parents[2] / "docs" / "compare.schema.json"
+    assert path.read_text("utf-8") == compare_schema_text(), "run `python -m docs.refresh schema`"
+    for found in (three(), repeated()):
+        jsonschema.validate(json.loads(json_text(to_plain(found))), compare_schema())
+
+
+def test_page_closes_its_tags_and_has_no_script() -> None:
+    found = compare_runs([run("<b>&0.3", 97, 70_000), run("0.5", 95, 50_000)], SWEEP)
+    page = Page(render_comparison(found)["compare.html"])
+    assert page.open == []
+    assert "script" not in page.tags()
+    assert "prune.sparsity = <b>&0.3" in page.text
+    assert len(set(page.values("id"))) == len(page.values("id"))
+    assert not any(value.startswith(("http", "//")) for value in page.values("href"))
+    assert "accuracy (%)" in page.text
+    assert "size of the TFLite file (bytes)" in page.text
+
+
+def test_page_shows_one_plot_for_every_choice_of_two_figures() -> None:
+    found = three()
+    page, plots = render_comparison(found)["compare.html"], plots_of(found)
+    assert plots is not None
+    count = len(plots.choices)
+    drawn = {frozenset((one.x, one.y)) for one in plots.drawn}
+    assert len(drawn) + count == count * (count + 1) / 2  # every pair, and each with itself none
+    for x, y in itertools.product(range(count), repeat=2):
+        rule = f"#y{y}:checked ~ #x{x}:checked ~ .plots"
+        assert page.count(rule) == 1, (x, y)
+
+
+def test_terminal_shows_settings_whole() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    runs = [run("0.3, training.optimizer.learning_rate = 1e-3", 97, 50_000), run("0.5", 95, 70_000)]
+    render_comparison_terminal(compare_runs(runs, SWEEP), console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "prune.sparsity = 0.3, training.optimizer.learning_rate = 1e-3" in text
+    assert "On the Pareto front of accuracy against tflite_bytes" in text
