@@ -22,6 +22,7 @@ def build(
     classes: int = 12,
     stem_dropout: float = 0.2,
     head_dropout: float = 0.4,
+    momentum: float = 0.99,
 ) -> keras.Model:
     """Build a 10x4 convolution of stride 2 and four depthwise separable blocks.
 
@@ -39,25 +40,26 @@ def build(
         classes: number of logits.
         stem_dropout: rate after the first convolution; 0 leaves the layer out.
         head_dropout: rate before the mean; 0 leaves the layer out.
+        momentum: of the moving statistics of batch norm; a training of few updates needs less.
     """
     channels = max(4, round(64 * width))
     inputs = layers.Input(tuple(input_shape), name="mfcc")
     x = layers.Conv2D(channels, (10, 4), strides=2, padding="same", name="stem_conv")(inputs)
-    x = _bn_relu(x, "stem")
+    x = _bn_relu(x, "stem", momentum)
     x = _dropout(x, stem_dropout, "stem_dropout")
     for block in range(1, _BLOCKS + 1):
         x = layers.DepthwiseConv2D(3, padding="same", name=f"block{block}_depthwise_conv")(x)
-        x = _bn_relu(x, f"block{block}_depthwise")
+        x = _bn_relu(x, f"block{block}_depthwise", momentum)
         x = layers.Conv2D(channels, 1, padding="same", name=f"block{block}_pointwise_conv")(x)
-        x = _bn_relu(x, f"block{block}_pointwise")
+        x = _bn_relu(x, f"block{block}_pointwise", momentum)
     x = _dropout(x, head_dropout, "head_dropout")
     x = layers.GlobalAveragePooling2D(name="pool")(x)
     outputs = layers.Dense(classes, name="logits")(x)
     return keras.Model(inputs, outputs, name="ds_cnn")
 
 
-def _bn_relu(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
-    x = layers.BatchNormalization(name=f"{name}_bn")(x)
+def _bn_relu(x: keras.KerasTensor, name: str, momentum: float) -> keras.KerasTensor:
+    x = layers.BatchNormalization(momentum=momentum, name=f"{name}_bn")(x)
     return layers.ReLU(name=f"{name}_relu")(x)
 
 
@@ -73,5 +75,11 @@ def build_tones(*, width: float = 0.5) -> keras.Model:
     Args:
         width: as in `build`.
     """
-    shape = (25, 10, 1)
-    return build(width=width, input_shape=shape, classes=5, stem_dropout=0.0, head_dropout=0.1)
+    return build(
+        width=width,
+        input_shape=(25, 10, 1),
+        classes=5,
+        stem_dropout=0.0,
+        head_dropout=0.1,
+        momentum=0.9,
+    )

@@ -39,3 +39,12 @@ def test_int8_is_no_larger_than_mlperf_tiny() -> None:
     content = checks.int8(model)
     assert len(content) <= 53_936
     assert checks.int8_agrees(content, model)
+
+
+def test_build_tones_is_half_as_wide_and_follows_short_trainings() -> None:
+    model = ds_cnn.build_tones()
+    assert (model.input_shape, model.output_shape) == ((None, 25, 10, 1), (None, 5))
+    # The closed form with five classes in place of twelve.
+    assert model.count_params() == closed_form(32) - 7 * 33
+    norms = [layer for layer in model.layers if hasattr(layer, "momentum")]
+    assert {norm.momentum for norm in norms} == {0.9}

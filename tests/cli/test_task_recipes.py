@@ -1,0 +1,161 @@
+"""The bundled recipes of segmentation, keyword spotting and forecasting.
+
+With few epochs in the default suite: every figure of the int8 artifact is computed again from its
+outputs, by definition and in numpy. Whole, and with their gates, in the slow one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from ai_edge_litert.interpreter import Interpreter
+from sklearn.datasets import load_digits
+
+from shrink.data.config import DataConfig
+from shrink.data.opening import open_dataset
+from shrink.data.scenes import compose, digit_pools
+from shrink.recipe.bundle import bundled_root
+from tests.cli.shell import read_report, shrink, stage
+
+TINY = "from models.unet import build as unet\n\n\ndef build():\n    return unet(width=0.25)\n"
+
+Metrics = dict[str, float]
+
+
+def shares(outputs: np.ndarray) -> np.ndarray:
+    """Return 1 for the largest class, divided among several that are equal, (..., classes)."""
+    best = outputs == outputs.max(axis=-1, keepdims=True)
+    return np.asarray(best / best.sum(axis=-1, keepdims=True))
+
+
+def of_masks(outputs: np.ndarray, y: np.ndarray) -> Metrics:
+    classes = outputs.shape[-1]
+    decided, true = shares(outputs).reshape(-1, classes), np.eye(classes)[y.ravel()]
+    hits = (decided * true).sum(axis=0)
+    either = decided.sum(axis=0) + true.sum(axis=0) - hits
+    overlap = hits[either > 0] / either[either > 0]
+    return {"mean_iou": float(overlap.mean()), "pixel_accuracy": float(hits.sum() / y.size)}
+
+
+def of_classes(outputs: np.ndarray, y: np.ndarray) -> Metrics:
+    own = np.take_along_axis(shares(outputs), y[:, None], axis=1)[:, 0]
+    recalls = [own[y == label].mean() for label in range(outputs.shape[1])]
+    keyword = np.round(outputs[:, 1] - np.log(np.exp(outputs).sum(axis=1)), 10)
+    misses = int(np.floor(0.05 * np.sum(y == 1)))
+    threshold = np.sort(keyword[y == 1])[misses]
+    accepted = np.sum(keyword[y != 1] >= threshold) / np.sum(y != 1) * 3_600
+    return {
+        "balanced_accuracy": float(np.mean(recalls)),
+        "false_accepts_per_hour_0.05_1_keyword": float(accepted),
+    }
+
+
+def of_numbers(outputs: np.ndarray, y: np.ndarray) -> Metrics:
+    apart = outputs - y
+    return {"rmse": float(np.sqrt(np.mean(apart**2))), "mae": float(np.mean(np.abs(apart)))}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe, and what its metrics are by definition."""
+
+    name: str
+    metrics: Callable[[np.ndarray, np.ndarray], Metrics]
+
+
+CASES = [
+    Case("digits-segment", of_masks),
+    Case("tones-keyword", of_classes),
+    Case("series-forecast", of_numbers),
+]
+
+
+def outputs_of(artifact: Path, x: np.ndarray) -> np.ndarray:
+    """Return what an int8 artifact answers, as real numbers, float64."""
+    interpreter = Interpreter(model_path=str(artifact))
+    (source,), (target,) = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter.allocate_tensors()
+    scale, zero = source["quantization"]
+    codes = np.round(x.astype(np.float32) / np.float32(scale)) + zero
+    found = []
+    for example in np.clip(codes, -128, 127).astype(np.int8):
+        interpreter.set_tensor(source["index"], example[None])
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(target["index"])[0].astype(np.float64))
+    scale, zero = target["quantization"]
+    return np.asarray(scale * (np.stack(found) - zero))
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    path = bundled_root() / "recipes" / f"{name}.yaml"
+    recipe: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return recipe
+
+
+def shortened(name: str, folder: Path) -> dict[str, Any]:
+    """Return a recipe with one epoch, and gates on sizes alone; of scenes few, in a file."""
+    recipe = read_recipe(name)
+    recipe["model"] = str((bundled_root() / "recipes" / recipe["model"]).resolve())
+    recipe["stages"][0]["train"]["epochs"] = 1
+    recipe["stages"][1]["prune"]["epochs"] = 0
+    recipe["gates"] = {key: recipe["gates"][key] for key in ("tflite_bytes", "arena_bytes")}
+    if name == "digits-segment":
+        (folder / "tiny.py").write_text(TINY)
+        held = load_digits()
+        arrays: dict[str, np.ndarray] = {}
+        for number, (split, count) in enumerate((("train", 96), ("validation", 16), ("test", 40))):
+            scenes = compose(held.images, held.target, digit_pools(1_797)[split], count, number)
+            arrays |= {f"x_{split}": scenes.images, f"y_{split}": scenes.masks}
+        np.savez(folder / "scenes.npz", allow_pickle=False, **arrays)
+        recipe |= {"model": "tiny.py:build", "data": {"source": "npz", "path": "scenes.npz"}}
+    return recipe
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_metrics_of_a_recipe_are_those_of_its_artifacts_outputs(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = shortened(case.name, tmp_path)
+    (tmp_path / "short.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+    shrink("run", "short.yaml", "--output", "out", cwd=tmp_path, store=tmp_path / "store")
+    last = stage(read_report(tmp_path / "out"), "quantize")
+    monkeypatch.chdir(tmp_path)
+    test = open_dataset(DataConfig.model_validate(recipe["data"]), seed=0).test
+    x, y = test.arrays(np.arange(len(test)))
+    outputs = outputs_of(tmp_path / "out" / last["artifact"], np.asarray(x))
+    for name, value in case.metrics(outputs, np.asarray(y)).items():
+        assert last["metrics"][name] == pytest.approx(value, rel=1e-9), name
+    metadata = json.loads((tmp_path / "out" / "artifacts" / "metadata.json").read_text())
+    front_end = metadata["artifacts"][-1]["front_end"]
+    assert (front_end is not None) == (case.name == "tones-keyword")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_whole_recipe_passes_its_gates(case: Case, tmp_path: Path) -> None:
+    shrink("run", case.name, "--output", "out", cwd=tmp_path, store=tmp_path / "store")
+    assert read_report(tmp_path / "out")["passed"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "gate"),
+    list(zip(CASES, ["mean_iou_drop", "balanced_accuracy_drop", "rmse"], strict=True)),
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_init_proposes_the_metrics_of_the_recipe(case: Case, gate: str, tmp_path: Path) -> None:
+    recipe = read_recipe(case.name)
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"data": recipe["data"]}))
+    model = str((bundled_root() / "recipes" / recipe["model"]).resolve())
+    shrink("init", model, "--data", "data.yaml", cwd=tmp_path, store=tmp_path / "store")
+    written = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
+    assert written["task"]["metrics"][0] == gate.removesuffix("_drop")
+    assert gate in written["gates"]
+    assert {"tflite_bytes", "arena_bytes"} <= written["gates"].keys()
