@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 from ai_edge_litert.interpreter import Interpreter
 
-from tests.oracle import bootstrap, keras_models, litert, metrics, sizes
+from tests.oracle import bootstrap, keras_models, litert, metrics, sizes, slices
 from tests.oracle.arena import smallest_arenas
 from tests.oracle.flatbuffer import read
 from tests.oracle.gates import check_gates
@@ -39,6 +39,7 @@ class Found:
     entry: Mapping[str, Any]
     metrics: dict[str, metrics.Metric | Whole]
     tflite: Path
+    outputs: list[np.ndarray]
 
 
 def audit(folder: Path, truth: Truth, name: str = "") -> list[Record]:
@@ -57,7 +58,9 @@ def audit(folder: Path, truth: Truth, name: str = "") -> list[Record]:
     recipe = yaml.safe_load(report["resolved_recipe"])
     previous = _previous(report, recipe)
     for at, stage in found.items() if report["baseline"] in found else ():
-        _deltas(stage, found[report["baseline"]], "delta", ledger)
+        base = found[report["baseline"]]
+        _deltas(stage, base, "delta", ledger)
+        slices.check(stage.entry, base.entry, stage.outputs, base.outputs, truth, ledger)
         if (before := previous.get(at)) in found:
             _deltas(stage, found[before], "delta_previous", ledger)
     check_gates(report, recipe, {n: f.metrics for n, f in found.items()}, ledger)
@@ -114,7 +117,7 @@ def _keras(
         np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(outputs, reference, strict=True)
     )
     ledger.add("oracle.conversion", "LiteRT", "Keras", same, "the oracle's own two runtimes", at)
-    return Found(entry, metrics.compute(reference, truth), tflite), reference
+    return Found(entry, metrics.compute(reference, truth), tflite, reference), reference
 
 
 def _layers(entry: Mapping[str, Any], model: Any, ledger: Ledger) -> None:
@@ -150,7 +153,7 @@ def _tflite(
     outputs = litert.run(artifact, truth.inputs)
     if reference is not None:
         outputs, _ = litert.matched(outputs, reference)
-    return Found(entry, metrics.compute(outputs, truth), artifact)
+    return Found(entry, metrics.compute(outputs, truth), artifact, outputs)
 
 
 def _operators(entry: Mapping[str, Any], artifact: Path, ledger: Ledger) -> None:

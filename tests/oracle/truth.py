@@ -40,6 +40,7 @@ class Truth:
         metrics: names beside the loss.
         labels: class names by index, if there are any.
         train_examples: how many examples the train split has; None where it is not known.
+        slices: by slicing, the slice of each example, texts (n,).
     """
 
     inputs: dict[str, np.ndarray]
@@ -49,6 +50,7 @@ class Truth:
     metrics: list[str] = field(default_factory=lambda: ["accuracy"])
     labels: list[str] | None = None
     train_examples: int | None = None
+    slices: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -65,6 +67,7 @@ class Truth:
         arrays: dict[str, Any] = {f"x:{k}": v for k, v in self.inputs.items()}
         arrays |= {f"y:{k}": v for k, v in self.targets.items()}
         arrays |= {f"m:{k}": v for k, v in self.masks.items()}
+        arrays |= {f"s:{k}": v for k, v in self.slices.items()}
         with path.open("wb") as file:
             np.savez(file, described=np.array(json.dumps(described)), **arrays)
 
@@ -75,7 +78,7 @@ class Truth:
             described = json.loads(str(held["described"]))
             kinds = {
                 kind: {k[2:]: held[k] for k in held.files if k.startswith(f"{kind}:")}
-                for kind in "xym"
+                for kind in "xyms"
             }
         return cls(
             {name: kinds["x"][name] for name in described["inputs"]},
@@ -85,4 +88,5 @@ class Truth:
             described["metrics"],
             described["labels"],
             described["train_examples"],
+            kinds["s"],
         )

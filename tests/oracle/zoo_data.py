@@ -16,6 +16,8 @@ from tests.oracle.zoo_models import examples
 
 Row = Mapping[str, str]
 SPLITS = {"train": 96, "validation": 24, "test": 120}
+PLACE = "place"
+"""The slicing of the sources that have columns, arrays or paths."""
 NOISE = 0.15
 """Fraction of labels that are drawn instead of taken from the model."""
 
@@ -59,8 +61,14 @@ def make(row: Row, model: Any, folder: Path, seed: int) -> tuple[dict[str, Any],
         metrics_of(row),
         _labels(row),
         SPLITS["train"],
+        {PLACE: _places(len(next(iter(inputs.values()))))} if "slices" in section else {},
     )
     return section, truth
+
+
+def _places(count: int) -> np.ndarray:
+    """Return the slice of each example of a split, by its place: one is of ten in 120."""
+    return np.array(["rare" if i % 12 == 5 else f"p{i % 2}" for i in range(count)])
 
 
 def _masks(row: Row, inputs: Arrays, targets: Arrays) -> Arrays:
@@ -111,8 +119,14 @@ def _flat(splits: Mapping[str, tuple[Arrays, Arrays]]) -> dict[str, Any]:
 
 def _npz(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
     with (folder / "data.npz").open("wb") as file:
-        np.savez(file, **_flat(splits))
-    return {"source": "npz", "path": "data.npz", **_named(row, splits)}
+        np.savez(file, **_flat(splits), **_flat_places(splits))
+    return {"source": "npz", "path": "data.npz", **_named(row, splits), "slices": [PLACE]}
+
+
+def _flat_places(splits: Mapping[str, tuple[Arrays, Arrays]]) -> Arrays:
+    return {
+        f"{PLACE}_{split}": _places(len(next(iter(x.values())))) for split, (x, _) in splits.items()
+    }
 
 
 def _hdf5(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
@@ -185,24 +199,25 @@ def _images(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
         for i, (image, label) in enumerate(zip(inputs["x"], targets["zkind"], strict=True)):
             place = folder / "images" / split / f"c{int(label)}"
             place.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(image).save(place / f"{i:03}.png")
-    return {"source": "images", "path": "images"}
+            Image.fromarray(image).save(place / f"{i:03}-{_places(i + 1)[i]}.png")
+    by_name = {"name": PLACE, "pattern": r"-(\w+)\.png"}
+    return {"source": "images", "path": "images", "slices": [by_name]}
 
 
 def _csv(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
     (folder / "pictures").mkdir()
     real = row["ending"] == "linear"
     names = [f"t{i}" for i in range(3)] if real else ["label"]
-    lines = [",".join(["path", *names, "split"])]
+    lines = [",".join(["path", *names, PLACE, "split"])]
     for split, (inputs, targets) in splits.items():
         for i, (image, label) in enumerate(zip(inputs["x"], targets["zkind"], strict=True)):
             path = f"pictures/{split}{i:03}.png"
             Image.fromarray(image).save(folder / path)
             cells = [repr(float(v)) for v in label] if real else [f"c{int(label)}"]
-            lines.append(",".join([path, *cells, split]))
+            lines.append(",".join([path, *cells, _places(i + 1)[i], split]))
     (folder / "list.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     targets = {"targets": names} if real else {}
-    return {"source": "images", "path": "list.csv", **targets}
+    return {"source": "images", "path": "list.csv", "slices": [PLACE], **targets}
 
 
 WRITERS: dict[str, Callable[[Row, Path, Any], dict[str, Any]]] = {

@@ -50,13 +50,13 @@ def with_slices(outcome: StageOutcome, by: str = "place", **wrong: int) -> Stage
     return replace(done, scores={**outcome.scores, **evidence})
 
 
-def run(gates: dict[str, Any] | None = None, by: str = "place", **wrong: int) -> Report:
+def run(gates: dict[str, Any] | None = None, by: str = "place", **wrong: Any) -> Report:
     train, prune, quantize = toys.outcomes()
     found = toys.report(
         [
             with_slices(train, by, barn=1, field=1),
             with_slices(prune, by, barn=1, field=1),
-            with_slices(quantize, by, **({"barn": 13, "field": 1} | wrong)),
+            with_slices(quantize, by, **{"barn": 13, "field": 1, **wrong}),
         ],
         gates=gates,
     )
@@ -197,7 +197,7 @@ def test_the_gate_looks_at_one_slicing_where_it_names_one() -> None:
     assert unknown.reason == "there is no slicing site; there is place"
 
 
-def against(saved: Report, **wrong: int) -> Any:
+def against(saved: Report, **wrong: Any) -> Any:
     settings = {"worst_slice_drop": {"limit": 0.05, "against": "saved.json"}}
     train, prune, quantize = toys.outcomes()
     stages = [
@@ -242,7 +242,8 @@ def test_gates_refuse_what_they_cannot_do(settings: dict[str, Any], message: str
 
 def test_diff_names_the_slice_that_lost_most() -> None:
     diff = diff_reports(run(barn=1), run(barn=13))
-    assert [(one.name, one.value) for one in diff.slices] == [("barn", pytest.approx(-0.3))]
+    (one,) = diff.slices
+    assert (one.name, one.value) == ("barn", pytest.approx(-0.3))
     text = render_diff_markdown(diff)
     assert "place = barn lost most: accuracy 97.50 % in A, 67.50 % in B" in text
 

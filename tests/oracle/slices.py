@@ -1,0 +1,192 @@
+"""Slices of the test examples, recomputed from outputs: by class, and by what the truth names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import binomtest
+
+from tests.oracle import metrics
+from tests.oracle.metrics import CLASSES, NOISE, Metric
+from tests.oracle.records import Ledger
+from tests.oracle.truth import Output, Truth
+from tests.oracle.whole import Whole
+
+FEWEST = 20
+Elements = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Of each element that counts: its example, its class, its score, whether that is beyond doubt."""
+
+
+def check(
+    entry: Mapping[str, Any],
+    base: Mapping[str, Any],
+    outputs: Sequence[np.ndarray],
+    before: Sequence[np.ndarray],
+    truth: Truth,
+    ledger: Ledger,
+) -> None:
+    """Compare the slices of a stage, and what they lost against the baseline.
+
+    Args:
+        entry, base: the stage and the baseline as the report has them.
+        outputs, before: what the two give for the test examples.
+        truth: what examples are and in which slices.
+        ledger: the records go here.
+    """
+    at = entry["name"]
+    reported = {slicing["by"]: slicing for slicing in entry.get("slices", [])}
+    expected = [*(["class"] if _has_classes(truth) else []), *truth.slices]
+    ledger.same("slices (by)", sorted(reported), sorted(expected), at=at)
+    for by, labels in truth.slices.items():
+        if by in reported:
+            _by_value(reported[by], labels, outputs, truth, ledger, at)
+    if "class" in reported and _has_classes(truth):
+        now, then = _elements(outputs[0], truth), _elements(before[0], truth)
+        _by_class(reported["class"], now, then, truth, ledger, at, entry is base)
+    if entry is not base:
+        _holm(entry, ledger, at)
+
+
+def _has_classes(truth: Truth) -> bool:
+    loss = truth.outputs[0].loss
+    return len(truth.outputs) == 1 and (loss in CLASSES or loss == "binary_crossentropy")
+
+
+def _by_value(
+    slicing: Mapping[str, Any],
+    labels: np.ndarray,
+    outputs: Sequence[np.ndarray],
+    truth: Truth,
+    ledger: Ledger,
+    at: str,
+) -> None:
+    rows = {row["name"]: row for row in slicing["slices"]}
+    by = slicing["by"]
+    ledger.same(f"slices.{by} (names)", sorted(rows), sorted(set(map(str, labels))), at=at)
+    for name, row in rows.items():
+        inside = labels == name
+        part = replace(
+            truth,
+            inputs={key: value[inside] for key, value in truth.inputs.items()},
+            targets={key: value[inside] for key, value in truth.targets.items()},
+            masks={key: value[inside] for key, value in truth.masks.items()},
+        )
+        figure = f"slices.{by}.{name}"
+        ledger.same(f"{figure}.examples", row["examples"], int(inside.sum()), at=at)
+        found = metrics.compute([value[inside] for value in outputs], part)
+        for metric, expected in found.items():
+            _metric(f"{figure}.{metric}", row["metrics"].get(metric), metric, expected, ledger, at)
+
+
+def _metric(
+    figure: str, value: float | None, name: str, found: Metric | Whole, ledger: Ledger, at: str
+) -> None:
+    expected = float(found.value()[0])
+    if np.isnan(expected):
+        ledger.same(figure, value, None, at=at)
+    elif isinstance(found, Whole) or name in ("accuracy", "top5_accuracy", "binary_accuracy"):
+        ledger.between(figure, value, *found.bounds, at=at)
+    else:
+        ledger.same(figure, value, expected, relative=1e-3, absolute=1e-5, at=at)
+
+
+def _elements(values: np.ndarray, truth: Truth) -> Elements:
+    """Return the score of every element: ties between classes count in equal shares."""
+    output = truth.outputs[0]
+    n, k = len(values), values.shape[-1]
+    rows = np.asarray(values, np.float64).reshape(n, -1, k)
+    target = truth.targets[output.name]
+    mask = truth.masks.get(output.name)
+    counted = np.ones(rows.shape[:2], bool) if mask is None else mask.reshape(n, -1).astype(bool)
+    example = np.nonzero(counted)[0]
+    if output.loss == "binary_crossentropy":
+        return _of_labels(rows[counted], target.reshape(rows.shape)[counted], example, output)
+    if target.shape == values.shape and k > 1:
+        own = target.reshape(rows.shape).argmax(-1)[counted]
+    else:
+        own = target.reshape(rows.shape[:2])[counted].astype(int)
+    given = rows[counted]
+    mine = given[np.arange(len(own)), own]
+    best = given.max(1)
+    ties = (given == best[:, None]).sum(1)
+    score = np.where(mine == best, 1 / ties, 0.0)
+    others = np.where(np.arange(k) == own[:, None], -np.inf, given).max(1)
+    apart = np.abs(mine - others)
+    sure = (apart == 0) | (apart > NOISE * np.maximum(np.abs(given).max(1), 1e-12))
+    return example, own, score, sure
+
+
+def _of_labels(
+    rows: np.ndarray, target: np.ndarray, example: np.ndarray, output: Output
+) -> Elements:
+    middle = 0.0 if output.from_logits else 0.5
+    sure = np.abs(rows - middle) > NOISE * np.maximum(np.abs(rows), 1e-12)
+    positive = rows > middle
+    if rows.shape[1] == 1:
+        own = (target[:, 0] > 0.5).astype(int)
+        return example, own, (positive[:, 0] == own).astype(float), sure[:, 0]
+    place, own = np.nonzero(target > 0.5)
+    return example[place], own, positive[place, own].astype(float), sure[place, own]
+
+
+def _by_class(
+    slicing: Mapping[str, Any],
+    now: Elements,
+    then: Elements,
+    truth: Truth,
+    ledger: Ledger,
+    at: str,
+    is_base: bool,
+) -> None:
+    for index, row in enumerate(slicing["slices"]):
+        figure = f"slices.class.{row['name']}"
+        mine, before = (np.flatnonzero(one[1] == index) for one in (now, then))
+        examples = np.unique(now[0][mine])
+        ledger.same(f"{figure}.examples", row["examples"], len(examples), at=at)
+        value = row["metrics"]["recall"]
+        if not len(mine):
+            ledger.same(f"{figure}.recall", value, None, at=at)
+            continue
+        doubt = float(np.mean(~now[3][mine]))
+        recall = float(now[2][mine].mean())
+        ledger.between(f"{figure}.recall", value, recall - doubt, recall + doubt, at=at)
+        whole = len(examples) == len(mine) and bool(now[3][mine].all() and then[3][before].all())
+        pair = now[2][mine], then[2][before]
+        binary = all(np.isin(one, (0, 1)).all() for one in pair)
+        if is_base or row["examples"] < FEWEST:
+            ledger.same(f"{figure}.test", row["test"], None, at=at)
+        elif whole and binary:
+            _mcnemar(figure, row["test"], *pair, ledger, at)
+
+
+def _mcnemar(
+    figure: str, test: Any, now: np.ndarray, then: np.ndarray, ledger: Ledger, at: str
+) -> None:
+    lost, won = int((now < then).sum()), int((now > then).sum())
+    p = float(binomtest(lost, lost + won).pvalue) if lost + won else 1.0
+    ledger.same(f"{figure}.test.test", test["test"], "mcnemar", at=at)
+    ledger.same(f"{figure}.test.p", test["p"], p, relative=1e-9, at=at)
+
+
+def _holm(entry: Mapping[str, Any], ledger: Ledger, at: str) -> None:
+    """Compare adjusted levels and verdicts with those that the reported p values come to."""
+    tests = [
+        (slicing["by"], row)
+        for slicing in entry.get("slices", [])
+        for row in slicing["slices"]
+        if row["test"] is not None
+    ]
+    order = sorted(range(len(tests)), key=lambda i: tests[i][1]["test"]["p"])
+    adjusted = np.maximum.accumulate(
+        [(len(tests) - rank) * tests[i][1]["test"]["p"] for rank, i in enumerate(order)]
+    )
+    for i, level in zip(order, np.minimum(adjusted, 1), strict=True):
+        by, row = tests[i]
+        figure = f"slices.{by}.{row['name']}.test"
+        given = row["test"]["adjusted_p"]
+        ledger.same(f"{figure}.adjusted_p", given, float(level), relative=1e-9, at=at)
+        proven = row["test"]["verdict"] != "no proven difference"
+        ledger.same(f"{figure}.verdict", proven, level < 0.05 and row["delta"]["value"] != 0, at=at)
