@@ -121,9 +121,9 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any], tmp_
         base = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
         assert recipe_from_mapping({**base, "stages": document["stages"]}, "docs").recipe.stages
     if "matrix" in document:
-        recipe = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
-        recipe |= {"stages": [{"prune": {"sparsity": 0.5}}], **document}
-        (tmp_path / "r.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        base = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
+        swept = {**base, "stages": [{"prune": {"sparsity": 0.5}}], **document}
+        (tmp_path / "r.yaml").write_text(json.dumps(swept), encoding="utf-8")
         assert load_variants(tmp_path / "r.yaml").is_sweep
     if "data" in document:
         assert validate_section(DataConfig, document["data"], "docs")

@@ -7,13 +7,36 @@ from collections.abc import Mapping
 from typing import Literal
 
 from shrink.contract.codec import left_out
-from shrink.contract.details import Deltas, Limits
+from shrink.contract.details import Deltas, Limits, MetricDelta
 from shrink.contract.record import record
 from shrink.contract.report import Failure
 
 COMPARE_NAME = "compare.json"
 SCHEMA_VERSION = 1
 RowStatus = Literal["passed", "missed", "finished", "failed", "stopped", "not run"]
+
+
+@record
+class ComparedSlice:
+    """A slice of the test examples of a row; see `Slice` of a report.
+
+    Attributes:
+        by: `class`, or a name of `data.slices`.
+        name: of the slice.
+        metric: that the value and the difference are of.
+        examples: how many.
+        delta: to the same slice of the run's own baseline.
+        adjusted_p, verdict: of the difference, over all slices of the stage.
+    """
+
+    by: str
+    name: str
+    metric: str
+    examples: int
+    value: float | None = None
+    delta: MetricDelta | None = None
+    adjusted_p: float | None = None
+    verdict: Literal["better", "worse", "no proven difference"] | None = None
 
 
 @record
@@ -38,6 +61,7 @@ class ComparedRow:
         intervals: 95 %, of each metric on other examples.
         delta: differences to the run's own baseline.
         artifact: path relative to the run folder.
+        slices: of the test examples, where the report has them.
     """
 
     name: str
@@ -56,6 +80,7 @@ class ComparedRow:
     intervals: Mapping[str, Limits]
     delta: Deltas
     artifact: str | None = None
+    slices: tuple[ComparedSlice, ...] = left_out(())
 
 
 @record

@@ -19,6 +19,7 @@ from shrink.report.compare_table import (
     settings_table,
     summary_of,
 )
+from shrink.report.compared_slices import slices_table
 from shrink.report.content import Table
 from shrink.report.html import template
 
@@ -78,6 +79,7 @@ def render_comparison_html(found: Comparison) -> str:
         others=others if len(others.heads) > 1 else None,
         caption=caption_of(found),
         plots=plots_of(found),
+        slices=slices_table(found),
         deltas=delta_table(found),
         settings=None if found.sweep else settings_table(found),
         reports=list(_reports(found.rows)),

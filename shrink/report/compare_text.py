@@ -13,12 +13,14 @@ from shrink.report.compare_table import (
     settings_table,
     summary_of,
 )
+from shrink.report.compared_slices import slices_table
 from shrink.report.text import Printer, escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _LONGEST_SETTINGS = 60
+_MOST_SLICES = 20
 
 
 def render_comparison_terminal(found: Comparison, console: Console) -> None:
@@ -54,6 +56,8 @@ def render_comparison_markdown(found: Comparison) -> str:
     shown = comparison_table(found)
     parts += [table(shown.heads, shown.rows), escape(caption_of(found))]
     parts += [escape(front_sentence(found, front)) for front in found.fronts[:1]]
+    if (slices := slices_table(found, _MOST_SLICES)) is not None:
+        parts += ["## Slices", table(slices.heads, slices.rows), escape(slices.caption)]
     if not found.sweep and (settings := settings_table(found)).rows:
         parts += ["## Settings that differ", table(settings.heads, settings.rows)]
     if failures := _failures(found):

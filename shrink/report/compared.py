@@ -20,6 +20,7 @@ from shrink.contract.comparison import (
 )
 from shrink.contract.report import Failure, Report, Stage
 from shrink.contract.tested import tested_on
+from shrink.report.compared_slices import compared_slices
 from shrink.report.content import stage_figures, was_stopped
 from shrink.report.fronts import fronts_of
 
@@ -124,6 +125,7 @@ def _row(run: RunToCompare, report: Report, stage: Stage, several: bool) -> Comp
         intervals=stage.intervals,
         delta={name: delta for name, delta in stage.delta.items() if delta is not None},
         artifact=stage.artifact,
+        slices=tuple(compared_slices(stage)),
     )
 
 

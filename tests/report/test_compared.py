@@ -21,13 +21,17 @@ from shrink.base.figures import figure_of
 from shrink.base.files import json_text
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import ComparedRow, Comparison
+from shrink.contract.details import MetricDelta
 from shrink.contract.report import Failure
 from shrink.contract.report_file import report_of
 from shrink.contract.result import StepResult
+from shrink.contract.slices import Slice, SliceTest, Slicing
 from shrink.report.compare_page import plots_of
 from shrink.report.compare_rendered import render_comparison
 from shrink.report.compare_text import render_comparison_terminal
 from shrink.report.compared import RunToCompare, Titled, compare_runs, spread_of
+from shrink.report.compared_slices import slices_table
+from shrink.report.deltas import Verdict
 from shrink.report.fronts import front_points, points_of
 from tests.report.page import Page
 from tests.report.toys import failure, outcome, report
@@ -237,3 +241,43 @@ def test_terminal_shows_settings_whole() -> None:
     text = console.file.getvalue()
     assert "prune.sparsity = 0.3, training.optimizer.learning_rate = 1e-3" in text
     assert "On the Pareto front of accuracy against tflite_bytes" in text
+
+
+def sliced(name: str, *changes: tuple[str, float, Verdict]) -> RunToCompare:
+    """A run whose last stage tells of these classes: name, change of the recall, verdict."""
+    made = run(name, 95, 50_000)
+    assert made.report is not None
+    *before, last = made.report.stages
+    rows = tuple(
+        Slice(
+            name=one,
+            examples=30,
+            metrics={"recall": 0.9 + change},
+            delta=MetricDelta(value=change, low=change - 0.1, high=change + 0.1),
+            test=SliceTest(
+                test="mcnemar", p=0.01, adjusted_p=0.02, low=None, high=None, verdict=verdict
+            ),
+        )
+        for one, change, verdict in changes
+    )
+    stages = (*before, replace(last, slices=(Slicing(by="class", metric="recall", slices=rows),)))
+    return replace(made, report=replace(made.report, stages=stages))
+
+
+def test_slices_stand_beside_each_other_the_largest_loss_first() -> None:
+    cat: tuple[str, float, Verdict] = ("cat", -0.02, "no proven difference")
+    dog: tuple[str, float, Verdict] = ("dog", -0.2, "worse")
+    only: tuple[str, float, Verdict] = ("fox", -0.5, "worse")
+    found = compare_runs([sliced("0.3", cat, dog, only), sliced("0.5", cat, dog)], SWEEP)
+    table = slices_table(found)
+    assert table is not None
+    assert table.heads == ("slice", "prune.sparsity = 0.3", "prune.sparsity = 0.5")
+    assert table.rows == (
+        ("class dog: recall", "70.00 % (-20.00, lost)", "70.00 % (-20.00, lost)"),
+        ("class cat: recall", "88.00 % (-2.00)", "88.00 % (-2.00)"),
+    )
+    files = render_comparison(found)
+    assert "class dog: recall" in Page(files["compare.html"]).text
+    assert "class dog: recall" in files["compare.md"]
+    assert json.loads(files["compare.json"])["rows"][0]["slices"][1]["adjusted_p"] == 0.02
+    assert slices_table(three()) is None
