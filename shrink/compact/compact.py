@@ -19,6 +19,7 @@ from shrink.compact.compacted import Compacted, Target
 from shrink.compact.cost import graph_macs, macs_of, temporary_bytes
 from shrink.compact.decode_choice import KERNELS_DENSE
 from shrink.compact.decode_choice import decode as in_less_flash
+from shrink.compact.flatten import without_flattening
 from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
@@ -229,7 +230,9 @@ def _no_gain(best: _Version, before: int) -> str:
 def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator[_Version]:
     """Yield rewritten graphs, first without bands, then with those of rising extra work."""
     macs = graph_macs(graph)
-    graph = swept(graph if target == "litert" else with_static_shapes(graph))
+    if target != "litert":
+        graph = without_flattening(with_static_shapes(graph))
+    graph = swept(graph)
     for number, share in enumerate(shares):
         folded = with_folded_pads(graph, int(share * macs))
         ordered = in_best_order(folded)
@@ -377,6 +380,9 @@ def _done(graph: Graph, version: _Version) -> Iterator[str]:
     pads = [sum(o.name == "PAD" for o in one.operators) for one in (graph, version.graph)]
     if pads[1] < pads[0]:
         yield f"{pads[0] - pads[1]} PADs folded into the convolutions that read them"
+    layers = zip(graph.operators, without_flattening(graph).operators, strict=True)
+    if (flattens := sum(one is not other for one, other in layers)) and version.plan.offsets:
+        yield f"{flattens} dense layers read what was flattened for them as it is"
     if not version.bandings and version.graph.operators != graph.operators:
         yield "operators in another order, those left out that no output depends on"
     for banding in version.bandings:
