@@ -9,10 +9,11 @@ operators of it.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shrink.compact.cost import CONSTANTS_OF_A_SLICE, WHEEL, Cost
+from shrink.compact.cost import WHEEL, Cost
 from shrink.compact.lives import Memory, Rows, lives
 from shrink.compact.stretch import Impossible, Stretch
 
@@ -91,6 +92,7 @@ class Schedule:
     Attributes:
         steps: in the order in which they run.
         cost: peak of live bytes while it runs, tail and MACs.
+        hottest: the band that holds the peak, the first one that runs being 0.
 
     Raises:
         Impossible: no windows of rows are right, or more is to be computed than is allowed.
@@ -121,16 +123,22 @@ class Schedule:
         if most_macs is not None and self._least_macs(made for _, made in bands) > most_macs:
             raise Impossible
         self._done = self._nothing_done()
+        begins = []
         for number, (needed, made) in enumerate(bands):
+            begins.append(len(self.steps))
+            later = [needs for needs, _ in bands[number + 1 :]]
             for place, output in enumerate(stretch.outputs):
                 if output in made:
                     self._run(place, made[output], needed[output])
                 for tensor in stretch.last_read[place]:
                     if tensor in banding.kept:
-                        self._keep(tensor, [later[0] for later in bands[number + 1 :]])
+                        self._keep(tensor, later)
         for tensor in stretch.exits:
             self._finish(tensor)
-        self.cost = self._cost()
+        live = self._live()
+        peak = max(live)
+        self.hottest = max(0, bisect_left(begins, live.index(peak)) - 1)
+        self.cost = self._cost(peak)
 
     def _needs(
         self, first: int, last: int
@@ -369,8 +377,8 @@ class Schedule:
             root = self._root(output.tensor, row_bytes=row_bytes)
             self._born[root].append((output.start, output.end, step))
 
-    def _cost(self) -> Cost:
-        """Return what the schedule costs; the peak is that of `views.live_bytes`."""
+    def _live(self) -> list[int]:
+        """Return the bytes that are live in each step, as `views.live_bytes` counts them."""
         count = len(self.steps)
         change = [0] * (count + 2)
         for root, births in enumerate(self._born):
@@ -383,9 +391,20 @@ class Schedule:
             size = (end - start) * self._root_bytes[root]
             change[step] += size
             change[step + 1] -= size
-        peak = max(itertools.accumulate(change))
-        tail = sum(self._tail(step) for step in self.steps)
+        return list(itertools.accumulate(change))
+
+    def _cost(self, peak: int) -> Cost:
+        """Return what the schedule costs."""
+        tail = sum(self._tail(step) for step in self.steps) + WHEEL.tensor * self._constants()
         return Cost(peak + self._stretch.bypass_bytes, tail, self._macs, len(self.steps))
+
+    def _constants(self) -> int:
+        """Return how many different beginnings, beside 0, and sizes slices name."""
+        slices = [(step.inputs[0], step.output) for step in self.steps if step.operator == SLICE]
+        shapes = self._stretch.graph.tensors
+        begins = {cut.start - tile.start for tile, cut in slices}
+        sizes = {(cut.end - cut.start, *shapes[cut.tensor].shape[2:]) for _, cut in slices}
+        return len(begins - {0}) + len(sizes)
 
     @property
     def aligned_rows(self) -> bool:
@@ -418,7 +437,7 @@ class Schedule:
 
 
 _ADDED_TAILS = {
-    SLICE: WHEEL.operators["SLICE"] + (1 + CONSTANTS_OF_A_SLICE) * WHEEL.tensor,
+    SLICE: WHEEL.operators["SLICE"] + WHEEL.tensor,
     CONCATENATE: WHEEL.operators["CONCATENATION"] + WHEEL.tensor,
     PAD: WHEEL.operators["PAD"] + 2 * WHEEL.tensor,
 }

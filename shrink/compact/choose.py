@@ -18,14 +18,14 @@ from shrink.base.child import run_child
 from shrink.compact.banded import in_bands
 from shrink.compact.bands import Banding
 from shrink.compact.choose_child import MODULE, PartAnswer, PartRequest, read_choice
-from shrink.compact.cost import temporary_bytes
+from shrink.compact.cost import graph_tail, temporary_bytes
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.moves import PARTS, Choice, moved_choices
 from shrink.compact.plan import Plan, plan_below
 from shrink.compact.stretch import Survey
 
 _UNLIMITED = 1 << 62
-_FINAL_CHOICES = 4
+_FINAL_CHOICES = 6
 _FINAL_ATTEMPTS = 5000
 _TIMEOUT_S = 3600.0
 _WORTH_A_PROCESS = 12
@@ -73,16 +73,15 @@ def _in_child(survey: Survey, max_macs: int, part: int) -> list[Choice] | None:
 def _lowest(survey: Survey, choices: Sequence[Choice]) -> Chosen | None:
     """Return the choice whose graph takes the least arena, of the first few.
 
-    An outline leaves out what little a kernel's graph joins beyond its schedule, and what
-    TFLite Micro takes while it plans.
+    An outline leaves out what little a kernel's graph joins beyond its schedule, which constants
+    stretches share, and what TFLite Micro takes while it plans.
     """
     best: Chosen | None = None
     limit = _UNLIMITED
     for choice in choices[:_FINAL_CHOICES]:
         candidate = choice.candidate
-        tail = candidate.arena_bytes - candidate.peak_bytes
         graph = in_bands(survey, candidate.bandings)
-        temporary = temporary_bytes(graph)
+        tail, temporary = graph_tail(graph), temporary_bytes(graph)
         if not candidate.bandings or temporary + tail >= limit:
             continue
         found = plan_below(graph, _FINAL_ATTEMPTS, limit - tail)

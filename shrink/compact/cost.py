@@ -67,8 +67,6 @@ WHEEL = Memory(
 """The stock wheel of TFLite Micro, of 64 bits. 60 pairs of models, within 10 bytes each."""
 _SUM_BYTES = {schema.TensorType.INT8: 4, schema.TensorType.INT16: 8}
 _BY_CHANNEL = {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
-CONSTANTS_OF_A_SLICE = 1
-"""Beginnings and sizes that a slice adds on the average; slices share equal ones."""
 
 
 def macs_of(graph: Graph, operator: Operator) -> int:
@@ -116,6 +114,13 @@ def channels_tail(graph: Graph, operator: Operator) -> int:
     if operator.name not in _BY_CHANNEL or not operator.outputs:
         return 0
     return 2 * aligned(4 * graph.tensors[operator.outputs[0]].shape[-1])
+
+
+def graph_tail(graph: Graph) -> int:
+    """Return the bytes that all operators, their outputs and all constants take for good."""
+    used = graph.used()
+    constants = len(used) - len(graph.activations(used))
+    return WHEEL.tensor * constants + sum(tail_of(graph, one) for one in graph.operators)
 
 
 def temporary_bytes(graph: Graph) -> int:

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from shrink.compact.banded import in_bands
+from shrink.compact.cuts import turned
 from shrink.compact.outline import has_outline, outline
 from shrink.compact.plan import height_below
-from shrink.compact.search import Candidate, Search, turned
+from shrink.compact.search import Candidate, Search
 from shrink.compact.stretch import Survey
 from shrink.compact.views import blocks_of
 
@@ -23,7 +24,7 @@ PARTS = 2
 """As many processes search, each from its own share of the starts."""
 _TRIES, _STARTS, _CANDIDATES = 12_000, 6, 60
 _WORK = 300_000
-"""How many operators may be planned on the way from the best starts, in all parts together."""
+"""What plans may cost on the way from the best starts, in all parts together."""
 _QUICK_ATTEMPTS = 120
 _ROUNDS = ((3, 1 / 12), (2, 1 / 8))
 """How many choices a part moves, and the share of the work that each of them has."""
@@ -33,8 +34,8 @@ _PROMISING = 1.3
 _TRIES_A_MOVE = 20
 _PATIENCE, _KICKS, _KICK = 120, 2, 0.04
 """After so many moves in vain, so many may take so much more, from the best again."""
-_LEAST_WORK = 60
-"""Operators; what a plan costs beside what each of them does."""
+_LEAST_WORK, _USUAL_STEPS = 25, 150
+"""What a plan costs at least; one of so many operators costs as many, others as their squares."""
 _UNLIMITED = 1 << 62
 _MOST_BESTS = 4
 
@@ -109,7 +110,8 @@ def _moved(search: Search, start: Choice, work: int) -> list[Choice]:
         moved = search.neighbour(current.candidate)
         if moved is None or moved.arena_bytes >= limit or moved == current.candidate:
             continue
-        work, patience = work - max(_LEAST_WORK, current.steps), patience - 1
+        work -= max(_LEAST_WORK, current.steps**2 // _USUAL_STEPS)
+        patience -= 1
         found = _planned(search, moved, limit)
         if found is not None:
             current, kicks = found, max(0, kicks - 1)

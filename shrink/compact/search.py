@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from shrink.compact.bands import Banding, Schedule
+from shrink.compact.cuts import even_cuts, moved_cuts, turned
 from shrink.compact.stretch import Impossible, Stretch, Survey
 
 _BANDS = (2, 3, 4, 6, 8, 12)
@@ -46,12 +47,16 @@ class Candidate(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """A stretch in bands; tail and MACs are those that it has more than as it stands."""
+    """A stretch in bands; tail and MACs are those that it has more than as it stands.
+
+    The hottest of its bands, as they run, holds the peak.
+    """
 
     banding: Banding
     peak: int
     tail: int
     macs: int
+    hottest: int
 
 
 class Search:
@@ -159,16 +164,19 @@ class Search:
 
     def _tried(self, banding: Banding) -> _Edge | None:
         try:
-            cost = self.schedule(banding).cost
+            schedule = self.schedule(banding)
         except Impossible:
             return None
         stretch = self._stretch(banding.start, banding.end)
         assert stretch is not None, "it has a schedule"
+        cost = schedule.cost
         self.tried += 1 + cost.operators // _USUAL_OPERATORS
         macs = cost.macs - stretch.macs
         if macs > self._max_macs:
             return None
-        return _Edge(banding, cost.peak_bytes, cost.tail_bytes - sum(stretch.tails), macs)
+        return _Edge(
+            banding, cost.peak_bytes, cost.tail_bytes - sum(stretch.tails), macs, schedule.hottest
+        )
 
     def _schedule(self, banding: Banding) -> Schedule:
         """Return the schedule of a stretch in bands.
@@ -348,27 +356,9 @@ class Search:
             return banding._replace(slack=pick((0, 1, 2, 4)))
         if choice < 0.8:
             return turned(banding, stretch.rows)
-        return banding._replace(cuts=self._moved_cuts(banding.cuts, stretch.rows))
-
-    def _moved_cuts(self, cuts: tuple[int, ...], rows: int) -> tuple[int, ...]:
-        if not cuts:
-            return cuts
-        by = self._random.choice((-2, -1, 1, 2))
-        place = self._random.randrange(len(cuts))
-        last = len(cuts) if self._random.random() < 0.4 else place + 1
-        moved = [cut + by if place <= i < last else cut for i, cut in enumerate(cuts)]
-        return tuple(sorted({cut for cut in moved if 0 < cut < rows}))
-
-
-def turned(banding: Banding, rows: int) -> Banding:
-    """Return a banding that runs the other way, in bands of as many rows one after the other."""
-    cuts = tuple(rows - cut for cut in reversed(banding.cuts))
-    return banding._replace(cuts=cuts, upward=not banding.upward)
-
-
-def even_cuts(rows: int, bands: int) -> tuple[int, ...]:
-    """Return the rows at which so many bands of about as many rows end, the last aside."""
-    return tuple(sorted({round(rows * i / bands) for i in range(1, bands)} - {0, rows}))
+        edge = self._edge(banding) if choice < 0.9 else None
+        cuts = moved_cuts(banding, None if edge is None else edge.hottest, self._random)
+        return banding._replace(cuts=tuple(sorted({cut for cut in cuts if 0 < cut < stretch.rows})))
 
 
 def _followed(label: Candidate, edge: _Edge) -> Candidate:

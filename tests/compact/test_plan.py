@@ -7,10 +7,10 @@ import pytest
 from shrink.base.errors import ModelError
 from shrink.compact.banded import in_bands
 from shrink.compact.bands import Banding, Schedule
+from shrink.compact.cuts import even_cuts
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.order import in_best_order
 from shrink.compact.plan import plan
-from shrink.compact.search import even_cuts
 from shrink.compact.stretch import Stretch, Survey
 from shrink.compact.views import blocks_of, live_bytes
 from tests.compact.runs import allocates, outputs_of
