@@ -5,13 +5,14 @@
 
 Prints a line of JSON per model and share of multiply-accumulates: the smallest arena of TFLite
 Micro's wheel as converted, after, and the bound of the plan, multiply-accumulates, the ratio of
-processor time in LiteRT (XNNPACK), how outputs were compared, and seconds. Models are kept in the
-folder. Unchanged files say why.
+processor time in LiteRT (XNNPACK), how outputs were compared, seconds by the clock, and processor
+seconds of this process and its children. Models are kept in the folder. Unchanged files say why.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,9 +47,10 @@ def measured(
     content: bytes, share: float, target: Literal["tflm", "litert"] = "tflm"
 ) -> dict[str, object]:
     """Return what compaction with at most this share of more work gives."""
-    begun = time.monotonic()
+    begun, spent = time.monotonic(), _processor_seconds()
     found = compact(content, max_extra_macs=share, target=target)
     seconds = time.monotonic() - begun
+    own, others = (now - then for now, then in zip(_processor_seconds(), spent, strict=True))
     return {
         "max_extra_macs": share,
         "arena_before": found.arena_before,
@@ -61,7 +63,15 @@ def measured(
         "equality": None if found.equality is None else found.equality._asdict(),
         "reason": found.reason,
         "seconds": round(seconds, 1),
+        "processor_seconds": {"own": round(own, 1), "children": round(others, 1)},
     }
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """Return the processor time of this process, and of its children that have ended."""
+    usage = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, children = (one.ru_utime + one.ru_stime for one in usage)
+    return own, children
 
 
 def time_ratio(before: bytes, after: bytes) -> float:
