@@ -12,18 +12,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shrink.base.errors import ModelError, ShrinkError
+from shrink.base.errors import InternalError, ModelError, ShrinkError
 from shrink.compact import compact as whole
-from shrink.compact import moves, wheel
+from shrink.compact import decode_choice, moves, wheel
+from shrink.compact.decode import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import Equality
 from shrink.compact.verify_child import MICRO
 from shrink.tflite.arena import ArenaFigure
 from shrink.tflite.child import check_artifact
+from shrink.tflite.decode import dense_twin
 from shrink.tflite.edit import packed, unpacked
 from shrink.tflite.planner import planned_bytes
 from shrink.tflite.structure import read
+from tests.compact.test_decode import layers, shared, sparse
 from tests.compact.toys import Net, chain, random_net
 
 _NUMBERS = (0, 1, -1, 2, 3, 7, 127, 128, 255, 256, 65535, 2**31 - 1, -(2**31))
@@ -114,15 +117,22 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, short in (("_TRIES", 20), ("_STARTS", 1), ("_CANDIDATES", 2), ("_WORK", 200)):
         monkeypatch.setattr(moves, name, short)
     monkeypatch.setattr("shrink.compact.choose._WORTH_A_PROCESS", 1 << 30)
-    monkeypatch.setattr(whole, "_PLAN_ATTEMPTS", 5)
+    monkeypatch.setattr(decode_choice, "_compared", lambda *_: same)
+    monkeypatch.setattr(decode_choice, "allocated_as_given", lambda content, _: estimated(content))
+    monkeypatch.setattr(decode_choice, "arena_of", lambda c: ArenaFigure(estimated(c), ""))
+    for module in (whole, decode_choice):
+        monkeypatch.setattr(module, "_PLAN_ATTEMPTS", 5)
     monkeypatch.setattr("shrink.compact.order._MOST_STATES", 200)
     monkeypatch.setattr("shrink.compact.search._MOST_IDLE", 10)
 
 
-def outcome_of(content: bytes) -> str:
+def outcome_of(content: bytes, decode: bool = False) -> str:
     """Return what becomes of a file; other errors than typed ones are raised."""
     try:
-        return "changed" if whole.compact(content).changed else "unchanged"
+        found = whole.compact(content, arena_bytes=1 << 24 if decode else None, decode=decode)
+        return "changed" if found.changed else "unchanged"
+    except InternalError:
+        raise
     except ShrinkError as error:
         return type(error).__name__
 
@@ -130,6 +140,28 @@ def outcome_of(content: bytes) -> str:
 def outcomes(count: int, seed: int) -> set[str]:
     chance, given = random.Random(seed), sources()
     return {outcome_of(mutant(chance.choice(given), chance)) for _ in range(count)}
+
+
+def stored() -> list[bytes]:
+    """Files with many zeros, a table a channel, and one table under one scale."""
+    few = shared((64, 96), 4)
+    return [layers(sparse((64, 96)), 64), layers(few, 64), layers(few, 1)]
+
+
+def outcomes_of_decode(count: int, seed: int) -> set[str]:
+    """Return what becomes of mutants whose kernels are to be stored, and of mutants of files."""
+    chance, given = random.Random(seed), stored()
+    found = {outcome_of(mutant(chance.choice(given), chance), decode=True) for _ in range(count)}
+    for content in given:
+        graph = read_graph(content)
+        found_kernels, _ = kernels(graph)
+        encoded = write_graph(with_decode(graph, found_kernels, {found_kernels[0].index: 2}))
+        for _ in range(count):
+            try:
+                dense_twin(mutant(encoded, chance))
+            except ModelError:
+                found.add("no twin")
+    return found
 
 
 @pytest.mark.usefixtures("without_runtimes")
@@ -142,6 +174,18 @@ def test_compact_raises_typed_errors_only_for_mutants() -> None:
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_compact_raises_typed_errors_only_for_many_mutants(seed: int) -> None:
     assert outcomes(500, seed) >= {"ModelError", "unchanged", "changed"}
+
+
+@pytest.mark.usefixtures("without_runtimes")
+def test_decode_raises_typed_errors_only_for_mutants() -> None:
+    assert outcomes_of_decode(40, seed=1) == {"ModelError", "unchanged", "changed", "no twin"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_runtimes")
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_decode_raises_typed_errors_only_for_many_mutants(seed: int) -> None:
+    assert outcomes_of_decode(300, seed) >= {"ModelError", "unchanged", "changed", "no twin"}
 
 
 @pytest.mark.slow
