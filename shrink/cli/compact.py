@@ -43,7 +43,7 @@ def compact_file(
     job = CompactJob(
         name=str(reference),
         model=reference.source(),
-        target=_free(output, force),
+        target=free_path(output, force),
         arena_bytes=config.arena_bytes,
         max_extra_macs=config.max_extra_macs,
         int8_io=config.int8_io,
@@ -85,7 +85,8 @@ def _config(model: str, stage: JsonObject) -> CompactConfig:
     return config
 
 
-def _free(output: Path, force: bool) -> Path:
+def free_path(output: Path, force: bool) -> Path:
+    """Return where to write a file; raise `RecipeError` where there is one that is to stay."""
     from shrink.base.errors import RecipeError
 
     target = output.resolve()

@@ -155,7 +155,7 @@ def _compact(
 ) -> None:
     """Rewrite a .tflite file to take less memory, its outputs equal to the byte."""
     from shrink.base.console import Console
-    from shrink.cli.compact import compact_file
+    from shrink.cli.compact import compact_file, free_path
     from shrink.contract.model_source import Trust
     from shrink.run.session import names_artifact
 
@@ -168,6 +168,8 @@ def _compact(
         trust = Trust(common.custom_objects, common.trust_model)
         compact_file(model, sections.stage, output, common.force, trust, console)
         return
+    if output is not None and names_artifact(output) and not common.emit_recipe:
+        free_path(output, common.force)
     _run("compact", model, [{"compact": sections.stage}], sections, common)
 
 
