@@ -49,12 +49,13 @@ SOURCES: dict[str, str] = {
     "tones": "shrink.data.sources.tones",
     "series": "shrink.data.sources.series",
     "season": "shrink.data.sources.season",
+    "machine": "shrink.data.sources.machine",
     "python": "shrink.data.sources.python",
     NO_DATA: "shrink.data.sources.none",
 }
 """Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
-BUILT_IN = ("digits", "digit_scenes", "tones", "season")
-HEARD = ("audio", "tones")
+BUILT_IN = ("digits", "digit_scenes", "tones", "season", "machine")
+HEARD = ("audio", "tones", "machine")
 """Sources of clips, which `data.audio` makes inputs of."""
 IN_TIME = ("series", "season")
 """Sources of time series, which `data.series` cuts into windows."""
@@ -209,12 +210,12 @@ class DataConfig(Config):
     every pixel. images: folders of images, or a CSV file that lists them. masks: the folders
     images and masks, with a PNG for each image. npz, hdf5: arrays. csv: a table of numbers. audio:
     WAV files in folders by class, or listed in a CSV file. tones: synthesised sounds of five kinds.
-    series: windows of a time series in a CSV or npz file. season: a synthesised series. tfrecord:
-    sharded records, such as `shrink data pack` writes. lmdb: the same records in an LMDB file.
-    tiles: windows of TIFF files, listed in a CSV file. tfds: a data set that TensorFlow Datasets
-    has prepared. python: a function that gives examples. none: no data, for stages that need no
-    examples; sizes, memory and latency are measured, metrics are not. Installed packages may add
-    others."""
+    series: windows of a time series in a CSV or npz file. season: a synthesised series. machine:
+    synthesised machine sounds, with faults to be found. tfrecord: sharded records, such as
+    `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
+    listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
+    that gives examples. none: no data, for stages that need no examples; sizes, memory and latency
+    are measured, metrics are not. Installed packages may add others."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None

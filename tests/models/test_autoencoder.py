@@ -42,3 +42,10 @@ def test_int8_is_no_larger_than_mlperf_tiny_when_dense_layers_are_per_tensor() -
     content = checks.int8(model, dense_per_tensor=True)
     assert len(content) <= 276_976
     assert checks.int8_agrees(content, model)
+
+
+def test_build_machine_takes_eight_frames_of_32_bands() -> None:
+    model = autoencoder.build_machine()
+    assert (model.input_shape, model.output_shape) == ((None, 256), (None, 256))
+    norms = [layer for layer in model.layers if hasattr(layer, "momentum")]
+    assert {norm.momentum for norm in norms} == {0.9}

@@ -332,19 +332,21 @@ def fitted_to(
 def in_folders(path: Path, config: DataConfig, kind: FileKind = IMAGES) -> Images:
     """Return the images, or files of another kind, in folders by class.
 
+    An autoencoder's may lack classes: it is trained on what is normal, and tested on the rest too.
+
     Raises:
         DataError: no such folder, no files, a class that is missing in a split, or a single class.
     """
     folders = find_images(path, kind)
     _check_classes(folders, needs_two=config.target == "label")
-    present = tuple(next(iter(folders.splits.values())))
+    present = sorted({name for classes in folders.splits.values() for name in classes})
     names = class_order(present, config.classes, path)
-    labels = np.array([names.index(name) for name in present], np.int64)
     splits, rows, first = {}, {}, 0
     for split, classes in folders.splits.items():
         counts = [len(files) for files in classes.values()]
         rows[split] = np.arange(first, first + sum(counts))
         files = folders.names.take(rows[split]).under(str(path))
+        labels = np.array([names.index(name) for name in classes], np.int64)
         splits[split] = files, np.repeat(labels, counts)
         first += sum(counts)
     notes = folders.notes()
@@ -359,7 +361,7 @@ def _check_classes(folders: ImageFolders, needs_two: bool) -> None:
             f"there is {names}, and no folder train", subject=shown(root), hint="add a folder train"
         )
     every = {name for classes in folders.splits.values() for name in classes}
-    for split, classes in folders.splits.items():
+    for split, classes in folders.splits.items() if needs_two else ():
         for name in sorted(every):
             if not classes.get(name):
                 where = "" if split == ALL else f" of {split}"

@@ -1,0 +1,104 @@
+"""Synthesised machine sounds: normal ones to train on, faults among the tests, by slicing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import wavfile
+from sklearn.metrics import roc_auc_score
+
+from shrink.base.errors import DataError
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.machine import COUNTS, FAULTS, NORMAL, synthesise
+from shrink.data.opening import open_dataset
+from shrink.data.slices import slicings_of
+
+AUDIO: dict[str, Any] = {
+    "sample_rate": 8_000, "seconds": 0.288, "window_ms": 64, "stride_ms": 32, "bands": 32,
+    "flatten": True,
+}  # fmt: skip
+
+
+def configured(**settings: Any) -> DataConfig:
+    section = {"source": "machine", "target": "input", "audio": AUDIO, **settings}
+    return DataConfig.model_validate(section)
+
+
+def rows(dataset: Dataset, split: str) -> np.ndarray:
+    part = getattr(dataset, split)
+    return np.asarray(part.arrays(np.arange(len(part)))[0])
+
+
+def test_synthesise_is_decided_by_the_seed_and_has_faults_in_turn() -> None:
+    one, again = (synthesise(16, 8_000, 0.1, 3, faulty=True) for _ in range(2))
+    np.testing.assert_array_equal(one.samples, again.samples)
+    assert one.faults[::2] == (NORMAL,) * 8
+    assert one.faults[1::2] == FAULTS * 2
+    assert set(synthesise(6, 8_000, 0.1, 3, faulty=False).faults) == {NORMAL}
+    assert np.abs(one.samples).max() <= 1
+
+
+def test_slicings_say_which_test_sounds_are_normal() -> None:
+    config = configured(slices=["condition", "fault"])
+    condition, fault = slicings_of(open_dataset(config, seed=0), "test", config)
+    assert condition.names == ("faulty", "normal")
+    assert np.bincount(condition.index).tolist() == [300, 300]
+    assert set(fault.names) == {NORMAL, *FAULTS}
+    normal = {name == NORMAL for name in fault.labels}
+    assert normal == {True, False}
+    (train,) = slicings_of(
+        open_dataset(configured(slices=["fault"]), seed=0), "train", configured(slices=["fault"])
+    )
+    assert train.names == (NORMAL,)
+
+
+def test_faults_are_what_principal_components_of_normal_sounds_cannot_say() -> None:
+    config = configured(slices=["condition"])
+    dataset = open_dataset(config, seed=0)
+    train, test = rows(dataset, "train"), rows(dataset, "test")
+    assert {split: len(getattr(dataset, split)) for split in COUNTS} == COUNTS
+    assert train.shape == (1_500, 256)
+    mean = train.mean(axis=0)
+    axes = np.linalg.svd(train - mean, full_matrices=False)[2][:8]
+    centred = test - mean
+    error = np.square(centred - centred @ axes.T @ axes).mean(axis=1)
+    (condition,) = slicings_of(dataset, "test", config)
+    faulty = np.array(condition.labels) == "faulty"
+    assert 0.85 < roc_auc_score(faulty, error) < 0.99
+
+
+def test_open_dataset_refuses_labels_and_unknown_columns() -> None:
+    with pytest.raises(DataError, match="normal sounds alone"):
+        open_dataset(configured(target="label"), seed=0)
+    with pytest.raises(DataError, match="wear"):
+        open_dataset(configured(slices=["wear"]), seed=0)
+
+
+def test_folders_of_an_autoencoder_may_lack_anomalies_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "store"))
+    folders = {"train/good": 6, "validation/good": 2, "test/good": 3, "test/bad": 4}
+    random = np.random.default_rng(0)
+    for folder, count in folders.items():
+        (tmp_path / "clips" / folder).mkdir(parents=True)
+        for index in range(count):
+            samples = random.integers(-(2**15), 2**15, 400).astype(np.int16)
+            wavfile.write(tmp_path / "clips" / folder / f"{index}.wav", 4_000, samples)
+    section = {
+        "source": "audio",
+        "path": str(tmp_path / "clips"),
+        "audio": {"sample_rate": 4_000, "seconds": 0.1, "bands": 8},
+        "slices": [{"folder": 2, "name": "state"}],
+    }
+    config = DataConfig.model_validate({**section, "target": "input"})
+    dataset = open_dataset(config, seed=0)
+    (state,) = slicings_of(dataset, "test", config)
+    assert sorted(state.labels) == ["bad"] * 4 + ["good"] * 3
+    assert [len(part) for part in (dataset.train, dataset.validation, dataset.test)] == [6, 2, 7]
+    with pytest.raises(DataError, match=r"the class 'bad' of \w+ has no clips"):
+        open_dataset(DataConfig.model_validate(section), seed=0)
