@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shrink.base.figures import format_change, metric_figure
+from shrink.base.figures import metric_figure
+from shrink.base.intervals import Interval
 from shrink.contract.report import Report, Stage
 from shrink.contract.slices import BY_CLASS, FEWEST_EXAMPLES, Slice, Slicing, slice_text
 from shrink.report.content import NULL, Table
@@ -85,12 +86,13 @@ def slice_sentence(stage: Stage) -> str:
     delta, test, metric = worst.row.delta, worst.row.test, worst.slicing.metric
     if delta is None or test is None or worst.slicing.average is None:
         return ""
-    average = format_change(worst.slicing.average, metric_figure(metric).unit)
+    whole = Interval(worst.slicing.average, None, None)
     others = f" So did {len(paid) - 1} more." if len(paid) > 1 else ""
     return (
         f"{_capital(worst.text)} paid more than the average: its {metric} changed by "
         f"{change_texts(metric, delta)[0]} ({worst.row.examples:,} examples, adjusted p "
-        f"{_p(test.adjusted_p)}), that of all examples by {average}.{others}"
+        f"{_p(test.adjusted_p)}), that of all examples by "
+        f"{change_texts(metric, whole)[0]}.{others}"
     )
 
 

@@ -119,7 +119,7 @@ def _flat(splits: Mapping[str, tuple[Arrays, Arrays]]) -> dict[str, Any]:
 
 def _npz(row: Row, folder: Path, splits: Any) -> dict[str, Any]:
     with (folder / "data.npz").open("wb") as file:
-        np.savez(file, **_flat(splits), **_flat_places(splits))
+        np.savez(file, allow_pickle=False, **_flat(splits), **_flat_places(splits))
     return {"source": "npz", "path": "data.npz", **_named(row, splits), "slices": [PLACE]}
 
 

@@ -13,6 +13,7 @@ from shrink.base.packages import COMPUTING_PACKAGES, versions
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.run.keys import settings_of, step_keys
+from shrink.run.lineage import data_identity
 
 Change = dict[str, Any]
 
@@ -310,3 +311,32 @@ def test_keys_change_with_a_module_that_custom_objects_import(tmp_path: Path, mo
     before = key()
     (tmp_path / "factor.py").write_text("FACTOR = 0.05")
     assert key() != before
+
+
+def _sliced(model: Path, code: Path, name: str = "ink") -> Plan:
+    stage = ("train", {"epochs": 1})
+    slices = [{"name": "by ink", "function": f"{code}:{name}"}]
+    return _plan(model, stage, data={"slices": slices})
+
+
+def test_step_keys_change_with_what_slices_are_and_not_with_where_their_code_is(
+    model: Path, tmp_path: Path
+) -> None:
+    code, moved = tmp_path / "by.py", tmp_path / "elsewhere" / "by.py"
+    moved.parent.mkdir()
+    for file in (code, moved):
+        file.write_text("def ink(x, y): return y\n\n\ndef other(x, y): return y\n")
+    plain = step_keys(_plan(model, ("train", {"epochs": 1})), "data")
+    before = step_keys(_sliced(model, code), "data")
+    assert before["train"] != plain["train"]
+    assert step_keys(_sliced(model, code, "other"), "data")["train"] != before["train"]
+    assert step_keys(_sliced(model, moved), "data") == before
+    code.write_text("def ink(x, y): return -y\n")
+    assert step_keys(_sliced(model, code), "data")["train"] != before["train"]
+
+
+def test_slices_move_no_example_to_another_split(model: Path, tmp_path: Path) -> None:
+    code = tmp_path / "by.py"
+    code.write_text("def ink(x, y): return y\n")
+    sliced, plain = _sliced(model, code), _plan(model, ("train", {"epochs": 1}))
+    assert data_identity(sliced.data_config, "f") == data_identity(plain.data_config, "f")
