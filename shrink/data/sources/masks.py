@@ -19,6 +19,7 @@ from shrink.data.folders import Names, shown
 from shrink.data.masks import examined, read_mask, resized_mask
 from shrink.data.membership import Membership, contents_of, leak_notes
 from shrink.data.pairs import ALL, Pairs, find_pairs
+from shrink.data.slices import path_values
 from shrink.data.sources.images import image_decoder
 from shrink.data.splits import derived_splits
 
@@ -126,6 +127,10 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         given=frozenset(pairs.splits) - {ALL, "train"},
         known_membership=Membership("file", contents),
         extremes=extremes,
+        slice_values={
+            split: path_values(config.slices or (), divided[split][0], pairs.root)
+            for split in SPLIT_NAMES
+        },
     )
 
 

@@ -17,6 +17,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features
 from shrink.data.opening import open_dataset
+from shrink.data.slices import slicings_of
 from shrink.data.tones import CLASSES, synthesise
 from shrink.recipe.data_reference import parse_data_reference
 
@@ -65,6 +66,17 @@ def test_open_dataset_transforms_the_clips_of_each_class(clips: Path) -> None:
     assert len(seen) == 20
     assert (dataset.class_names, dataset.num_classes) == (("no", "yes"), 2)
     assert parse_data_reference(str(clips), clips)["source"] == "audio"
+
+
+def test_slices_by_path_stay_with_their_clips(clips: Path) -> None:
+    slices = {"slices": [{"folder": 1}, {"pattern": r"(\d+)\.wav"}]}
+    config = DataConfig.model_validate({**configured(clips).model_dump(), **slices})
+    dataset = open_dataset(config, seed=0)
+    folder, number = slicings_of(dataset, "test", config)
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    assert list(folder.labels) == [dataset.class_names[label] for label in y]
+    for name, row in zip(number.labels, x, strict=True):
+        np.testing.assert_array_equal(row, expected(samples(int(name))))
 
 
 def test_load_gives_what_arrays_gives(clips: Path) -> None:
