@@ -143,7 +143,7 @@ class Sweep:
             for index, one in self._ends():
                 ended[index] = one
                 self.after(self.planned[index], one)
-                if one.exit_code in _STOPPED:
+                if one.exit_code in _STOPPED and self.jobs == 1:
                     stop = one.error
                     break
         except (Interrupted, Terminated) as error:
