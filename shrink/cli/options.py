@@ -72,6 +72,38 @@ CustomObjectsOption = Annotated[
         show_default=False,
     ),
 ]
+DryRunFlag = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be computed, and why; run nothing.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="STAGE",
+        help="Compute this stage and all after it again, whatever the store holds.",
+        show_default=False,
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="STAGE",
+        help="Stop after this stage. Gates on later stages, which those on the result are, "
+        "are not checked.",
+        show_default=False,
+    ),
+]
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Runs of a sweep at a time, in memory of their own; what they share is computed once.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

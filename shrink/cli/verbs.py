@@ -13,7 +13,10 @@ import typer
 from shrink.base.foreign import JsonObject
 from shrink.cli.options import (
     CustomObjectsOption,
+    DryRunFlag,
     ForceFlag,
+    FromOption,
+    JobsOption,
     JsonFlag,
     MlflowOption,
     NoCacheFlag,
@@ -23,6 +26,7 @@ from shrink.cli.options import (
     SetOption,
     TensorboardOption,
     TrustFlag,
+    UntilOption,
     VerboseFlag,
     epilog,
 )
@@ -325,41 +329,12 @@ def run(
     *,
     set_: SetOption = None,
     output: OutputOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be computed, and why; run nothing.")
-    ] = False,
+    dry_run: DryRunFlag = False,
     force: ForceFlag = False,
     no_cache: NoCacheFlag = False,
-    from_: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="STAGE",
-            help="Compute this stage and all after it again, whatever the store holds.",
-            show_default=False,
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            metavar="STAGE",
-            help="Stop after this stage. Gates on later stages, which those on the result are, "
-            "are not checked.",
-            show_default=False,
-        ),
-    ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            metavar="N",
-            min=1,
-            help="Runs of a sweep at a time, in memory of their own; what they share is computed "
-            "once.",
-        ),
-    ] = 1,
+    from_: FromOption = None,
+    until: UntilOption = None,
+    jobs: JobsOption = 1,
     trust_model: TrustFlag = False,
     tensorboard: TensorboardOption = None,
     mlflow: MlflowOption = None,
