@@ -73,6 +73,9 @@ def _check(
     name, at, limit = gate["name"], gate["stage"], _number(wanted["limit"])
     figure = f"gates.{name}"
     ledger.same(f"{figure}.limit", gate["limit"], limit, at=at)
+    if name == "worst_slice_drop":
+        _check_slices(gate, wanted, stages[at], stages[baseline], ledger)
+        return
     value = _value(name, at, stages, baseline)
     ledger.same(f"{figure}.value", gate["value"], value, relative=1e-9, absolute=1e-9, at=at)
     if value is None:
@@ -85,6 +88,36 @@ def _check(
     bound = _surely_lost(name, at, baseline, found, wanted["confidence"])
     if bound is not None and abs(bound - limit) > 0.005:
         ledger.same(f"{figure}.passed", gate["passed"], bound <= limit, at=at, note="bootstrap")
+
+
+def _check_slices(
+    gate: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    stage: Mapping[str, Any],
+    base: Mapping[str, Any],
+    ledger: Ledger,
+) -> None:
+    """Compare the worst slice with the differences of the slices that have 20 examples."""
+    before = {
+        (slicing["by"], row["name"]): row["metrics"][slicing["metric"]]
+        for slicing in base["slices"]
+        for row in slicing["slices"]
+    }
+    lost = {
+        (slicing["by"], row["name"]): before[slicing["by"], row["name"]]
+        - row["metrics"][slicing["metric"]]
+        for slicing in stage["slices"]
+        for row in slicing["slices"]
+        if row["examples"] >= 20 and wanted.get("by") in (None, slicing["by"])
+    }
+    at, figure = stage["name"], "gates.worst_slice_drop"
+    own = lost.get((gate["by"], gate["slice"]))
+    ledger.same(f"{figure}.value", gate["value"], own, absolute=1e-9, at=at)
+    if not wanted.get("confidence"):
+        ledger.same(f"{figure}.value", gate["value"], max(lost.values()), absolute=1e-9, at=at)
+        ledger.same(f"{figure}.passed", gate["passed"], max(lost.values()) <= gate["limit"], at=at)
+    elif not gate["passed"]:  # what is surely lost is lost at all
+        ledger.same(f"{figure}.passed", (own or 0) > gate["limit"], True, at=at)
 
 
 def _number(limit: float | str) -> float:
