@@ -63,8 +63,9 @@ def kernels(graph: Graph) -> tuple[list[Kernel], list[tuple[int, str]]]:
     found, others = [], []
     for index in graph.used():
         tensor = graph.tensors[index]
-        large = tensor.constant and tensor.size_bytes >= _LEAST_BYTES
-        if not large or tensor.stored is None or tensor.type != schema.TensorType.INT8:
+        if not tensor.constant or tensor.type != schema.TensorType.INT8:
+            continue
+        if tensor.stored is None or tensor.size_bytes < _LEAST_BYTES:
             continue
         reason = _why_not(graph, index)
         if reason:

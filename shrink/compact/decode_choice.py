@@ -23,6 +23,7 @@ from shrink.compact.plan import Plan, plan
 from shrink.compact.verify import (
     Equality,
     compare,
+    does_not_run,
     examples_for,
     last_feature_map,
     random_examples,
@@ -302,6 +303,8 @@ def _compared(graph: Graph, tried: _Tried) -> Equality:
     wanted = write_graph(with_output(graph, feature))
     twins = (dense_twin(shown_content), dense_twin(tried.content))
     equality = compare(wanted, twins, examples, micro_only=(shown_content, tried.content))
+    if MICRO not in equality.runtimes:
+        raise does_not_run()
     if equality.different:
         runtimes = ", ".join(equality.different)
         raise InternalError(f"the file does not give the same outputs in {runtimes}")

@@ -143,9 +143,20 @@ def compare(
     )
     if in_micro and MICRO not in wanted:
         different = (*different, MICRO)
+    if not wanted:  # no runtime runs the first file: the caller knows what that means
+        return Equality(len(examples[0]), (), different, distinct=False)
     last = next(iter(wanted.values()))[-1]
     distinct = len(examples[0]) < 2 or any(not np.array_equal(row, last[0]) for row in last[1:])
     return Equality(len(examples[0]), tuple(wanted), different, distinct)
+
+
+def does_not_run() -> StageError:
+    """Return what is wrong with a file that was allocated, but that no runtime ran."""
+    return StageError(
+        "its runtime allocates the file but does not run it, so that what comes out cannot be "
+        "compared",
+        hint="`shrink inspect` tells what is in it",
+    )
 
 
 def _equal(wanted: Sequence[Array], found: Sequence[Array]) -> bool:

@@ -11,12 +11,13 @@ from shrink.base.errors import StageError
 from shrink.compact import compact as whole
 from shrink.compact import moves
 from shrink.compact.compact import compact, smallest_arena
-from shrink.compact.compacted import Compacted
+from shrink.compact.compacted import Compacted, Target
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import Plan, plan
 from shrink.compact.verify import compare, random_examples
 from shrink.tflite.edit import packed, unpacked
 from shrink.tflite.interpreter import load
+from shrink.tflite.structure import read
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, chain
 
@@ -111,6 +112,25 @@ def test_an_arena_that_it_fits_already_changes_nothing() -> None:
     found = compact(chain(), arena_bytes=1_000_000)
     assert found.content == chain()
     assert "already" in found.reason
+
+
+@pytest.mark.parametrize("target", ["tflm", "litert"])
+def test_a_file_whose_output_is_its_input_is_left_without_operators(target: Target) -> None:
+    model = unpacked(chain())
+    model.subgraphs[0].outputs = model.subgraphs[0].inputs
+    found = compact(packed(model), target=target)
+    assert not read(found.content)[0].operators
+    assert found.arena_after < found.arena_before
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_comparison_without_a_runtime_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shrink.compact.verify._answers", lambda *_: {})
+    examples = random_examples(read_graph(chain()), 2)
+    found = compare(chain(), (chain(),), examples)
+    assert (found.runtimes, found.different, found.distinct) == ((), (), False)
+    with pytest.raises(StageError, match="allocates the file but does not run it"):
+        compact(wide())
 
 
 @pytest.mark.usefixtures("hasty")

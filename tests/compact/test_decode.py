@@ -207,6 +207,14 @@ def test_files_with_the_deprecated_operator_code_alone_become_right_ones(pruned:
     assert codes == {(kind, kind) for kind in kinds}
 
 
+def test_constants_of_types_that_nothing_computes_are_passed_over(pruned: bytes) -> None:
+    model = unpacked(pruned)
+    for tensor in model.subgraphs[0].tensors:
+        if model.buffers[tensor.buffer].data is not None:
+            tensor.type = schema.TensorType.COMPLEX64
+    assert kernels(read_graph(packed(model))) == ([], [])
+
+
 def test_a_kernel_of_which_another_operator_takes_the_values_stays(pruned: bytes) -> None:
     model = unpacked(pruned)
     inner = model.subgraphs[0]
