@@ -29,6 +29,7 @@ from shrink.recipe.bundle import bundled_root
 from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.recipe.matrix import load_variants
 from shrink.report.config import parse_gates
+from shrink.task.config import TaskConfig
 from tests.cli.shell import shrink
 from tests.report.plain import render_report
 from tests.report.toys import report
@@ -127,8 +128,10 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any], tmp_
         assert load_variants(tmp_path / "r.yaml").is_sweep
     if "data" in document:
         assert validate_section(DataConfig, document["data"], "docs")
+    if "task" in document:
+        assert validate_section(TaskConfig, document["task"], "docs")
     # A block of no such kind has to be a CI system's, with a command of ours in it.
-    assert words or {"gates", "stages", "data", "matrix"} & document.keys()
+    assert words or {"gates", "stages", "data", "matrix", "task"} & document.keys()
 
 
 def _strings(value: Any) -> Iterator[str]:

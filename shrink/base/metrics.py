@@ -15,11 +15,12 @@ from typing import Literal, TypeAlias
 
 from shrink.base.errors import hint_for
 from shrink.base.foreign import JsonObject
+from shrink.base.losses import Kind, kind_of_loss
 
-_REAL = frozenset({"mean_squared_error", "mean_absolute_error"})
-_BINARY = frozenset({"binary_crossentropy"})
-_CLASSES = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
-_LABELS = _CLASSES | _BINARY
+_REAL: frozenset[Kind] = frozenset({"values"})
+_BINARY: frozenset[Kind] = frozenset({"labels"})
+_CLASSES: frozenset[Kind] = frozenset({"classes"})
+_LABELS: frozenset[Kind] = _CLASSES | _BINARY
 
 MetricUnit = Literal["fraction", "none", "per_hour"]
 Range: TypeAlias = tuple[float, float]
@@ -54,7 +55,7 @@ class MetricInfo:
 
     Attributes:
         higher_is_better: whether a drop is a loss.
-        losses: those of the outputs that it makes sense for.
+        kinds: those of the outputs that it makes sense for.
         unit: fractions are shown in percent, their differences in points.
         range: what the value and its interval cannot leave; infinite where there is no end.
         parameters: its arguments, in the order of the key.
@@ -63,7 +64,7 @@ class MetricInfo:
     """
 
     higher_is_better: bool
-    losses: frozenset[str]
+    kinds: frozenset[Kind]
     unit: MetricUnit = "none"
     range: Range | None = None
     parameters: tuple[Parameter, ...] = ()
@@ -73,7 +74,7 @@ class MetricInfo:
     @property
     def is_of_real_targets(self) -> bool:
         """Whether it belongs to a regression."""
-        return self.losses == _REAL
+        return self.kinds == _REAL
 
 
 _UNIT: Range = (0.0, 1.0)
@@ -140,9 +141,15 @@ METRICS: Mapping[str, MetricInfo] = {
 }
 """Every metric that a recipe can name, in the order of the schema."""
 
-FUNCTION_ENDINGS = {"_score": True, "_accuracy": True, "_error": False, "_loss": False}
+FUNCTION_ENDINGS = {
+    "_score": True,
+    "_accuracy": True,
+    "_error": False,
+    "_loss": False,
+    "_error_rate": False,
+}
 """What the name of a user's function says of its direction, as scikit-learn's names do."""
-_SHARE_ENDING = "accuracy"
+_SHARE_ENDINGS = ("accuracy", "_error_rate")
 _NOT_IN_CLASS = re.compile(r",|: |\n")
 
 
@@ -199,6 +206,8 @@ def _arguments_in(text: str, parameters: Sequence[Parameter]) -> dict[str, Argum
             return None
         arguments[parameter.name] = number
     rest = parts[len(numbers)] if len(parts) > len(numbers) else ""
+    if _is_negative(rest):
+        return None
     if rest and len(numbers) == len(parameters):
         return None
     if not rest and parameters[-1].is_class and (parameters[-1].needed or not numbers):
@@ -216,11 +225,11 @@ def named_after(name: str) -> tuple[bool, MetricUnit]:
     """Return whether larger is better, and the unit, of a metric of which only the name is known.
 
     As in scikit-learn, a score is the better the larger, an error or a loss the smaller. What
-    ends in `accuracy` is a fraction, too.
+    ends in `accuracy` or `error_rate` is a fraction, too.
     """
     larger = any(up and name.endswith(end) for end, up in FUNCTION_ENDINGS.items())
-    is_share = name.endswith(_SHARE_ENDING)
-    return larger or is_share, "fraction" if is_share else "none"
+    is_share = name.endswith(_SHARE_ENDINGS)
+    return larger or name.endswith("accuracy"), "fraction" if is_share else "none"
 
 
 def key_of_mapping(settings: Mapping[str, object]) -> str:
@@ -263,11 +272,16 @@ def _texts(
 def _class_text(name: str, value: object) -> str:
     text = str(value)
     taken = f"{name}_{text}" in METRICS
-    if isinstance(value, bool) or not isinstance(value, str | int) or not text or taken:
+    is_name = isinstance(value, str | int) and not isinstance(value, bool)
+    if not is_name or not text or taken or _is_negative(text):
         raise ValueError(f"{name}.class: must be a class's name or number, not {value!r}")
     if _NOT_IN_CLASS.search(text):
         raise ValueError(f"{name}.class: give the class's number in place of {value!r}")
     return text
+
+
+def _is_negative(text: str) -> bool:
+    return text.startswith("-") and text[1:].isdigit()
 
 
 def _complaint(parameter: Parameter, value: object) -> str:
@@ -296,7 +310,18 @@ def metrics_json_schema() -> JsonObject:
         },
     }
     keys = {"type": "string", "pattern": f"^({'|'.join(takes)})_.+$"}
-    return {"type": "array", "items": {"anyOf": [{"enum": plain}, keys, mapping]}}
+    function: JsonObject = {"type": "string", "pattern": r"\.py:[A-Za-z_]\w*(\(.*\))?$"}
+    own = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["name"],
+        "properties": {
+            "name": function,
+            "better": {"enum": ["higher", "lower"]},
+            "unit": {"enum": ["none", "fraction"]},
+        },
+    }
+    return {"type": "array", "items": {"anyOf": [{"enum": plain}, keys, mapping, function, own]}}
 
 
 def _argument_schema(parameter: Parameter) -> JsonObject:
@@ -326,12 +351,12 @@ def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
 
     Args:
         metric: a metric's key.
-        losses: the loss of each output.
+        losses: the key of each output's loss.
 
     Returns:
         Places of outputs; all of them where the metric goes with none, or with each.
     """
     known = metric_of(metric)
-    suitable = known.info.losses if known is not None else frozenset()
-    fitting = [i for i, loss in enumerate(losses) if loss in suitable]
+    suitable = known.info.kinds if known is not None else frozenset[Kind]()
+    fitting = [i for i, loss in enumerate(losses) if kind_of_loss(loss) in suitable]
     return fitting or list(range(len(losses)))

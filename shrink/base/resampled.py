@@ -42,12 +42,14 @@ class Resampled:
         influences: of blocks of examples, `value` on average: what the metric is with a block
             counted more, by the jackknife.
         draw: what decided the resamples; only those of one draw are paired.
+        why: why there are no resamples, where there are none; else empty.
     """
 
     value: float
     replicates: tuple[float | None, ...]
     influences: tuple[float, ...]
     draw: str
+    why: str = ""
 
     def to_plain(self) -> JsonObject:
         """Return plain data for a file."""
@@ -56,6 +58,7 @@ class Resampled:
             "replicates": list(self.replicates),
             "influences": list(self.influences),
             "draw": self.draw,
+            **({"why": self.why} if self.why else {}),
         }
 
     @classmethod
@@ -70,6 +73,7 @@ class Resampled:
             tuple(plain["replicates"]),
             tuple(plain["influences"]),
             plain["draw"],
+            plain.get("why", ""),
         )
 
 
@@ -83,6 +87,8 @@ def resampled_interval(
         confidence: two-sided, in (0, 1).
         bounds: what the metric cannot leave; None where there is nothing on some side.
     """
+    if sample.why:
+        return Interval(sample.value, None, None, sample.why)
     far = max(sample.value - bounds[0], bounds[1] - sample.value) if bounds else 0.0
     return _bca(sample.value, sample.replicates, sample.influences, confidence, far, bounds)
 
@@ -102,6 +108,9 @@ def resampled_difference(
     """
     if before.draw != after.draw or len(before.influences) != len(after.influences):
         return None
+    if before.why or after.why:
+        why = after.why or before.why
+        return Interval(after.value - before.value, None, None, why)
     replicates = [
         None if a is None or b is None else b - a
         for a, b in zip(before.replicates, after.replicates, strict=True)

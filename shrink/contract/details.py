@@ -224,12 +224,17 @@ class Audit:
 
 @record
 class Curve:
-    """Loss on validation examples by the share of a group's channels that is removed."""
+    """Loss on validation examples by the share of a group's channels that is removed.
+
+    Attributes:
+        metric: what `losses` are of: the loss, or by how much this metric is worse than at first.
+    """
 
     layers: str | None = None
     channels: int | None = None
     ratios: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
+    metric: str = left_out("loss")
     document: Document = as_read(tolerant=True)
 
 
@@ -252,6 +257,33 @@ class Budget:
 
 
 @record
+class Confused:
+    """How many examples (or positions) of one class were taken for another; ties in shares."""
+
+    true: str = "?"
+    decided: str = "?"
+    count: float = 0.0
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Confusion:
+    """Which class was taken for which, of one output.
+
+    Attributes:
+        labels: names or numbers of the classes; none where there are very many.
+        counts: examples by true class (rows) and decided class (columns).
+        confused: the pairs that were confused most, the commonest first.
+    """
+
+    output: str = ""
+    labels: tuple[str, ...] = ()
+    counts: tuple[tuple[float, ...], ...] = ()
+    confused: tuple[Confused, ...] = ()
+    document: Document = as_read(tolerant=True)
+
+
+@record
 class Details:
     """What else a stage tells; each kind of stage has its own.
 
@@ -266,6 +298,7 @@ class Details:
     interface: Interface | None = None
     audit: Audit | None = None
     control: Control | None = None
+    confusion: tuple[Confusion, ...] = left_out(())
     sensitivity: tuple[Curve, ...] = ()
     budget: Budget | None = None
     compact: Compaction | None = left_out(None)

@@ -121,6 +121,7 @@ class StepJob(Job):
         planning: the micro-batch to train with.
         attempts: what came before.
         demands: of this step and the later ones, for the first worker to look at.
+        gated: names of gates on metrics, where the recipe does not say what is measured.
     """
 
     action: Literal["step", "follow", "probe"] = "step"
@@ -141,6 +142,7 @@ class StepJob(Job):
     planning: Planning = Planning()
     attempts: Attempts = Attempts()
     demands: tuple[Demand, ...] = ()
+    gated: tuple[str, ...] = ()
 
     @property
     def trains(self) -> bool:

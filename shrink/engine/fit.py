@@ -237,15 +237,33 @@ class _Run:
             batch_norm=config.batch_norm,
             continued=continued,
         )
-        if known or replicas * accumulation_steps == 1:
+        if replicas * accumulation_steps == 1:
             return known
         train, trainer = self._dataset.train, self._trainer
         count = _batch_size_of(model) or _LOOKED_AT
-        x, _ = train.arrays(np.arange(count) % len(train))
+        x, y = train.arrays(np.arange(count) % len(train))
+        losses = self._mixing_losses(x, y)
+        if known:
+            return (*known, *losses)
         with frozen_statistics(model):
             mixed = mixes_examples(lambda part: trainer(part, training=True), x, config.precision)
         why = "the outputs of an example depend on the others of its batch"
-        return (f"{model.name}: {why}",) if mixed else ()
+        return (f"{model.name}: {why}", *losses) if mixed else losses
+
+    def _mixing_losses(self, x: Tensors, y: Tensors) -> tuple[str, ...]:
+        """Return a reason for the user's own losses where they look at other examples."""
+        objective, trainer = self._setup.objective, self._trainer
+        named = objective.user_losses()
+        if not named:
+            return ()
+
+        def losses(part: tuple[Tensors, Tensors]) -> Tensors:
+            labels = tf.nest.map_structure(tf.convert_to_tensor, part[1])
+            return objective.validation_loss(labels, trainer(part[0], training=False))
+
+        mixed = mixes_examples(losses, (x, y), self._setup.config.precision)
+        why = "the loss of an example depends on the others of its batch"
+        return (f"{', '.join(named)}: {why}",) if mixed else ()
 
 
 def _global_batches(

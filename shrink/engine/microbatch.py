@@ -28,11 +28,12 @@ from shrink.engine.accumulate import (
 from shrink.engine.batch_norm import layers_of
 from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import layers_that_compute, synchronising_layers
+from shrink.engine.losses import at_least_float32
 from shrink.engine.objective import (
     Objective,
     Totals,
-    at_least_float32,
     count_valid,
+    mask_ignored,
     masked_outputs,
     weigh_masks,
 )
@@ -260,6 +261,7 @@ class MicroBatchTrainer(keras.Model):
 
         def body(part: Batch, accumulators: list[tf.Tensor]) -> list[tf.Tensor]:
             outputs = self(part.x, training=False)
+            mask_ignored(self.objective, part.y, outputs)
             weigh_masks(outputs, totals)
             losses = self.objective.validation_loss(part.y, outputs)
             self._follow(part, outputs, _weighted(losses, part), self._regularisation(losses.dtype))
@@ -281,13 +283,16 @@ class MicroBatchTrainer(keras.Model):
 
     def totals(self, batch: Batch) -> Totals:
         """Return what the global batch holds of which `batch` is this replica's share."""
-        counts = [tf.constant(0, tf.int64)] * masked_outputs(self.model)
+        ignored = self.objective.ignored(len(getattr(self.model, "outputs", None) or ()))
+        counts = [tf.constant(0, tf.int64)] * masked_outputs(self.model, ignored)
         if not counts:
             return Totals(sum_over_replicas(batch.rows))
 
         # Nothing but the masks of this forward pass is used: the rest is pruned from the graph.
         def count(part: Batch, counts: list[tf.Tensor]) -> list[tf.Tensor]:
-            valid = count_valid(self(part.x, training=False))
+            outputs = self(part.x, training=False)
+            mask_ignored(self.objective, part.y, outputs, part.valid)
+            valid = count_valid(outputs)
             return [a + b for a, b in zip(counts, valid, strict=True)]
 
         if self._looped:
@@ -314,6 +319,7 @@ class MicroBatchTrainer(keras.Model):
             self.seeds.begin()
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
+            mask_ignored(self.objective, part.y, outputs)
             weigh_masks(outputs, totals)
             losses = _weighted(self.objective.loss(part.y, outputs, targets), part)
             rows = tf.cast(part.rows, losses.dtype)

@@ -7,15 +7,25 @@ number of valid elements of the whole global batch has to be known before any pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
+from shrink.base.losses import ignored_class, is_function
 from shrink.base.metrics import measured_outputs
 from shrink.base.types import Tensors
+from shrink.engine.losses import (
+    LossFunction,
+    at_least_float32,
+    loss_function,
+    loss_values,
+    masked,
+    per_example,
+    values_of,
+)
 
 
 class Totals(NamedTuple):
@@ -30,9 +40,42 @@ class Totals(NamedTuple):
     valid: tuple[tf.Tensor, ...] = ()
 
 
-def masked_outputs(model: keras.Model) -> int:
-    """Return how many of a functional model's outputs carry a mask."""
-    return len(_masked(getattr(model, "outputs", None) or []))
+def masked_outputs(model: keras.Model, ignored: Sequence[int | None] = ()) -> int:
+    """Return how many of a functional model's outputs carry a mask, or get one from their labels.
+
+    Args:
+        model: a Keras model.
+        ignored: the class of each output that its loss leaves out, None for none.
+    """
+    outputs = getattr(model, "outputs", None) or []
+    some = [*ignored, *[None] * (len(outputs) - len(ignored))]
+    return sum(_has_mask(o) or i is not None for o, i in zip(outputs, some, strict=True))
+
+
+def mask_ignored(
+    objective: Objective, y: Tensors, outputs: Tensors, valid: tf.Tensor | None = None
+) -> None:
+    """Mask, in place, the elements of outputs whose labels the loss leaves out.
+
+    Args:
+        objective: says which class of each output it leaves out.
+        y: labels, as the objective takes them.
+        outputs: of the model; a mask that they have is narrowed.
+        valid: bool (n,), false for a row that is no example; None where all are.
+    """
+    flat = tf.nest.flatten(outputs)
+    for index, left_out in enumerate(objective.ignored(len(flat))):
+        if left_out is None:
+            continue
+        output, labels = flat[index], tf.nest.flatten(y)[index]
+        labels = labels if labels.shape.rank < output.shape.rank else tf.squeeze(labels, -1)
+        counts = tf.cast(labels, tf.int64) != left_out
+        before = getattr(output, "_keras_mask", None)
+        for other in (before, valid):
+            if other is not None:
+                axes = [1] * (counts.shape.rank - other.shape.rank)
+                counts &= tf.reshape(tf.cast(other, tf.bool), tf.concat([tf.shape(other), axes], 0))
+        output._keras_mask = counts
 
 
 def count_valid(outputs: Tensors) -> list[tf.Tensor]:
@@ -54,27 +97,12 @@ def weigh_masks(outputs: Tensors, totals: Totals) -> None:
         output._keras_mask = tf.cast(mask, dtype) * tf.cast(scale, dtype)
 
 
-def masked(values: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
-    """Multiply values by an output's mask, if it has one.
-
-    Args:
-        values: one number per element of the output, (n, ...).
-        output: what the model gave; its mask has the leading axes of `values`.
-    """
-    mask = getattr(output, "_keras_mask", None)
-    if mask is None:
-        return values
-    mask = tf.cast(mask, values.dtype)
-    axes = values.shape.rank - mask.shape.rank
-    return values * tf.reshape(mask, tf.concat([tf.shape(mask), [1] * axes], 0))
-
-
 def _masked(outputs: Tensors) -> list[tf.Tensor]:
-    return [o for o in tf.nest.flatten(outputs) if getattr(o, "_keras_mask", None) is not None]
+    return [output for output in tf.nest.flatten(outputs) if _has_mask(output)]
 
 
-LossFunction = Callable[[tf.Tensor, tf.Tensor, bool], tf.Tensor]
-"""(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
+def _has_mask(output: tf.Tensor) -> bool:
+    return getattr(output, "_keras_mask", None) is not None
 
 
 class Objective(Protocol):
@@ -102,83 +130,11 @@ class Objective(Protocol):
     def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
 
+    def ignored(self, outputs: int) -> Sequence[int | None]:
+        """Return the class number of each output whose elements do not count; None for none."""
 
-def at_least_float32(tensor: tf.Tensor) -> tf.Tensor:
-    """Cast half precision to float32, in which losses are computed; leave other dtypes."""
-    halves = (tf.float16, tf.bfloat16)
-    return tf.cast(tensor, tf.float32) if tensor.dtype in halves else tensor
-
-
-def per_example(values: tf.Tensor) -> tf.Tensor:
-    """Average (n, ...) over all axes but the first, to (n,); (n,) stays as it is."""
-    if values.shape.rank == 1:
-        return values
-    return tf.reduce_mean(values, axis=list(range(1, values.shape.rank)))
-
-
-def _as_stated(outputs: tf.Tensor, operator: str, from_logits: bool) -> tf.Tensor:
-    """Return the outputs such that Keras takes them for what they are said to be.
-
-    Keras looks behind outputs for the logits of an activation, and takes those: of a sigmoid
-    for the loss of a softmax too, of a softmax over any axis, and where the outputs are said to be
-    logits. What is not the very softmax or sigmoid that the loss is of is hidden from it.
-    """
-    made_by = "" if tf.executing_eagerly() else outputs.op.type
-    return outputs if made_by == operator and not from_logits else tf.identity(outputs)
-
-
-def _sparse_categorical_crossentropy(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool
-) -> tf.Tensor:
-    if y.shape.rank == outputs.shape.rank:
-        if y.shape[-1] != 1:  # labels that mixup made probabilities
-            missing = outputs.shape[-1] - y.shape[-1]
-            y = tf.pad(y, [[0, 0]] * (y.shape.rank - 1) + [[0, missing]])
-            return _categorical_crossentropy(y, outputs, from_logits)
-        y = tf.squeeze(y, axis=-1)
-    outputs = _as_stated(outputs, "Softmax", from_logits)
-    return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
-
-
-def _categorical_crossentropy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
-    outputs = _as_stated(outputs, "Softmax", from_logits)
-    return keras.losses.categorical_crossentropy(y, outputs, from_logits=from_logits)
-
-
-def _values(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    """Return targets in the outputs' shape and dtype.
-
-    Where mixup made labels of a single output probabilities of their classes, the target is the
-    expected label: 0.3 of a one and 0.7 of a zero is 0.3.
-    """
-    y = tf.cast(y, outputs.dtype)
-    if y.shape.rank == outputs.shape.rank and outputs.shape[-1] == 1 and y.shape[-1] != 1:
-        y = tf.linalg.matvec(y, tf.range(y.shape[-1], dtype=y.dtype))
-    return tf.reshape(y, tf.shape(outputs))
-
-
-def _binary_crossentropy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
-    y = _values(y, outputs)
-    outputs = _as_stated(outputs, "Sigmoid", from_logits)
-    return keras.losses.binary_crossentropy(y, outputs, from_logits=from_logits)
-
-
-def _mean_squared_error(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
-    return tf.square(_values(y, outputs) - outputs)
-
-
-def _mean_absolute_error(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
-    return tf.abs(_values(y, outputs) - outputs)
-
-
-LOSSES: Mapping[str, LossFunction] = {
-    "sparse_categorical_crossentropy": _sparse_categorical_crossentropy,
-    "categorical_crossentropy": _categorical_crossentropy,
-    "binary_crossentropy": _binary_crossentropy,
-    "mean_squared_error": _mean_squared_error,
-    "mean_absolute_error": _mean_absolute_error,
-}
-"""The losses that a recipe's task can name."""
+    def user_losses(self) -> Sequence[str]:
+        """Return the losses that are a user's functions, which may compute anything."""
 
 
 def _sparse_labels(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
@@ -198,7 +154,7 @@ def _accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
 
 def _binary_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     threshold = 0.0 if from_logits else 0.5
-    return tf.cast(tf.equal(_values(y, outputs) > 0.5, outputs > threshold), tf.float32)
+    return tf.cast(tf.equal(values_of(y, outputs) > 0.5, outputs > threshold), tf.float32)
 
 
 def _top5_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
@@ -220,8 +176,15 @@ def _among_best(y: tf.Tensor, outputs: tf.Tensor, top: int) -> tf.Tensor:
     return tf.where(tf.reduce_any(tf.math.is_nan(outputs), axis=-1), 0.0, chance)
 
 
+_LOSSES = (
+    "sparse_categorical_crossentropy",
+    "categorical_crossentropy",
+    "binary_crossentropy",
+    "mean_squared_error",
+    "mean_absolute_error",
+)
 METRICS: Mapping[str, LossFunction] = {
-    **LOSSES,
+    **{name: loss_function(name) for name in _LOSSES},
     "accuracy": _accuracy,
     "binary_accuracy": _binary_accuracy,
     "top5_accuracy": _top5_accuracy,
@@ -237,7 +200,7 @@ class SupervisedObjective:
     outputs in order.
 
     Args:
-        loss: a key of `LOSSES`, or one for each output.
+        loss: the key of a loss, as `shrink.base.losses` has it, or one for each output.
         from_logits: whether the outputs are logits, else probabilities; or that of each output.
         weights: the factor of each output's loss; by default 1.
     """
@@ -268,7 +231,11 @@ class SupervisedObjective:
         pairs = _pair(y, outputs)
         losses = for_each(self._losses, len(pairs))
         weights = for_each(self._weights, len(pairs))
-        values = [self._value(LOSSES[name], i, pairs) for i, name in enumerate(losses)]
+        logits = for_each(self._from_logits, len(pairs))
+        values = [
+            loss_values(key, _with_classes(label, key), output, from_logits)
+            for key, (label, output), from_logits in zip(losses, pairs, logits, strict=True)
+        ]
         # A factor of 1 changes nothing, and so is left out of the graph.
         return tf.add_n([v if w == 1.0 else v * w for v, w in zip(values, weights, strict=True)])
 
@@ -279,13 +246,28 @@ class SupervisedObjective:
         values = [self._value(METRICS[name], i, pairs) for i in chosen]
         return tf.add_n(values) / len(values)
 
+    def ignored(self, outputs: int) -> Sequence[int | None]:
+        """Return the class number of each output whose elements do not count; None for none."""
+        return [ignored_class(key) for key in for_each(self._losses, outputs)]
+
+    def user_losses(self) -> Sequence[str]:
+        """Return the losses that are a user's functions."""
+        return [key for key in for_each(self._losses, 1) if is_function(key)]
+
     def _value(
         self, function: LossFunction, index: int, pairs: Sequence[tuple[tf.Tensor, tf.Tensor]]
     ) -> tf.Tensor:
         """Return what a function says of one output of each example, (n,)."""
         label, output = pairs[index]
+        label = _with_classes(label, for_each(self._losses, len(pairs))[index])
         from_logits = for_each(self._from_logits, len(pairs))[index]
         return per_example(masked(function(label, at_least_float32(output), from_logits), output))
+
+
+def _with_classes(y: tf.Tensor, loss: str) -> tf.Tensor:
+    """Return labels with a class of the model where one is left out: it may be none of them."""
+    left_out = ignored_class(loss)
+    return y if left_out is None else tf.where(y == tf.cast(left_out, y.dtype), tf.zeros_like(y), y)
 
 
 def for_each(values: Any, outputs: int) -> Sequence[Any]:

@@ -105,7 +105,8 @@ def plan_training(setup: TrainingSetup, dataset: Dataset) -> MicroBatchPlan:
         with recomputed(model, config.recompute, step.trainer.seeds):
             plan = plan_step(step, config.memory_limit)
             # Masked losses are means over the valid elements of a batch: its size decides them.
-            if checks == 0 or masked_outputs(model):
+            ignored = setup.objective.ignored(len(getattr(model, "outputs", None) or ()))
+            if checks == 0 or masked_outputs(model, ignored):
                 return plan
             size = plan_validation(step, dataset.validation, plan)
             return replace(plan, validation_batch_size=size)

@@ -15,20 +15,30 @@ from typing import Literal, TypedDict
 
 from shrink.base.errors import ShrinkError
 from shrink.base.file_kinds import messages, text
+from shrink.base.losses import LOSSES, Value, key_of_loss, loss_of
+from shrink.base.metrics import METRICS
 from shrink.base.types import Json
 from shrink.contract.details import TaskOutput
 from shrink.model.reference import KERAS_METADATA, report_of
 from shrink.model.scan_files import check_archive, read_attribute
 
+_ABBREVIATED = {
+    "bce": "binary_crossentropy",
+    "mse": "mean_squared_error",
+    "mae": "mean_absolute_error",
+    "mape": "mean_absolute_percentage_error",
+    "msle": "mean_squared_logarithmic_error",
+    "huberloss": "huber",
+    **dict.fromkeys(("kld", "kullbackleiblerdivergence"), "kl_divergence"),
+}
+_OTHERWISE_DEFINED = frozenset({"dice"})
+"""Losses of Keras 3 that are of a whole batch there, and of each example here."""
 _LOSSES = {
-    **dict.fromkeys(("sparsecategoricalcrossentropy",), "sparse_categorical_crossentropy"),
-    **dict.fromkeys(("categoricalcrossentropy",), "categorical_crossentropy"),
-    **dict.fromkeys(("binarycrossentropy", "bce"), "binary_crossentropy"),
-    **dict.fromkeys(("meansquarederror", "mse"), "mean_squared_error"),
-    **dict.fromkeys(("meanabsoluteerror", "mae"), "mean_absolute_error"),
+    **{name.replace("_", ""): name for name in LOSSES if name not in _OTHERWISE_DEFINED},
+    **_ABBREVIATED,
 }
 _METRICS = {
-    **_LOSSES,
+    **{plain: name for plain, name in _LOSSES.items() if name in METRICS},
     **dict.fromkeys(("accuracy", "acc"), "accuracy"),
     **dict.fromkeys(("categoricalaccuracy", "sparsecategoricalaccuracy"), "accuracy"),
     "binaryaccuracy": "binary_accuracy",
@@ -47,9 +57,9 @@ class CompiledLoss:
 
     Attributes:
         stored: its name in the file.
-        name: shrink's name of it, None where shrink has no such loss.
+        name: its key, with its arguments, None where shrink has no such loss.
         from_logits: what it takes its outputs for; None where the file does not say.
-        other: settings that shrink does not know, such as `label_smoothing 0.1`.
+        other: settings that shrink does not know, such as `axis 1`.
     """
 
     stored: str
@@ -80,7 +90,7 @@ class Compiled:
         Args:
             outputs: the outputs' names, in order.
         """
-        return [_loss(value) for value in _by_output(self.loss, outputs)]
+        return [_loss(value, self.by == "run") for value in _by_output(self.loss, outputs)]
 
     def weights(self, outputs: Sequence[str]) -> list[float | None]:
         """Return the factor of each output's loss, None where there is none that is above 0."""
@@ -125,7 +135,7 @@ class StoredLoss(TypedDict):
     """A loss as Keras stores it."""
 
     class_name: str | None
-    config: dict[str, bool | None]
+    config: dict[str, Value]
 
 
 class StoredTask(TypedDict):
@@ -160,7 +170,12 @@ def said_by_run(path: Path) -> StoredTask | None:
 
 
 def _as_stored(output: TaskOutput) -> StoredLoss:
-    return {"class_name": output.loss, "config": {"from_logits": output.from_logits}}
+    logits: dict[str, Value] = {"from_logits": output.from_logits}
+    try:
+        loss = loss_of(output.loss or "")
+    except ValueError:  # of a later version
+        return {"class_name": output.loss, "config": logits}
+    return {"class_name": loss.name, "config": {**loss.arguments, **logits}}
 
 
 def _stored(path: Path) -> Json:
@@ -187,17 +202,25 @@ def _by_output(value: Json, outputs: Sequence[str]) -> list[Json]:
     return [value] * len(outputs)
 
 
-def _loss(value: Json) -> CompiledLoss | None:
+def _loss(value: Json, by_run: bool) -> CompiledLoss | None:
     stored, config = _named(value)
     if not stored:
         return None
     stated = config.get("from_logits", False)
+    name = _LOSSES.get(_plain(stored), stored if by_run and stored in LOSSES else None)
+    given: dict[str, Json] = {}
+    if name is not None:
+        known = {argument.name for argument in LOSSES[name].arguments}
+        given = {key: value for key, value in config.items() if key in known}
+        try:
+            name = key_of_loss({"name": name, **given})
+        except ValueError:  # what its own Keras refuses, too
+            given = {}
     other = tuple(
         f"{key} {config[key]}"
         for key, neutral in _NEUTRAL.items()
-        if config.get(key, neutral) != neutral
+        if key not in given and config.get(key, neutral) != neutral
     )
-    name = _LOSSES.get(_plain(stored))
     return CompiledLoss(stored, name, stated if isinstance(stated, bool) else None, other)
 
 

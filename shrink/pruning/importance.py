@@ -265,13 +265,15 @@ class Curve:
         layers: of the group, joined by "+".
         channels: of the group.
         ratios: fractions of its channels that were removed, from 0 on.
-        losses: the mean loss at each of them.
+        losses: the mean loss at each of them, or how much worse than at first `metric` is.
+        metric: what is told of.
     """
 
     layers: str
     channels: int
     ratios: tuple[float, ...]
     losses: tuple[float, ...]
+    metric: str = "loss"
 
     def losses_at(self, counts: np.ndarray) -> np.ndarray:
         """Return the loss where so many channels (n,) are removed, interpolated (n,).
@@ -316,7 +318,13 @@ def _read(path: Path, key: str) -> list[Curve] | None:
         if entry["key"] != key or entry["digest"] != _digest(entry["curves"]):
             return None
         return [
-            Curve(one["layers"], one["channels"], tuple(one["ratios"]), tuple(one["losses"]))
+            Curve(
+                one["layers"],
+                one["channels"],
+                tuple(one["ratios"]),
+                tuple(one["losses"]),
+                one.get("metric", "loss"),
+            )
             for one in entry["curves"]
         ]
     except (OSError, ValueError, KeyError, TypeError):

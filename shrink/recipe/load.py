@@ -308,7 +308,28 @@ def validated(raw: RawRecipe, source: Path, stages_needed: bool = True) -> Loade
         problems.extend(errors_of(error, Recipe, (), locate, extra_keys=("extends", *SWEEPING)))
     if problems:
         raise together(problems)
-    return LoadedRecipe(recipe, source, raw.positions)
+    return LoadedRecipe(_with_files(recipe, locate), source, raw.positions)
+
+
+def _with_files(recipe: Recipe, locate: Locate) -> Recipe:
+    """Return a recipe whose task names functions by where their files are.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    folder = _folder(locate(("task",)))
+
+    def place(file: str) -> str:
+        path = (folder / expand_user(file)).resolve()
+        if not path.is_file():
+            raise RecipeError(
+                f"task: there is no Python file {file}",
+                position=locate(("task", "loss")),
+                hint=f"it is looked for in {folder}",
+            )
+        return str(path)
+
+    return recipe.model_copy(update={"task": recipe.task.with_files(place)})
 
 
 def _stages(value: Json, locate: Locate, problems: list[RecipeError]) -> tuple[StageConfig, ...]:

@@ -119,6 +119,9 @@ def recipe_sha256(plan: Plan) -> str:
     another folder, is the same recipe.
     """
     value = resolved_recipe(plan)
+    task = plan.recipe.task.with_files(lambda file: Path(file).name)
+    named = {"loss": task.loss, "metrics": task.metrics and list(task.metrics)}
+    value["task"] |= {key: one for key, one in named.items() if one is not None}
     compared = [(gate, "against") for gate in value.get("gates", {}).values()]
     for section, key in [*named_files(value), *compared]:
         if isinstance(section.get(key), str):

@@ -21,6 +21,7 @@ from shrink.base.figures import (
 )
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.metrics import METRICS, metric_of
+from shrink.base.user_metric import key_of_entry
 
 _DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")
 
@@ -82,7 +83,7 @@ def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> Unmeasured | Non
 
     Args:
         gate: its name.
-        metrics: keys of those that the recipe states; None where they follow from model and data.
+        metrics: entries of the recipe; None where they follow from model and data.
     """
     target = target_of(gate)
     if target is None or target.kind == "slice":
@@ -90,17 +91,20 @@ def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> Unmeasured | Non
     if target.figure.group != "metrics" or target.figure.name == LOSS:
         return None
     name = target.figure.name
+    keys = [key_of_entry(entry) for entry in metrics or ()]
+    if name in keys:
+        return None
     if metric_of(name) is None:
         if name in METRICS:
             return Unmeasured(
                 f"{name} needs arguments", f"gates name them, too, such as {name}_0.05_1"
             )
-        near = did_you_mean(name, (*(metrics or ()), *METRICS))
-        hint = f"did you mean {near}?" if near else hint_for(name, metrics or ())
+        near = did_you_mean(name, (*keys, *METRICS))
+        hint = f"did you mean {near}?" if near else hint_for(name, keys)
         return Unmeasured(f"there is no metric {name!r}", hint)
-    if metrics is None or name in metrics:
+    if metrics is None:
         return None
-    near = did_you_mean(name, metrics)
+    near = did_you_mean(name, keys)
     hint = (f"did you mean {near}? Else " if near else "") + f"add {name} to task.metrics"
     return Unmeasured(f"task.metrics has no {name}, so that no stage has it", hint)
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from shrink.base.errors import listed
 from shrink.contract.details import Task
 from shrink.contract.report import DataSet, Report, Stage
+from shrink.report.confusion import confusion_tables
 from shrink.report.content import (
     Column,
     Table,
@@ -169,6 +170,7 @@ def render_html(report: Report) -> str:
         losses=loss_plots(report),
         controls=control_tables(report),
         slices=slice_tables(report),
+        confusions=confusion_tables(report),
         sensitivity=sensitivity_plots(report),
         layers=layer_tables(report),
         operators=operator_tables(report),

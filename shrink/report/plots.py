@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shrink.base.figures import format_value
+from shrink.base.figures import LOSS, format_value
 from shrink.contract.details import Columns, Training
 from shrink.contract.report import Report, Stage
 from shrink.report import svg
@@ -74,8 +74,10 @@ def sensitivity_plots(report: Report) -> list[svg.Plot]:
         curves = list(_layer_curves(stage))[:_MOST_PLOTS]
         if curves:
             y = svg.scale_of([loss for _, points in curves for _, loss in points])
+            metric = stage.told.sensitivity[0].metric
+            what = metric if metric == LOSS else f"worsening of {metric}"
             found += [
-                _layer_plot(f"sensitivity-{index}-{n}", f"{stage.name}: {layers}", points, y)
+                _layer_plot(f"sensitivity-{index}-{n}", f"{stage.name}: {layers}", points, y, what)
                 for n, (layers, points) in enumerate(curves)
             ]
     return found
@@ -88,11 +90,11 @@ def _layer_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[float, float]]
 
 
 def _layer_plot(
-    identifier: str, title: str, points: Sequence[tuple[float, float]], y: svg.Scale
+    identifier: str, title: str, points: Sequence[tuple[float, float]], y: svg.Scale, what: str
 ) -> svg.Plot:
     x = svg.Scale(0.0, 1.0)
     ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
-    titles = ("channels of the group removed (%)", "loss, logarithmic" if y.log else "loss")
+    titles = ("channels of the group removed (%)", f"{what}, logarithmic" if y.log else what)
     dots = [
         svg.dot(x(ratio), y(loss), "dot loss", f"{ratio:.0%} removed: {loss:.4g}")
         for ratio, loss in points

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shrink.base.figures import metric_figure
 from shrink.contract.report import Report
+from shrink.report.confusion import confusion_tables
 from shrink.report.content import (
     RECIPE_HASH,
     Column,
@@ -248,6 +249,7 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += [escape(more)] if (more := more_results(report)) else []
     if report.stages:
         parts += [_stage_table(report, most_columns), escape(caption(report))]
+    parts += _confusion(report)
     parts += _section("Memory by operator", map(_named, memory_map_sentences(report)))
     parts += _section("Where operators run", map(_named, placement_sentences(report)))
     parts += _section("Errors", [_error(*error) for error in errors_of(report)])
@@ -263,6 +265,13 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += _section("Artifacts", map(escape, artifact_paths(report)))
     parts += _section("Environment", _environment(report))
     return "\n\n".join(parts) + "\n"
+
+
+def _confusion(report: Report) -> Iterator[str]:
+    for one in confusion_tables(report, only_finals=True):
+        yield f"## Which class was taken for which: {escape(one.title)}"
+        yield table(one.heads, one.rows)
+        yield escape(one.caption)
 
 
 def _environment(report: Report) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,9 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.base.figures import LOSS
+from shrink.base.losses import ignored_class
 from shrink.base.measured import Note
+from shrink.contract.details import Confusion
 from shrink.contract.details import Task as TaskDetails
 from shrink.contract.report import Figures, Guess
 from shrink.contract.result import Scores
@@ -46,6 +48,7 @@ class Evaluated:
         task: None where there is none without data.
         notes: for the report.
         slices: what slices of the examples score.
+        confusion: of each output of classes.
     """
 
     metrics: Figures
@@ -55,6 +58,7 @@ class Evaluated:
     task: TaskDetails | None
     notes: Sequence[str]
     slices: tuple[MeasuredSlicing, ...] = ()
+    confusion: tuple[Confusion, ...] = ()
 
 
 def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evaluated:
@@ -90,6 +94,7 @@ def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evalu
             *unmasked_notes(model, read_file(tflite)[0]),
         ],
         tuple(evaluation.sliced.slicings),
+        evaluation.confusion,
     )
 
 
@@ -99,12 +104,18 @@ def not_evaluated() -> Evaluated:
     return Evaluated({}, {}, None, (), None, notes)
 
 
-def guess(kind: str, context: StageContext, outcome: StageResult, metrics: Figures) -> Guess | None:
+def guess(
+    kind: str, context: StageContext, outcome: StageResult, evaluated: Evaluated
+) -> Guess | None:
     """Return what guessing would score, of every stage that others may be compared with."""
     if not context.has_data or (outcome.model is None and kind != "baseline"):
         return None
-    metric = next((name for name in metrics if name != LOSS), LOSS)
-    return describe_guess(context.dataset, metric, outcome.model)
+    metric = next((name for name in evaluated.metrics if name != LOSS), LOSS)
+    found = describe_guess(context.dataset, metric, outcome.model)
+    outputs = () if evaluated.task is None else evaluated.task.outputs
+    # The commonest label may be the one that counts for nothing.
+    some_ignored = any(ignored_class(one.loss) is not None for one in outputs if one.loss)
+    return replace(found, value=None) if some_ignored else found
 
 
 def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:

@@ -22,7 +22,6 @@ from shrink.base.host import host_peak_bytes, machine
 from shrink.base.measured import Measured, Note, reasons
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
-from shrink.contract.details import Task as TaskDetails
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
 from shrink.contract.report import Figures, MeasuredAt, Skipped
@@ -94,13 +93,13 @@ def execute(job: StepJob, send: Send) -> StepDone:
         slices=measured.evaluated.slices,
         examples=measured.evaluated.examples,
         latency=measured.latency,
-        guess=guess(job.kind, context, outcome, measured.evaluated.metrics),
+        guess=guess(job.kind, context, outcome, measured.evaluated),
         training=outcome.training.described() if outcome.training else None,
         skipped=from_plain(tuple[Skipped, ...], to_plain(outcome.skipped)),
         notes=_notes(said),
         warnings=tuple(context.warnings),
         measurement=Measurement(notes=_notes(own), warnings=tuple(context.warnings[of_stage:])),
-        details=_details(context, outcome, tflite, measured.evaluated.task),
+        details=_details(context, outcome, tflite, measured.evaluated),
         splits=_splits(context),
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
@@ -279,7 +278,7 @@ def _data(dataset: Dataset) -> Counts:
 
 
 def _details(
-    context: StageContext, outcome: StageResult, tflite: Path, task: TaskDetails | None
+    context: StageContext, outcome: StageResult, tflite: Path, evaluated: Evaluated
 ) -> Details:
     """Return what the stage said, with what its layers or operators hold and compute."""
     own = to_plain(outcome.details or {})
@@ -296,7 +295,8 @@ def _details(
         # The audit of a quantized artifact has the same table, with the layers it was made of.
         if "audit" not in own:
             own = {"operators": to_plain(operator_table(read(content))), **own}
-    return from_plain(Details, {"task": to_plain(task), **own})
+    told = {"task": to_plain(evaluated.task), "confusion": to_plain(evaluated.confusion)}
+    return from_plain(Details, {**told, **own})
 
 
 def _splits(context: StageContext) -> HeldOut:

@@ -61,6 +61,12 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     return Settings(training, data.model_dump(mode="json"), task.model_dump(mode="json"))
 
 
+def _by_content(task: Section, code: Callable[[Path], str]) -> Section:
+    """Return a task whose functions are named by what their files hold, wherever these are."""
+    config = TaskConfig.model_validate(task)
+    return config.with_files(lambda file: f"{code(Path(file))}.py").model_dump(mode="json")
+
+
 def _for_measuring(plan: Plan) -> tuple[DataConfig, TaskConfig]:
     """Return what of `data` and `task` counts where nothing is trained."""
     fields = DataConfig.model_fields
@@ -88,7 +94,7 @@ def measurement_key(plan: Plan, sha256: str, data_fingerprint: str, splits: Spli
             "data_fingerprint": data_fingerprint,
             "split_seed": splits.seed,
             "earlier_splits": list(splits.earlier),
-            "task": task,
+            "task": _by_content(task, code_digest),
             "versions": versions(),
         }
     )
@@ -177,7 +183,7 @@ def _describe(
         "data_fingerprint": data_fingerprint,
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),
-        "task": dict(settings.task),
+        "task": _by_content(settings.task, read.code),
         # The file of the recipe's model says which loss is meant where the recipe does not.
         "task_model": _task_model(plan.steps[0].inputs["model"], keys, read),
         "versions": versions(),
@@ -189,9 +195,8 @@ def runs_code(plan: Plan) -> bool:
     sources = (source for step in plan.steps for source in step.inputs.values())
     builds = any(s.reference is not None and s.reference.kind == "builder" for s in sources)
     slices = any(one.function is not None for one in plan.slices or ())
-    return (
-        builds or slices or plan.custom_objects is not None or plan.recipe.data.source == "python"
-    )
+    named = plan.custom_objects is not None or bool(plan.recipe.task.files())
+    return builds or slices or named or plan.recipe.data.source == "python"
 
 
 def _task_model(source: Source, keys: Mapping[str, str], read: _Read) -> object:
@@ -260,6 +265,10 @@ def measured_before(
     return found if same else None
 
 
+_MEASURED = ("task", "layers", "confusion")
+"""Details that tell of a model, and not of how it was made."""
+
+
 def _as_baseline(result: StepResult, measurement: Measurement) -> StepResult:
     """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
     memory = result.memory.items()
@@ -270,7 +279,7 @@ def _as_baseline(result: StepResult, measurement: Measurement) -> StepResult:
         warnings=measurement.warnings,
         measurement=None,
         memory={k: None if k.startswith("training_") else v for k, v in memory},
-        details=from_plain(Details, {name: details[name] for name in ("task", "layers")}),
+        details=from_plain(Details, {name: details[name] for name in _MEASURED if name in details}),
         training=None,
         skipped=(),
         duration_s=result.timing.measure_s,

@@ -101,6 +101,7 @@ def step_job(
         teachers=store.teachers,
         sensitivities=store.sensitivities,
         demands=demands_of((step, *later)),
+        gated=tuple(plan.recipe.gates) if plan.recipe.task.metrics is None else (),
     )
 
 

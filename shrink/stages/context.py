@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import DataError, ReportWarning
+from shrink.base.errors import ReportWarning
 from shrink.base.progress import Phase
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
-from shrink.contract.job import Demand, MicroBatchPlan, StepJob
+from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
 from shrink.contract.stage_details import StageDetails
@@ -31,7 +31,6 @@ from shrink.data.matching import (
 )
 from shrink.data.opening import open_dataset_for
 from shrink.data.sources.none import no_examples
-from shrink.engine.class_weights import class_weights_of
 from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import AfterUpdate
@@ -48,36 +47,12 @@ from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
+from shrink.stages.demands import check_demands, check_gated
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, keras_interface
 from shrink.task.metrics.whole import WholeSplit as Collected
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
-
-
-def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> None:
-    """Raise what a step would be refused for once it begins, after the training of others.
-
-    Args:
-        demands: of this step and the later ones, from `shrink.run.steps`.
-        dataset: the examples of all of them.
-        task: on these.
-
-    Raises:
-        DataError: there are no classes to measure an accuracy of, or to weigh.
-        RecipeError: there is no class of a name that is to be weighted.
-    """
-    for demand in demands:
-        if demand.classes and not task.has_accuracy:
-            several = " of several labels at once" if "binary_crossentropy" in task.losses else ""
-            raise DataError(
-                f"accuracy_drop needs classes, and the loss is "
-                f"{' and '.join(dict.fromkeys(task.losses))}{several}",
-                subject=demand.stage,
-                hint="give metric_drop or file_bytes instead",
-            )
-        if demand.class_weights is not None:
-            class_weights_of(demand.class_weights, dataset)
 
 
 class ParentWatcher:
@@ -300,7 +275,8 @@ class StageContext:
     def task_identity(self) -> dict[str, object]:
         """Return what decides, beside a model itself, its loss and metrics, as plain data."""
         compiled = None if self._compiled is None else asdict(self._compiled)
-        return {"task": self.task_config.model_dump(mode="json"), "compiled": compiled}
+        task = self.task_config.with_files(lambda file: f"{code_digest(Path(file))}.py")
+        return {"task": task.model_dump(mode="json"), "compiled": compiled}
 
     def task(self, model: keras.Model) -> Task:
         """Return loss and metrics for this model."""
@@ -310,6 +286,7 @@ class StageContext:
         """Return loss and metrics for a model of which this is known."""
         task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
         check_demands(self._job.demands, self.dataset, task)
+        check_gated(self._job.gated, task)
         return task
 
     @functools.cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -13,9 +13,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
+from shrink.base.figures import LOSS
 from shrink.base.metrics import is_mean, measured_outputs
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array, Tensors
+from shrink.contract.details import Confusion
 from shrink.contract.report import Guess
 from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
@@ -24,9 +26,11 @@ from shrink.data.slices import Slicing
 from shrink.engine.objective import masked_outputs
 from shrink.task.accuracy import Sums, pool
 from shrink.task.combined import Term, Terms, means_within
+from shrink.task.losses import loss_sums, without_ignored
+from shrink.task.metrics.confusion_table import ConfusionTables
 from shrink.task.metrics.means import sums
 from shrink.task.metrics.whole import WholeSplit
-from shrink.task.slices import ClassCounts, Sliced, measure_slices
+from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, ordered
@@ -34,6 +38,8 @@ from shrink.tflite.structure import Subgraph
 
 _SEQUENCE_AXES = 3
 Masks: TypeAlias = "list[Array | None]"
+Batch: TypeAlias = "tuple[list[Array], list[Array], Masks]"
+"""Outputs, targets and masks, an array (n, ...) for each output of a model."""
 
 
 class OutputMasks:
@@ -101,6 +107,7 @@ class Evaluation:
         resampled: what intervals of the other metrics are computed from.
         undefined: by metric, why it is None.
         sliced: what slices score, where they were asked for.
+        confusion: of each output of classes.
     """
 
     metrics: dict[str, float | None]
@@ -109,6 +116,7 @@ class Evaluation:
     resampled: dict[str, Resampled] = field(default_factory=dict)
     undefined: dict[str, str] = field(default_factory=dict)
     sliced: Sliced = field(default_factory=Sliced)
+    confusion: tuple[Confusion, ...] = ()
 
     @property
     def evidence(self) -> dict[str, Evidence]:
@@ -162,6 +170,8 @@ def evaluate_artifact(
     task: Task,
     masks: OutputMasks | None = None,
     slicings: Sequence[Slicing] | None = None,
+    *,
+    with_intervals: bool = True,
 ) -> Evaluation:
     """Run the artifact on every example and score it.
 
@@ -172,29 +182,44 @@ def evaluate_artifact(
         masks: of the Keras model that the artifact is, or was made from: only the elements of an
             output that its mask leaves count, pooled over all examples.
         slicings: of the examples; they are then measured by class, too. None for no slices.
+        with_intervals: whether intervals can be computed of metrics that are no means, which costs
+            hundreds of resamples of them.
 
     Raises:
         DataError: the examples do not match its inputs or outputs, or no element counts.
     """
-    means = ["loss", *(name for name in task.metrics if is_mean(name))]
+    batches = _run(tflite, examples, task, masks)
+    return evaluate_batches(batches, len(examples), task, slicings, with_intervals=with_intervals)
+
+
+def evaluate_batches(
+    batches: Iterable[Batch],
+    examples: int,
+    task: Task,
+    slicings: Sequence[Slicing] | None = None,
+    *,
+    with_intervals: bool = True,
+) -> Evaluation:
+    """Score outputs, wherever they come from.
+
+    Args:
+        batches: outputs, targets and masks, by output each.
+        examples: how many there are in all.
+        task, slicings, with_intervals: as in `evaluate_artifact`.
+    """
+    whole_names = [n for n in task.metrics if n in task.functions or not is_mean(n)]
+    means = [LOSS, *(name for name in task.metrics if name not in whole_names)]
     terms = {name: _terms(task, name) for name in means}
     parts: dict[Term, list[Sums]] = {term: [] for many in terms.values() for term in many.factors}
-    whole = WholeSplit(task, [name for name in task.metrics if not is_mean(name)])
+    whole, confusion = WholeSplit(task, whole_names), ConfusionTables(task)
+    whole.groups = groups_of(slicings or ())
     classes = ClassCounts(task)
-    for outputs, targets, present in _run(tflite, examples, task, masks):
+    for outputs, own_targets, own_masks in batches:
+        targets, present = without_ignored(task.losses, own_targets, own_masks)
         for (metric, i), sums_of in parts.items():
-            logits = task.from_logits[i]
-            sums_of.append(
-                sums(
-                    outputs[i],
-                    targets[i],
-                    metric,
-                    from_logits=logits,
-                    mask=present[i],
-                    loss=task.losses[i],
-                )
-            )
+            sums_of.append(_sums(task, metric, i, outputs[i], targets[i], present[i]))
         whole.add(outputs, targets, present)
+        confusion.add(outputs, targets, present)
         if slicings is not None:
             classes.add(outputs, targets, present)
     pooled = {term: pool(sums_of) for term, sums_of in parts.items()}
@@ -206,23 +231,38 @@ def evaluate_artifact(
         name: np.asarray(many.combine({term: one.scores for term, one in pooled.items()}))
         for name, many in terms.items()
     }
-    resampled = whole.resampled()
-    metrics |= {name: None if one is None else one.value for name, one in resampled.items()}
+    if with_intervals:
+        resampled = whole.resampled()
+        metrics |= {name: None if one is None else one.value for name, one in resampled.items()}
+    else:
+        resampled = {}
+        metrics |= whole.values()
     return Evaluation(
-        {name: metrics[name] for name in ("loss", *task.metrics)},
+        {name: metrics[name] for name in (LOSS, *task.metrics)},
         scores,
-        len(examples),
+        examples,
         {name: one for name, one in resampled.items() if one is not None},
-        {name: whole.undefined(name) for name, one in resampled.items() if one is None},
+        {name: whole.undefined(name) for name in whole_names if metrics[name] is None},
         Sliced()
         if slicings is None
         else measure_slices(task, slicings, classes, means_within(terms, parts), whole),
+        confusion.described(),
     )
+
+
+def _sums(
+    task: Task, metric: str, index: int, outputs: Array, targets: Array, mask: Array | None
+) -> Sums:
+    """Return what a batch adds to a metric, or to the loss, of one output."""
+    logits, loss = task.from_logits[index], task.losses[index]
+    if metric == LOSS:
+        return loss_sums(outputs, targets, loss, from_logits=logits, mask=mask)
+    return sums(outputs, targets, metric, from_logits=logits, mask=mask, loss=loss)
 
 
 def _run(
     tflite: Path, examples: Examples, task: Task, masks: OutputMasks | None
-) -> Iterator[tuple[list[Array], list[Array], Masks]]:
+) -> Iterator[Batch]:
     """Yield outputs, targets and masks of all examples, batch by batch."""
     runner = load(tflite)
     for start in range(0, len(examples), _BATCH):
@@ -236,9 +276,8 @@ def _run(
 
 
 def _terms(task: Task, name: str) -> Terms:
-    if name == "loss":
-        weighted = zip(task.losses, task.loss_weights, strict=True)
-        return Terms({(loss, i): weight for i, (loss, weight) in enumerate(weighted)})
+    if name == LOSS:
+        return Terms({(LOSS, i): weight for i, weight in enumerate(task.loss_weights)})
     chosen = measured_outputs(name, task.losses)
     return Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 

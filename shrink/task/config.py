@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated
 
-from pydantic import Field, WithJsonSchema, field_validator
+from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from shrink.base.fields import Config, Positive
+from shrink.base.figures import LOSS
+from shrink.base.losses import is_loss_mapping, key_of_loss, loss_of, losses_json_schema
 from shrink.base.metrics import check_metric, key_of_mapping, metrics_json_schema
-
-LossName = Literal[
-    "sparse_categorical_crossentropy",
-    "categorical_crossentropy",
-    "binary_crossentropy",
-    "mean_squared_error",
-    "mean_absolute_error",
-]
+from shrink.base.user_metric import (
+    UserMetric,
+    key_of_entry,
+    user_metric_of,
+    user_metric_of_mapping,
+)
 
 
 class TaskConfig(Config):
@@ -26,8 +28,9 @@ class TaskConfig(Config):
     real targets `mean_squared_error`. The report names what was taken.
     """
 
-    loss: LossName | dict[str, LossName] | None = None
-    """The loss on the labels or targets; of several outputs also by output,
+    loss: Annotated[str | dict[str, str], WithJsonSchema(losses_json_schema())] | None = None
+    """The loss on the labels or targets: one of tf-keras, with its arguments as
+    {name: huber, delta: 2}, or `file.py:function`; of several outputs also by output,
     {digit: sparse_categorical_crossentropy, angle: mean_squared_error}."""
     loss_weights: dict[str, Positive] | None = None
     """Factor of an output's loss in their sum, by the output's name; by default 1."""
@@ -43,24 +46,97 @@ class TaskConfig(Config):
     monitor: str | None = None
     """The validation metric that decides which epoch is best; by default the main one."""
 
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _as_loss_keys(cls, given: object) -> object:
+        """Return losses by their keys, those that are written as mappings too."""
+        if isinstance(given, str):
+            return key_of_loss(given)
+        if not isinstance(given, dict):
+            return given
+        if is_loss_mapping(given):
+            return key_of_loss(given)
+        return {
+            output: key_of_loss(one) if isinstance(one, str | dict) else one
+            for output, one in given.items()
+        }
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _as_keys(cls, given: object) -> object:
-        """Return metrics by their keys, those that are written as mappings too."""
+        """Return metrics by their keys, those that are written as mappings too.
+
+        Functions of a user's are entries, `file.py:function(better=lower, unit=none)`.
+        """
         if not isinstance(given, list | tuple):
             return given
-        return tuple(key_of_mapping(one) if isinstance(one, dict) else one for one in given)
+        return tuple(_entry(one) for one in given)
 
     @field_validator("metrics")
     @classmethod
     def _known_metrics(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        seen = set[str]()
         for name in names or ():
-            check_metric(name)
+            own = user_metric_of(name)
+            if own is None:
+                check_metric(name)
+            key = name if own is None else own.key
+            if key in seen:
+                raise ValueError(f"{key} is there twice")
+            seen.add(key)
         return names
 
     @field_validator("monitor")
     @classmethod
-    def _known_monitor(cls, name: str | None) -> str | None:
-        if name not in (None, "loss"):
+    def _known_monitor(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name not in (None, LOSS, *map(key_of_entry, info.data.get("metrics") or ())):
             check_metric(str(name))
         return name
+
+    def files(self) -> tuple[str, ...]:
+        """Return the Python files whose functions are named."""
+        losses = self.loss.values() if isinstance(self.loss, dict) else [self.loss]
+        named = (loss_of(one).function for one in losses if one is not None)
+        metrics = filter(None, map(user_metric_of, self.metrics or ()))
+        files = [*(one[0] for one in named if one is not None), *(one.file for one in metrics)]
+        return tuple(dict.fromkeys(files))
+
+    def with_files(self, place: Callable[[str], str]) -> TaskConfig:
+        """Return the same with another text for each Python file that is named.
+
+        Args:
+            place: of a file.
+        """
+
+        def placed(key: str) -> str:
+            loss = loss_of(key)
+            if loss.function is None:
+                return key
+            return loss.renamed(f"{place(loss.function[0])}:{loss.function[1]}").key
+
+        def metric_placed(entry: str) -> str:
+            own = user_metric_of(entry)
+            return entry if own is None else replace(own, file=place(own.file)).entry
+
+        if not self.files():
+            return self
+        loss = placed(self.loss) if isinstance(self.loss, str) else self.loss
+        if isinstance(loss, dict):
+            loss = {output: placed(key) for output, key in loss.items()}
+        metrics = None if self.metrics is None else tuple(map(metric_placed, self.metrics))
+        return self.model_copy(update={"loss": loss, "metrics": metrics})
+
+    def functions(self) -> dict[str, UserMetric]:
+        """Return the metrics that are a user's functions, by key."""
+        found = filter(None, map(user_metric_of, self.metrics or ()))
+        return {one.key: one for one in found}
+
+
+def _entry(given: object) -> object:
+    if isinstance(given, dict):
+        own = user_metric_of_mapping(given)
+        return key_of_mapping(given) if own is None else own.entry
+    if isinstance(given, str):
+        own = user_metric_of(given)
+        return given if own is None else own.entry
+    return given

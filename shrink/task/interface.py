@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json
+from shrink.base.losses import ignored_class, kind_of_loss, loss_of
 from shrink.base.types import Array, Tensors
 from shrink.contract.stage_details import StoredInterface, StoredTensor, StoredTensors
 from shrink.data.audio_config import AudioConfig
@@ -232,6 +233,9 @@ _LOOK_UPS = (
 )
 
 
+_SIGNS = ("hinge", "squared_hinge", "categorical_hinge")
+
+
 def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> None:
     """Raise `DataError` where mixtures of examples mean nothing.
 
@@ -240,7 +244,16 @@ def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> 
         losses: on the targets of each output.
         model: the Keras model that is trained.
     """
-    if dataset.num_classes is None and "sparse_categorical_crossentropy" in losses:
+    if any(loss_of(one).name in _SIGNS for one in losses):
+        _refuse_mixup("hinge losses take labels for signs", "leave data.augment.mixup out")
+    if any(ignored_class(one) is not None for one in losses):
+        _refuse_mixup("ignore_class leaves labels out", "leave data.augment.mixup out")
+    shapes = [tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.target_spec)]
+    numbers = any(
+        kind_of_loss(one) == "classes" and not alike(shape, tuple(output.shape[1:]))
+        for one, shape, output in zip(losses, shapes, model.outputs, strict=False)
+    )
+    if dataset.num_classes is None and numbers:
         _refuse_mixup(
             "the class numbers of sequences, or of several targets, would be averaged",
             "store the labels one-hot, or leave data.augment.mixup out",

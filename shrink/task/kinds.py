@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from shrink.base.losses import kind_of_loss
 from shrink.contract.result import TaskKind
 from shrink.data.config import HEARD, IN_TIME, DataConfig
 from shrink.task.task import OutputTask
-
-_CLASSES = ("sparse_categorical_crossentropy", "categorical_crossentropy")
 
 PROPOSED: Mapping[TaskKind, tuple[str, ...]] = {
     "masks": ("mean_iou", "pixel_accuracy"),
@@ -30,10 +29,10 @@ def kind_of_task(data: DataConfig, outputs: Sequence[OutputTask]) -> TaskKind:
     if len(outputs) > 1:
         return "several"
     only = outputs[0]
-    if only.loss in _CLASSES:
+    if kind_of_loss(only.loss) == "classes":
         if len(only.shape) > 1:
             return "masks" if len(only.shape) > 2 else "sequences"
         return "clips" if data.source in HEARD else "classes"
-    if only.loss == "binary_crossentropy":
+    if kind_of_loss(only.loss) == "labels":
         return "masks" if len(only.shape) > 2 else "labels"
     return "forecast" if data.source in IN_TIME else "values"

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
+import tensorflow as tf
 
 from shrink.base.errors import ModelError, RecipeError, did_you_mean, hint_for
+from shrink.base.functions import of_file
+from shrink.base.losses import ignored_class, is_function, kind_of_loss, loss_of, takes_logits
 from shrink.base.metrics import METRICS, measured_outputs, metric_of
 from shrink.base.types import Tensors
+from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
+from shrink.engine.losses import check_user_loss
 from shrink.model.compiled import Compiled, CompiledLoss
 from shrink.model.endings import EndingKind, beyond_probabilities, described, kind_of_values
 from shrink.task.config import TaskConfig
@@ -26,6 +31,8 @@ from shrink.task.task import (
     default_metric,
     fits,
     inferred_loss,
+    kind_of,
+    takes_margins,
     targets_of,
 )
 from shrink.tflite.names import LONE_OUTPUT, signature_names
@@ -81,11 +88,17 @@ class _Resolver:
         losses, loss_by, whys = self._losses(targets, endings)
         for loss, target in zip(losses, targets, strict=True):
             check_fit(loss, target)
-        if losses == ["sparse_categorical_crossentropy"]:
-            check_labels(dataset, model, targets[0])
+        numbers = targets[0].form == "classes" and kind_of_loss(losses[0]) == "classes"
+        if len(losses) == 1 and numbers:
+            check_labels(dataset, model, targets[0], ignored_class(losses[0]))
+        self._check_functions(losses)
         metrics, metrics_by = self._metrics(losses, loss_by)
         check_classes(metrics, losses, dataset.class_names, model.outputs)
-        matters = [_depends(losses, metrics, i, model.outputs[i]) for i in range(len(losses))]
+        margins = [takes_margins(*pair) for pair in zip(losses, endings, strict=True)]
+        matters = [
+            not signs and _depends(losses, metrics, i, model.outputs[i])
+            for i, signs in enumerate(margins)
+        ]
         from_logits = self._from_logits(stated, endings, by, matters)
         outputs = tuple(
             OutputTask(name, loss, source, why, known if needed else None, ending_by, ending, shape)
@@ -106,13 +119,14 @@ class _Resolver:
             tuple(losses),
             metrics,
             config.monitor or (metrics[0] if metrics else "loss"),
-            tuple(bool(each) for each in from_logits),
+            tuple(bool(each or signs) for each, signs in zip(from_logits, margins, strict=True)),
             model.input_names,
             self._weights(loss_by),
             outputs,
             metrics_by,
             tuple(dict.fromkeys(self._warnings)),
             tuple(dataset.class_names),
+            config.functions(),
         )
 
     def _endings(
@@ -144,10 +158,19 @@ class _Resolver:
                 loss, source = self._compiled_loss(index, target), self._stored_by
             if loss is None:
                 (loss, why), source = inferred_loss(target, ending), "data"
-            losses.append(loss)
+            known = loss_of(loss)
+            losses.append(known.of(kind_of(known, target, ending)).key)
             by.append(source)  # type: ignore[arg-type]
             whys.append(why)
         return losses, by, whys
+
+    def _check_functions(self, losses: Sequence[str]) -> None:
+        """Raise `StageError` where a user's function is no loss of the first examples."""
+        if not any(map(is_function, losses)):
+            return
+        x, y = self._dataset.train.arrays(np.arange(min(_EXAMPLES, len(self._dataset.train))))
+        for key, target, output in zip(losses, tf.nest.flatten(y), self._model.ask(x), strict=True):
+            check_user_loss(key, target, output)
 
     def _stored_losses(self) -> list[CompiledLoss | None]:
         names = self._model.output_names
@@ -158,16 +181,15 @@ class _Resolver:
         stored = self._stored_losses()[index]
         if stored is None:
             return None
-        for name in (stored.name, _ENTROPIES.get(stored.name or "")):
-            if name is not None and fits(name, target):
-                if stored.other:
-                    self._warn_of_loss(
-                        f"with {', '.join(stored.other)}, which shrink does not have", name
-                    )
+        for name, lost in _candidates(stored):
+            if fits(name, target):
+                if lost:
+                    self._warn_of_loss(f"with {', '.join(lost)}, which is not to be had", name)
                 return name
-        why = (
-            "which shrink does not have" if stored.name is None else "which the targets do not fit"
-        )
+        why = "which the targets do not fit"
+        if stored.name is None:
+            own = of_file(stored.stored.partition("(")[0]) is not None
+            why = "whose code runs only where a recipe names it" if own else _UNKNOWN
         self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
         return None
 
@@ -186,7 +208,7 @@ class _Resolver:
     ) -> tuple[tuple[str, ...], Source]:
         """Return the metrics, and who says so; the loss's own is always among those inferred."""
         if self._config.metrics is not None:
-            return self._config.metrics, "recipe"
+            return tuple(map(key_of_entry, self._config.metrics)), "recipe"
         pairs = zip(losses, self._model.outputs, strict=True)
         defaults = [default_metric(loss, shape) for loss, shape in pairs]
         if self._compiled is None or self._stored_by not in loss_by:
@@ -220,7 +242,7 @@ class _Resolver:
         resolved: list[bool | None] = []
         for index, (said, ending) in enumerate(zip(stated, endings, strict=True)):
             stored = self._stored_losses()[index]
-            compiled = stored.from_logits if stored and _is_entropy(stored.name) else None
+            compiled = _compiled_logits(stored)
             known = None if ending is None else ending == "logits"
             if said is None and known is None and compiled is not None:
                 known, by[index] = compiled, self._stored_by
@@ -280,6 +302,29 @@ class _Resolver:
         if stated is None and self._compiled is not None and set(loss_by) == {self._stored_by}:
             weights = self._compiled.weights(self._model.output_names)
         return tuple(1.0 if weight is None else weight for weight in weights)
+
+
+def _compiled_logits(stored: CompiledLoss | None) -> bool | None:
+    """Return what a stored loss takes its outputs for; None where it takes no probabilities."""
+    if stored is None or stored.name is None or not takes_logits(stored.name):
+        return None
+    return stored.from_logits
+
+
+_UNKNOWN = "which shrink does not have"
+
+
+def _candidates(stored: CompiledLoss) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the losses that a stored one may be, each with the settings that it goes without."""
+    if stored.name is None:
+        return []
+    loss = loss_of(stored.name)
+    found = [(stored.name, stored.other)]
+    if loss.name in _ENTROPIES:
+        stated = {k: v for k, v in loss.arguments.items() if isinstance(v, int | float) and v}
+        given = (f"{name} {value:g}" for name, value in stated.items())
+        found.append((_ENTROPIES[loss.name], (*stored.other, *given)))
+    return found
 
 
 def check_classes(
@@ -345,17 +390,13 @@ def _some_inputs(dataset: Dataset) -> Tensors:
     return dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))[0]
 
 
-def _is_entropy(loss: str | None) -> bool:
-    return loss is not None and loss.endswith("crossentropy")
-
-
 def _depends(
     losses: Sequence[str], metrics: Sequence[str], index: int, shape: tuple[int | None, ...]
 ) -> bool:
     """Whether any figure of an output depends on whether it is logits."""
     own = [name for name in metrics if index in measured_outputs(name, losses)]
     known = [metric_of(name) for name in own]
-    if _is_entropy(losses[index]) or any(one and one.info.needs_logits for one in known):
+    if takes_logits(losses[index]) or any(one and one.info.needs_logits for one in known):
         return True
     # The largest output is the same of both; a single one is compared with 0 or with 1/2.
     return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))

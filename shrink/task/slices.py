@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shrink.base.figures import LOSS
-from shrink.base.metrics import METRICS
+from shrink.base.losses import kind_of_loss
 from shrink.base.types import Array
 from shrink.contract.result import Evidence
 from shrink.contract.slices import (
@@ -28,7 +28,6 @@ from shrink.task.task import Task
 
 _MOST_SLICES = 200
 """Slices of one slicing that are listed; of more, those with the most examples."""
-_CLASS_LOSSES = METRICS["accuracy"].losses
 
 
 @dataclass
@@ -58,7 +57,7 @@ class ClassCounts:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self.applies = len(task.losses) == 1 and task.losses[0] in _CLASS_LOSSES
+        self.applies = len(task.losses) == 1 and kind_of_loss(task.losses[0]) != "values"
         self._rows: list[tuple[Array, Array, Array, Array]] = []
         self._examples = 0
         self.classes = 0
@@ -116,6 +115,17 @@ def _summed(
     )
     hits = np.bincount(inverse, weights=found, minlength=len(keys))
     return keys // classes + first, keys % classes, hits, counts.astype(np.float64)
+
+
+def groups_of(slicings: Sequence[Slicing]) -> Array | None:
+    """Return the slices of each example by name, (n,), of several slicings (n, slicings).
+
+    None without any.
+    """
+    if not slicings:
+        return None
+    columns = [np.asarray(one.labels) for one in slicings]
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 def measure_slices(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError, StageError
+from shrink.base.losses import Kind, Loss, kind_of_loss, loss_of
 from shrink.base.metrics import measured_outputs
 from shrink.base.types import Array
+from shrink.base.user_metric import UserMetric
 from shrink.contract import details
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
@@ -23,20 +26,21 @@ Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
 """What something was told by."""
 
 
-_METRIC_OF_LOSS = {
-    "sparse_categorical_crossentropy": "accuracy",
-    "binary_crossentropy": "binary_accuracy",
-    "categorical_crossentropy": "accuracy",
-    "mean_absolute_error": "mean_absolute_error",
-}
-"""The metric that goes with a loss, where it is not the squared error."""
-
-
 def default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
     """Return the metric that goes with a loss on an output of this shape of one example."""
-    if loss == "binary_crossentropy" and shape[-1:] == (1,):
-        return "accuracy"
-    return _METRIC_OF_LOSS.get(loss, "mean_squared_error")
+    kind = kind_of_loss(loss)
+    if named := loss_of(loss).info.metric:
+        return named
+    if kind == "values":
+        return "mean_squared_error"
+    return "accuracy" if kind == "classes" or shape[-1:] == (1,) else "binary_accuracy"
+
+
+def takes_margins(loss: str, ending: EndingKind | None) -> bool:
+    """Whether a loss compares the signs of outputs with labels, as hinge does; not of a sigmoid."""
+    known = loss_of(loss)
+    signs = known.kind == "labels" and not known.info.of_probabilities and known.function is None
+    return signs and ending not in ("sigmoid", "softmax")
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ class Task:
         metrics_by: recipe, compiled (the model's file), or data.
         warnings: what is likely wrong.
         classes: names of the classes by index; empty where there are none.
+        functions: the metrics that are a user's functions, by key.
     """
 
     losses: tuple[str, ...]
@@ -116,6 +121,7 @@ class Task:
     metrics_by: Source = "recipe"
     warnings: tuple[TaskWarning, ...] = ()
     classes: tuple[str, ...] = ()
+    functions: Mapping[str, UserMetric] = field(default_factory=dict)
 
     @property
     def loss(self) -> str:
@@ -145,7 +151,8 @@ class Task:
     def has_accuracy(self) -> bool:
         """Whether every output that `accuracy` is averaged over tells classes apart."""
         outputs = [self.outputs[index] for index in measured_outputs("accuracy", self.losses)]
-        return all(default_metric(each.loss, each.shape) == "accuracy" for each in outputs)
+        kinds = [(kind_of_loss(each.loss), each.shape[-1:]) for each in outputs]
+        return all(kind == "classes" or (kind, width) == ("labels", (1,)) for kind, width in kinds)
 
     def objective(self) -> SupervisedObjective:
         """Return what training on the labels or targets minimises."""
@@ -301,34 +308,72 @@ def _of_values(target: Target, ending: EndingKind | None) -> tuple[str, str]:
     return "mean_squared_error", "targets of the output's shape"
 
 
+def kind_of(loss: Loss, target: Target, ending: EndingKind | None) -> Kind:
+    """Return of which kind an output is, where its loss goes with several.
+
+    Args:
+        loss: on its targets; what the recipe says of the kind is taken.
+        target: of the output.
+        ending: what the output is; None where that is not known.
+    """
+    if loss.kind is not None:
+        return loss.kind
+    if target.form == "classes" and target.whole:
+        return "classes"
+    if loss.function is None:  # Dice
+        several = target.form == "values" and target.one_hot and ending != "sigmoid"
+        return "classes" if several else "labels"
+    try:
+        return kind_of_loss(inferred_loss(target, ending)[0])
+    except DataError:
+        return "values"
+
+
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("binary_crossentropy", "binary_focal_crossentropy", "dice"), (0.0, 1.0)),
+    **dict.fromkeys(("hinge", "squared_hinge"), (-1.0, 1.0)),
+    **dict.fromkeys(("poisson", "mean_squared_logarithmic_error"), (0.0, math.inf)),
+}
+"""What targets of the outputs' shape lie between, by the loss on them."""
+
+
 def fits(loss: str, target: Target) -> bool:
     """Whether a loss can be computed on such targets."""
-    if loss == "sparse_categorical_crossentropy":
-        return target.form == "classes" and target.whole
-    if loss == "categorical_crossentropy":
-        return target.form == "values" and target.width != 1
-    return target.form == "values" and (loss != "binary_crossentropy" or _within_one(target))
+    known = loss_of(loss)
+    if known.function is not None:
+        return True
+    if known.kind == "classes":
+        one_hot = target.form == "values" and target.width != 1
+        numbers = target.form == "classes" and target.whole
+        if known.name == "sparse_categorical_crossentropy":
+            return numbers
+        return one_hot or (numbers and known.name != "categorical_crossentropy")
+    return target.form == "values" and _within_bounds(known, target)
 
 
 def check_fit(loss: str, target: Target) -> None:
     """Raise `DataError` where a loss cannot be computed on such targets."""
-    if loss == "sparse_categorical_crossentropy" and target.form == "classes":
-        if target.whole:
+    known = loss_of(loss)
+    name = known.name
+    if known.kind == "classes" and target.form == "classes" and name != "categorical_crossentropy":
+        if target.whole or known.function is not None:
             return
         raise DataError(
-            "sparse_categorical_crossentropy needs integer labels, and the targets are real",
+            f"{name} needs integer labels, and the targets are real",
             subject="data",
             hint="set task.loss to mean_squared_error, or store integer labels",
         )
-    if loss == "binary_crossentropy" and target.form == "values" and not _within_one(target):
+    if target.form == "values" and known.kind != "classes" and not _within_bounds(known, target):
+        low, high = _BOUNDS[name]
+        wanted = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
         raise DataError(
-            f"binary_crossentropy needs targets from 0 to 1, and they are {target.sample.min()} "
+            f"{name} needs targets {wanted}, and they are {target.sample.min()} "
             f"to {target.sample.max()}",
             subject="data",
             hint="correct the labels, or set task.loss to mean_squared_error",
         )
     if not fits(loss, target):
-        raise _unfit(target, loss)
+        raise _unfit(target, name)
 
 
 def _unfit(target: Target, loss: str | None = None) -> DataError:
@@ -350,8 +395,9 @@ def _unfit(target: Target, loss: str | None = None) -> DataError:
     return DataError(message, subject="data", hint=hint)
 
 
-def _within_one(target: Target) -> bool:
-    return bool(np.all((target.sample >= 0) & (target.sample <= 1)))
+def _within_bounds(loss: Loss, target: Target) -> bool:
+    low, high = _BOUNDS.get(loss.name, (-math.inf, math.inf))
+    return bool(np.all((target.sample >= low) & (target.sample <= high)))
 
 
 def _positions(output: tuple[int | None, ...]) -> list[tuple[int | None, ...]]:
@@ -359,8 +405,10 @@ def _positions(output: tuple[int | None, ...]) -> list[tuple[int | None, ...]]:
     return [output[:-1], (*output[:-1], 1)] if output else []
 
 
-def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
-    """Raise `DataError` where a class number is not one of the model's classes."""
+def check_labels(
+    dataset: Dataset, model: Interface, target: Target, ignored: int | None = None
+) -> None:
+    """Raise `DataError` where a class number is not one of the model's classes, nor `ignored`."""
     classes = target.width
     if classes is None:
         raise DataError(
@@ -380,6 +428,8 @@ def check_labels(dataset: Dataset, model: Interface, target: Target) -> None:
         labels = getattr(dataset, name).labels
         if labels is None:
             labels = target.sample if name == "train" else np.zeros(0)
+        if ignored is not None:
+            labels = labels[labels != ignored]
         if labels.size and int(np.max(labels)) >= classes:
             raise DataError(
                 f"a label of the {name} split is {int(np.max(labels))}, and the model has "

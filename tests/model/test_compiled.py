@@ -100,7 +100,8 @@ def test_losses_are_none_for_what_keras_never_writes(stored: Any, tmp_path: Path
             "binary_crossentropy",
             True,
         ),
-        ("huber", None, False),
+        ("huber", "huber", False),
+        ("crf", None, False),
     ],
 )  # fmt: skip
 def test_losses_knows_each_way_of_writing(stored: Any, name: str | None, from_logits: bool) -> None:
@@ -147,3 +148,63 @@ def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:
     assert read_compiled(tmp_path / "artifacts" / "02-other.keras") is None
     (tmp_path / "artifacts" / "01-train.keras").write_bytes(b"replaced")
     assert read_compiled(tmp_path / "artifacts" / "01-train.keras") is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "key"),
+    [
+        (keras.losses.Huber(2.0), "huber(delta=2)"),
+        (
+            keras.losses.CategoricalFocalCrossentropy(gamma=3.0, label_smoothing=0.1),
+            "categorical_focal_crossentropy(gamma=3, label_smoothing=0.1)",
+        ),
+        (
+            keras.losses.SparseCategoricalCrossentropy(ignore_class=2),
+            "sparse_categorical_crossentropy(ignore_class=2)",
+        ),
+        (keras.losses.CosineSimilarity(), "cosine_similarity"),
+        ("kld", "kl_divergence"),
+        ("msle", "mean_squared_logarithmic_error"),
+        ("squared_hinge", "squared_hinge"),
+        ("logcosh", "log_cosh"),
+    ],
+)
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+@pytest.mark.filterwarnings("ignore")
+def test_read_compiled_finds_a_losss_arguments(
+    name: str, loss: Any, key: str, tmp_path: Path
+) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", loss)
+    model.save(tmp_path / name)
+    found = read_compiled(tmp_path / name)
+    assert found is not None
+    (stored,) = found.losses(["dense"])
+    assert stored is not None
+    assert (stored.name, stored.other) == (key, ())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_read_compiled_finds_a_losss_arguments_in_a_file_of_keras_3(tmp_path: Path) -> None:
+    keras3 = pytest.importorskip("keras")
+    model = keras3.Sequential([keras3.Input((4,)), keras3.layers.Dense(3)])
+    model.compile("sgd", keras3.losses.CategoricalFocalCrossentropy(gamma=1.5, from_logits=True))
+    model.save(tmp_path / "three.keras")
+    found = read_compiled(tmp_path / "three.keras")
+    assert found is not None
+    (stored,) = found.losses(["dense"])
+    assert stored is not None
+    assert stored.name == "categorical_focal_crossentropy(gamma=1.5)"
+    assert stored.from_logits is True
+
+
+def test_a_dice_of_keras_and_a_function_of_a_run_are_not_taken_over() -> None:
+    (stored,) = Compiled("dice").losses(["out"])
+    assert stored is not None
+    assert stored.name is None  # Keras' is of the whole batch
+    (own,) = Compiled({"class_name": "dice", "config": {"of": "labels"}}, by="run").losses(["out"])
+    assert own is not None
+    assert own.name == "dice(of=labels)"
+    (code,) = Compiled({"class_name": "/a/own.py:loss", "config": {}}, by="run").losses(["out"])
+    assert code is not None
+    assert code.name is None

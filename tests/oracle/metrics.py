@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.oracle.losses import LOSSES as LOSSES_OF
 from tests.oracle.truth import Output, Truth
 from tests.oracle.whole import WHOLE, Whole, compute_whole
 
@@ -15,8 +16,13 @@ EPSILON = 1e-7
 NOISE = 2e-5
 """Outputs that differ by less, relative to the largest, may change places between kernels."""
 
-CLASSES = ("sparse_categorical_crossentropy", "categorical_crossentropy")
-LOSSES = (*CLASSES, "binary_crossentropy", "mean_squared_error", "mean_absolute_error")
+CLASSES = (
+    "sparse_categorical_crossentropy",
+    "categorical_crossentropy",
+    "categorical_focal_crossentropy",
+)
+LABELS = ("binary_crossentropy", "binary_focal_crossentropy")
+REAL = ("mean_squared_error", "mean_absolute_error", "huber")
 
 
 @dataclass(frozen=True)
@@ -108,17 +114,18 @@ def compute(outputs: Sequence[np.ndarray], truth: Truth) -> dict[str, Metric | W
 def goes_with(metric: str, loss: str) -> bool:
     """Tell whether a metric is measured on an output with this loss."""
     if metric in ("accuracy", "top5_accuracy"):
-        return loss in CLASSES or (metric == "accuracy" and loss == "binary_crossentropy")
+        return loss in CLASSES or (metric == "accuracy" and loss in LABELS)
     if metric == "binary_accuracy":
-        return loss == "binary_crossentropy"
+        return loss in LABELS
     if metric in ("mean_squared_error", "mean_absolute_error"):
-        return loss in ("mean_squared_error", "mean_absolute_error")
+        return loss in REAL
     return metric == loss
 
 
 def _scores(values: np.ndarray, output: Output, name: str, truth: Truth, weight: float) -> Scores:
     target = truth.targets[output.name]
-    elements, low, high = RULES[name](np.asarray(values, np.float64), target, output)
+    rule = _with_arguments(name) if name == output.loss and output.arguments else RULES[name]
+    elements, low, high = rule(np.asarray(values, np.float64), target, output)
     n = len(elements)
     mask = truth.masks.get(output.name)
     counted = np.ones(elements.shape) if mask is None else mask.astype(float)
@@ -129,6 +136,13 @@ def _scores(values: np.ndarray, output: Output, name: str, truth: Truth, weight:
     counts = counted.reshape(n, -1).sum(1)
     first, least, most = sums
     return Scores(first, counts, weight, least, most)
+
+
+def _with_arguments(name: str) -> Rule:
+    def rule(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
+        return _exact(LOSSES_OF[name](values, target, output.from_logits, output.arguments))
+
+    return rule
 
 
 def _exact(elements: np.ndarray) -> Elements:

@@ -17,15 +17,18 @@ class Output:
     Attributes:
         name: of the layer that gives it.
         loss: `sparse_categorical_crossentropy`, `categorical_crossentropy`,
-            `binary_crossentropy`, `mean_squared_error` or `mean_absolute_error`.
+            `binary_crossentropy`, `mean_squared_error`, `mean_absolute_error`, or one of
+            `tests.oracle.losses`.
         from_logits: whether the model gives logits, which its builder knows.
         weight: of this loss in the sum over outputs.
+        arguments: of the loss.
     """
 
     name: str
     loss: str
     from_logits: bool = False
     weight: float = 1.0
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

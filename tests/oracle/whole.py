@@ -205,6 +205,11 @@ class Whole:
         return (count - 1) * (left.mean() - left)
 
 
+def is_real(output: Output) -> bool:
+    """Tell whether an output's targets are real numbers."""
+    return output.loss.startswith("mean") or output.loss == "huber"
+
+
 def compute_whole(
     name: str, pairs: Sequence[tuple[Output, np.ndarray]], truth: Truth
 ) -> Whole | None:
@@ -216,7 +221,7 @@ def compute_whole(
         truth: targets and masks.
     """
     real = name in OF_REAL
-    chosen = [(o, y) for o, y in pairs if o.loss.startswith("mean") == real]
+    chosen = [(o, y) for o, y in pairs if is_real(o) == real]
     if not chosen:
         return None
     elements = [_elements(np.asarray(y, np.float64), o, truth) for o, y in chosen]
@@ -227,7 +232,7 @@ def _elements(values: np.ndarray, output: Output, truth: Truth) -> Elements:
     n, k = len(values), values.shape[-1]
     target, mask = truth.targets[output.name], truth.masks.get(output.name)
     rows = values.reshape(n, -1, k)
-    if output.loss.startswith("mean"):
+    if is_real(output):
         wanted = target.reshape(rows.shape)
     elif target.shape == values.shape and k > 1:
         wanted = target.argmax(-1).reshape(rows.shape[:2])

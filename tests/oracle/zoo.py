@@ -38,6 +38,7 @@ FACTORS: dict[str, list[str]] = {
     "structure": ["flat", "nested", "shared"],
     "outputs": ["one", "two"],
     "shape": ["vector", "map"],
+    "loss": ["plain", "arguments"],
 }  # fmt: skip
 
 Row = Mapping[str, str]
@@ -127,7 +128,10 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _task(row: Row, truth: Truth) -> dict[str, Any]:
-    losses = {output.name: output.loss for output in truth.outputs}
+    losses = {
+        output.name: {"name": output.loss, **output.arguments} if output.arguments else output.loss
+        for output in truth.outputs
+    }
     loss: Any = losses if len(losses) > 1 else next(iter(losses.values()))
     return {"loss": loss, "metrics": truth.metrics}
 
@@ -145,18 +149,18 @@ def _stages(row: Row) -> list[dict[str, Any]]:
 
 
 _SAMPLE = """
-logits             npz      float32               two-ab    evaluate lstm float32 none   flat   two vector
-softmax_activation hdf5     float32               one       evaluate gru  int64   steps  nested one vector
-softmax_op         images   float32               one       evaluate rnn  uint8   none   shared one map
-softmax_permute    python   float32               three     evaluate none float64 none   nested two map
-softmax_nested     tfrecord static_wi8_ai8        two-za    quantize none float32 none   flat   one vector
-softmax_average    npz      float16               one       train    none float32 none   shared two map
-softmax_concat     csv      dynamic_wi8_afp32     one       prune    none uint8   none   nested one map
-sigmoid_activation hdf5     static_wi8_ai16       two-alike quantize none float64 none   flat   one map
-sigmoid_op         tfrecord weight_only_wi8_afp32 one       channels none int64   pooled flat   one vector
-sigmoid_product    python   float32               two-ab    evaluate none uint8   pooled shared two vector
-sigmoid_logits     npz      float32               three     distill  none int64   none   nested one vector
-linear             csv      float32               one       evaluate none uint8   none   flat   one map
+logits             npz      float32               two-ab    evaluate lstm float32 none   flat   two vector arguments
+softmax_activation hdf5     float32               one       evaluate gru  int64   steps  nested one vector plain
+softmax_op         images   float32               one       evaluate rnn  uint8   none   shared one map    arguments
+softmax_permute    python   float32               three     evaluate none float64 none   nested two map    plain
+softmax_nested     tfrecord static_wi8_ai8        two-za    quantize none float32 none   flat   one vector plain
+softmax_average    npz      float16               one       train    none float32 none   shared two map    plain
+softmax_concat     csv      dynamic_wi8_afp32     one       prune    none uint8   none   nested one map    plain
+sigmoid_activation hdf5     static_wi8_ai16       two-alike quantize none float64 none   flat   one map    arguments
+sigmoid_op         tfrecord weight_only_wi8_afp32 one       channels none int64   pooled flat   one vector plain
+sigmoid_product    python   float32               two-ab    evaluate none uint8   pooled shared two vector plain
+sigmoid_logits     npz      float32               three     distill  none int64   none   nested one vector plain
+linear             csv      float32               one       evaluate none uint8   none   flat   one map    arguments
 """  # noqa: E501  a table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 from tests.oracle.keras_models import predict
 from tests.oracle.truth import Output, Truth
+from tests.oracle.whole import is_real
 from tests.oracle.zoo_models import examples
 
 Row = Mapping[str, str]
@@ -24,6 +26,14 @@ NOISE = 0.15
 Arrays = dict[str, np.ndarray]
 
 
+OTHERS: dict[str, tuple[str, dict[str, float]]] = {
+    "sparse_categorical_crossentropy": ("categorical_focal_crossentropy", {"gamma": 3.0}),
+    "binary_crossentropy": ("binary_focal_crossentropy", {"gamma": 1.5, "label_smoothing": 0.1}),
+    "mean_squared_error": ("huber", {"delta": 0.5}),
+}
+"""A loss with arguments in place of a plain one."""
+
+
 def outputs_of(row: Row) -> list[Output]:
     """Return what the outputs mean, which follows from how the model was built."""
     ending = row["ending"]
@@ -33,7 +43,10 @@ def outputs_of(row: Row) -> list[Output]:
         first = Output("zkind", "binary_crossentropy", ending == "sigmoid_logits")
     else:
         first = Output("zkind", "sparse_categorical_crossentropy", ending == "logits")
-    return [first, Output("angle", "mean_squared_error")] if row["outputs"] == "two" else [first]
+    both = [first, Output("angle", "mean_squared_error")] if row["outputs"] == "two" else [first]
+    if row["loss"] == "plain":
+        return both
+    return [replace(o, loss=OTHERS[o.loss][0], arguments=OTHERS[o.loss][1]) for o in both]
 
 
 def metrics_of(row: Row) -> list[str]:
@@ -79,7 +92,7 @@ def _masks(row: Row, inputs: Arrays, targets: Arrays) -> Arrays:
 
 
 def _labels(row: Row) -> list[str] | None:
-    if row["source"] not in ("images", "csv") or outputs_of(row)[0].loss.startswith("mean"):
+    if row["source"] not in ("images", "csv") or is_real(outputs_of(row)[0]):
         return None
     return [f"c{i}" for i in range(2 if row["ending"] == "softmax_concat" else 4)]
 
@@ -92,9 +105,9 @@ def _split(row: Row, model: Any, n: int, rng: np.random.Generator) -> tuple[Arra
 
 
 def _target(output: Output, value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    if output.loss == "mean_squared_error":
+    if is_real(output):
         return (value + 0.5 * rng.normal(size=value.shape)).astype(np.float32)
-    if output.loss == "binary_crossentropy":
+    if output.loss.startswith("binary"):
         label = value > np.median(value)
         other = rng.random(value.shape) < NOISE
         return (label ^ other).astype(np.int64)

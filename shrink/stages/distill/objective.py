@@ -11,16 +11,12 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.losses import kind_of_loss, takes_logits
 from shrink.base.types import Tensors
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case
+from shrink.engine.losses import at_least_float32, masked, per_example
 from shrink.engine.microbatch import cast_inputs
-from shrink.engine.objective import (
-    SupervisedObjective,
-    at_least_float32,
-    for_each,
-    masked,
-    per_example,
-)
+from shrink.engine.objective import SupervisedObjective, for_each
 from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.config import Ramp
 from shrink.task.task import Task
@@ -143,6 +139,15 @@ class DistillationObjective:
         """Return the named metric of each example, (n,)."""
         return self._hard.metric(name, _labels(y), self._own(outputs))
 
+    def ignored(self, outputs: int) -> Sequence[int | None]:
+        """Return the class number of each output whose elements do not count; None for none."""
+        features = outputs - self._outputs
+        return [*self._hard.ignored(self._outputs), *[None] * features]
+
+    def user_losses(self) -> Sequence[str]:
+        """Return the losses that are a user's functions."""
+        return self._hard.user_losses()
+
     def _own(self, outputs: Tensors) -> Tensors:
         """Return the model's outputs without the features that follow them."""
         return _plain(tf.nest.flatten(outputs)[: self._outputs])
@@ -197,12 +202,15 @@ def _classes(y: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 Teach = Callable[[Tensors], TeacherOutputs]
 """A batch of inputs as the data set stores them to what a teacher gives for it."""
 
-FINAL_ACTIVATIONS = {
-    "sparse_categorical_crossentropy": ("softmax",),
-    "categorical_crossentropy": ("softmax",),
-    "binary_crossentropy": ("sigmoid",),
-}
-"""The activations that turn logits into a classifier's outputs, by the task's loss."""
+
+def final_activations(loss: str) -> tuple[str, ...]:
+    """Return the activations that turn logits into an output, by the key of its loss.
+
+    None for outputs that are no probabilities, and for those that a user's function is given.
+    """
+    if not takes_logits(loss):
+        return ()
+    return ("softmax",) if kind_of_loss(loss) == "classes" else ("sigmoid",)
 
 
 def soft_loss(named: str, loss: str) -> str:
@@ -212,10 +220,10 @@ def soft_loss(named: str, loss: str) -> str:
         named: what the recipe names, or "auto".
         loss: the output's loss on labels.
     """
-    if loss not in FINAL_ACTIVATIONS or named == "output_mse":
+    if not takes_logits(loss) or named == "output_mse":
         return "output_mse"
     chosen = "kl" if named == "auto" else named
-    return "bernoulli_kl" if (chosen, loss) == ("kl", "binary_crossentropy") else chosen
+    return "bernoulli_kl" if (chosen, kind_of_loss(loss)) == ("kl", "labels") else chosen
 
 
 @contextlib.contextmanager
@@ -229,10 +237,10 @@ def open_outputs(
         losses: the task's, of each output.
         from_logits: the task's, whether an output is logits already.
     """
-    if FINAL_ACTIVATIONS.keys().isdisjoint(losses):
+    if not any(map(takes_logits, losses)):
         yield model
         return
-    activations = (FINAL_ACTIVATIONS.get(loss, ()) for loss in losses)
+    activations = map(final_activations, losses)
     with logits_of(model, *activations, from_logits=from_logits) as logits:
         yield logits
 
@@ -240,7 +248,7 @@ def open_outputs(
 def hard_loss(task: Task) -> SupervisedObjective:
     """Return the loss on the labels of what `open_outputs` yields."""
     pairs = zip(task.losses, task.from_logits, strict=True)
-    opened = tuple(loss in FINAL_ACTIVATIONS or logits for loss, logits in pairs)
+    opened = tuple(takes_logits(loss) or logits for loss, logits in pairs)
     return SupervisedObjective(task.losses, opened, task.loss_weights)
 
 

@@ -13,6 +13,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import metric_figure
+from shrink.base.losses import ignored_class, kind_of_loss, takes_logits
 from shrink.contract.stage_details import ControlFigures, StageDetails
 from shrink.contract.training import Training
 from shrink.data.matching import fed_like
@@ -22,7 +23,6 @@ from shrink.report.deltas import control_sentence, proven, score_interval
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
-    FINAL_ACTIVATIONS,
     DistillationLoss,
     DistillationObjective,
     hard_loss,
@@ -158,9 +158,6 @@ def _fit(feature: tf.Tensor, wanted: Shape) -> tf.Tensor:
     return L.Dense(wanted[-1], use_bias=False, dtype="float32")(feature)
 
 
-_ONE_CLASS = frozenset({"sparse_categorical_crossentropy", "categorical_crossentropy"})
-
-
 def run(config: DistillConfig, context: StageContext) -> StageResult:
     """Train the student on what its teacher gives."""
     with contextlib.ExitStack() as held:
@@ -198,9 +195,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
 def _opened(task: Task) -> Task:
     """Return the task of a model whose classes are logits, as the student's are while it learns."""
     pairs = zip(task.losses, task.from_logits, strict=True)
-    return replace(
-        task, from_logits=tuple(loss in FINAL_ACTIVATIONS or logits for loss, logits in pairs)
-    )
+    return replace(task, from_logits=tuple(takes_logits(loss) or logits for loss, logits in pairs))
 
 
 def distillation_loss_of(
@@ -249,14 +244,20 @@ def _honest(record: TrainingRecord, distillation_loss: DistillationLoss) -> Trai
 
 def _problem(config: DistillConfig, losses: Sequence[str]) -> str | None:
     """Return why this loss or cache cannot be had, None where it can."""
-    classes = [loss for loss in losses if loss in FINAL_ACTIVATIONS]
+    classes = [loss for loss in losses if takes_logits(loss)]
     if config.loss not in ("auto", "output_mse") and not classes:
         return f"distill.loss {config.loss} is for classes"
-    if config.loss == "decoupled" and "binary_crossentropy" in classes:
+    if config.loss == "decoupled" and not all(map(_of_one_class, classes)):
         return "distill.loss decoupled needs one target class among several"
-    if config.cache_dtype == "topk" and not _ONE_CLASS.issuperset(losses):
+    if config.loss == "decoupled" and any(ignored_class(loss) is not None for loss in classes):
+        return "distill.loss decoupled needs a target class everywhere, and ignore_class has none"
+    if config.cache_dtype == "topk" and not all(map(_of_one_class, losses)):
         return "distill.cache_dtype topk is for one class among several"
     return None
+
+
+def _of_one_class(loss: str) -> bool:
+    return takes_logits(loss) and kind_of_loss(loss) == "classes"
 
 
 def _with_features(student: keras.Model, config: DistillConfig, teaching: Teaching) -> keras.Model:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import RecipeError
+from shrink.base.figures import LOSS, metric_figure
+from shrink.base.metrics import metric_of
 from shrink.base.packages import versions
+from shrink.base.types import Tensors
 from shrink.data.examples import Batch, Examples
 from shrink.data.splits import stratified_sample
 from shrink.graph.groups import ChannelGraph, Group
@@ -33,6 +37,8 @@ from shrink.pruning.reconstruct import least_squares
 from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.config import PruneConfig
+from shrink.task.artifact import Batch as Scored
+from shrink.task.artifact import evaluate_batches
 
 _GRADIENT_BATCH = 25
 
@@ -141,6 +147,9 @@ _VERSION = 1
 _LEAST, _MOST_COUNTS = 0.01, 129
 
 
+_DECIDING = ("importance", "samples", "exclude", "sensitivity_metric")
+
+
 def measure_sensitivity(
     graph: ChannelGraph, config: PruneConfig, context: StageContext
 ) -> tuple[list[Curve], bool]:
@@ -154,9 +163,10 @@ def measure_sensitivity(
 
     def measure() -> list[Curve]:
         context.phase("measuring sensitivity")
-        unpruned = _loss(full, context)
+        cost = _cost_of(full, config, context)
+        unpruned = cost(full)
         return [
-            _curve(number, group, unpruned, graph, config, context)
+            _curve(number, group, unpruned, cost, graph, config, context)
             for number, group in enumerate(graph.groups)
         ]
 
@@ -169,7 +179,7 @@ def _identity(model: keras.Model, config: PruneConfig, context: StageContext) ->
         "version": _VERSION,
         "model": model_digest(model),
         "code": context.code_of("model"),
-        "prune": {key: getattr(config, key) for key in ("importance", "samples", "exclude")},
+        "prune": {key: getattr(config, key) for key in _DECIDING},
         "tried": [*_RATIOS, _EXAMPLES],
         "seed": context.training.seed,
         **context.task_identity(),
@@ -259,6 +269,7 @@ def _curve(
     number: int,
     group: Group,
     unpruned: float,
+    cost: Callable[[keras.Model], float],
     graph: ChannelGraph,
     config: PruneConfig,
     context: StageContext,
@@ -272,8 +283,49 @@ def _curve(
             chosen = choose(graph, counts, config, context)
             pruned = rebuild(graph, graph.keep(chosen.removed), chosen.weights)
             ratios.append(ratio)
-            losses.append(_loss(pruned, context))
-    return Curve("+".join(group.layers), len(group), tuple(ratios), tuple(losses))
+            losses.append(cost(pruned))
+    metric = config.sensitivity_metric or LOSS
+    return Curve("+".join(group.layers), len(group), tuple(ratios), tuple(losses), metric)
+
+
+def _cost_of(
+    full: keras.Model, config: PruneConfig, context: StageContext
+) -> Callable[[keras.Model], float]:
+    """Return what a model costs: its loss, or how much worse a metric is than the full one's.
+
+    Raises:
+        RecipeError: the metric is a function that the recipe's task does not name.
+    """
+    metric = config.sensitivity_metric
+    if metric is None or metric == LOSS:
+        return lambda model: _loss(model, context)
+    task = context.task(full)
+    if metric_of(metric) is None and metric not in task.functions:
+        raise RecipeError(
+            f"task.metrics has no {metric}", subject=context.name, hint="name the function there"
+        )
+    scored = replace(task, metrics=(metric,))
+    sign = -1.0 if metric_figure(metric).larger_is_better else 1.0
+
+    def value(model: keras.Model) -> float:
+        examples = context.dataset.validation
+        chosen = _chosen(examples, _EXAMPLES, context)
+        batches = (_outputs(model, x, y) for x, y in _batches(examples, chosen, _LOSS_BATCH, model))
+        found = evaluate_batches(batches, len(chosen), scored, with_intervals=False)
+        return sign * found.defined(metric)
+
+    before = value(full)
+    return lambda model: value(model) - before
+
+
+def _outputs(model: keras.Model, x: Tensors, y: Tensors) -> Scored:
+    outputs = tf.nest.flatten(model(x, training=False))
+    masks = [getattr(output, "_keras_mask", None) for output in outputs]
+    return (
+        [np.asarray(tf.cast(output, tf.float32)) for output in outputs],
+        [np.asarray(part) for part in tf.nest.flatten(y)],
+        [None if mask is None else np.asarray(mask, bool) for mask in masks],
+    )
 
 
 def _loss(model: keras.Model, context: StageContext) -> float:

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative, OpenFraction, Positive
+from shrink.base.figures import LOSS
+from shrink.base.metrics import check_metric, is_known_name
 from shrink.stages.base import StageConfig
 
 _SCHEDULE = ("schedule", "ramp", "frequency")
@@ -15,7 +17,7 @@ _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "arena", "max_extra_macs", "allocation",
-    "importance", "samples",
+    "sensitivity_metric", "importance", "samples",
     "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
@@ -73,6 +75,9 @@ class PruneConfig(StageConfig):
     allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
     """channels: the same fraction of every group, more where the validation loss is less sensitive,
     or the least important channels of all groups together."""
+    sensitivity_metric: str | None = None
+    """channels: with `allocation: sensitivity`, the metric whose worsening on validation examples
+    is looked at in place of the loss."""
     importance: Annotated[str, NameIn(IMPORTANCES)] = "l2"
     """channels: which go first; least_squares also solves for the kernels that read the others."""
     samples: Count = 400
@@ -142,6 +147,7 @@ class PruneConfig(StageConfig):
         if self.method == "channels":
             self._check_targets()
             self._check_fine_tuning()
+            self._check_sensitivity()
         if self.pattern == "2:4" and self.sparsity != 0.5:
             raise ValueError("pattern 2:4 is a sparsity of 0.5; leave sparsity out")
         if self.pattern == "2:4" and self.model_fields_set.intersection(_SCHEDULE):
@@ -171,6 +177,15 @@ class PruneConfig(StageConfig):
                 "least_squares gives no scores that groups could be compared by; take another "
                 "importance, or allocation: sensitivity"
             )
+
+    def _check_sensitivity(self) -> None:
+        metric = self.sensitivity_metric
+        if metric is None:
+            return
+        if self.allocation != "sensitivity":
+            raise ValueError("sensitivity_metric needs allocation: sensitivity")
+        if metric != LOSS and not is_known_name(metric):
+            check_metric(metric)
 
     def _check_fine_tuning(self) -> None:
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:

@@ -17,6 +17,7 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, StageError
+from shrink.base.losses import takes_logits
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.objective import Objective
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, WholeBatchProbe
@@ -54,7 +55,7 @@ def fine_tuning(
     if config.teacher is None:
         yield model, task.objective()
         return
-    if "crossentropy" not in task.loss:
+    if not takes_logits(task.loss):
         raise StageError(
             f"softened outputs are for classification, and the task's loss is {task.loss}",
             subject=context.name,

@@ -354,7 +354,8 @@ def _drop_on_validation(
 
     def value(content: bytes) -> float:
         files.write_bytes(candidate, content)
-        return evaluate_artifact(candidate, validation, scored, masks).defined(metric)
+        found = evaluate_artifact(candidate, validation, scored, masks, with_intervals=False)
+        return found.defined(metric)
 
     reference = value(source.float32.content)
     return lambda content: sign * (value(content) - reference)

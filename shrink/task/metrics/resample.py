@@ -27,19 +27,23 @@ _CHUNK = 1_000_000
 """Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
 
 
-def resample(metrics: Sequence[Weighted], examples: int) -> list[Resampled | None]:
+def resample(
+    metrics: Sequence[Weighted], examples: int, most: int = _MOST, most_blocks: int = _BLOCKS
+) -> list[Resampled | None]:
     """Return what intervals of metrics are computed from; None for one without a value.
 
     Args:
         metrics: of the same examples.
         examples: how many these are.
+        most: resamples at the most.
+        most_blocks: of the jackknife, at the most.
     """
     ones = np.ones((1, examples))
     values = [float(metric.exact(ones)[0]) for metric in metrics]
-    counts = [_count(examples, metric.columns) for metric in metrics]
+    counts = [min(_count(examples, metric.columns), most) for metric in metrics]
     replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0)))
-    blocks = [min(examples, _BLOCKS)] * len(metrics)
-    without = _evaluated(metrics, blocks, _leaving_out(examples))
+    blocks = [min(examples, most_blocks)] * len(metrics)
+    without = _evaluated(metrics, blocks, _leaving_out(examples, most_blocks))
     # What is quick is a little off, by the same on all resamples.
     apart = [
         0.0 if metric.quick is None else value - float(metric.quick(ones)[0])
@@ -79,9 +83,9 @@ def draws(examples: int, count: int) -> Iterator[Array]:
         yield weights
 
 
-def _leaving_out(examples: int) -> Iterator[Array]:
+def _leaving_out(examples: int, most_blocks: int = _BLOCKS) -> Iterator[Array]:
     """Yield weights without one block of examples each, float64 (b, n) at a time."""
-    blocks = min(examples, _BLOCKS)
+    blocks = min(examples, most_blocks)
     block_of = np.arange(examples) % blocks
     rows = max(1, _CHUNK // max(examples, 1))
     for start in range(0, blocks, rows):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from shrink.base.errors import DataError, RecipeError, hint_for
+from shrink.base.losses import kind_of_loss
 from shrink.base.types import Array
 from shrink.task.accuracy import class_numbers, of_shape
 
@@ -123,7 +124,7 @@ def seen(
     targets = np.asarray(targets)
     if len(targets) != len(outputs):
         raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
-    several = loss == "binary_crossentropy" and outputs.shape[-1] > 1
+    several = bool(loss) and kind_of_loss(loss) == "labels" and outputs.shape[-1] > 1
     return Seen(outputs, targets, mask, from_logits, several, classes)
 
 

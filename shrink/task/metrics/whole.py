@@ -10,9 +10,12 @@ import numpy as np
 from shrink.base.metrics import measured_outputs, metric_of
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array
+from shrink.base.user_metric import UserMetric
+from shrink.task.losses import without_ignored
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined, seen
+from shrink.task.metrics.user import Collected, OfExamples, resampled
 from shrink.task.task import Task
 
 
@@ -26,17 +29,23 @@ class WholeSplit:
 
     def __init__(self, task: Task, names: Sequence[str]) -> None:
         self._task = task
-        self._rules = {name: _rules(task, name) for name in dict.fromkeys(names)}
+        chosen = list(dict.fromkeys(names))
+        self._rules = {name: _rules(task, name) for name in chosen if name not in task.functions}
+        self._functions = [task.functions[name] for name in chosen if name in task.functions]
+        self._seen = Collected()
         self._kept: dict[tuple[str, int], list[Rows]] = {
             (name, i): [] for name, rules in self._rules.items() for i in rules
         }
         self._counts: list[int] = []
+        self.groups: Array | None = None
+        """The slices of each example, for users' functions: see `shrink.task.slices.groups_of`."""
 
     def add(
         self, outputs: Sequence[Array], targets: Sequence[Array], masks: Sequence[Array | None]
     ) -> None:
         """Keep what a batch tells of each metric; arrays are by output."""
         task = self._task
+        targets, masks = without_ignored(task.losses, targets, masks)
         self._counts.append(len(outputs[0]))
         for (name, i), kept in self._kept.items():
             one = seen(
@@ -48,19 +57,26 @@ class WholeSplit:
                 classes=task.classes,
             )
             kept.append(self._rules[name][i].keep(one))
+        if self._functions:
+            self._seen.add(outputs, targets, masks)
 
     def values(self) -> dict[str, float | None]:
         """Return each metric, None where it is not defined."""
         ones = np.ones((1, sum(self._counts)))
         found = {name: float(self._weighted(name).exact(ones)[0]) for name in self._rules}
+        found |= {one.key: self._metric(one)() for one in self._functions}
         return {name: None if np.isnan(value) else value for name, value in found.items()}
 
     def resampled(self) -> dict[str, Resampled | None]:
         """Return each metric with what its interval is computed from; None is not defined."""
-        if not self._rules:
-            return {}
-        every = [self._weighted(name) for name in self._rules]
-        return dict(zip(self._rules, resample(every, sum(self._counts)), strict=True))
+        found: dict[str, Resampled | None] = {}
+        if self._rules:
+            every = [self._weighted(name) for name in self._rules]
+            found |= zip(self._rules, resample(every, sum(self._counts)), strict=True)
+        return found | {one.key: resampled(self._metric(one)) for one in self._functions}
+
+    def _metric(self, function: UserMetric) -> OfExamples:
+        return self._seen.metric(function, self.groups)
 
     def within(self, chosen: Array) -> WholeSplit:
         """Return the same metrics over some of the examples, which keep their order.
@@ -75,16 +91,21 @@ class WholeSplit:
         part = copy.copy(self)
         part._kept = {key: [_some(rows, place)] for key, (rows,) in self._kept.items()}
         part._counts = [len(chosen)]
+        part._seen = self._seen.some(chosen)
+        part.groups = None if self.groups is None else self.groups[chosen]
         return part
 
     def only(self, name: str) -> WholeSplit:
         """Return one of the metrics alone, over the same examples."""
         part = copy.copy(self)
-        part._rules = {name: self._rules[name]}
+        part._rules = {key: rules for key, rules in self._rules.items() if key == name}
+        part._functions = [one for one in self._functions if one.key == name]
         return part
 
     def undefined(self, name: str) -> str:
         """Return when a metric is not defined, in words."""
+        if name not in self._rules:
+            return "its function returned NaN"
         return next(iter(self._rules[name].values())).undefined
 
     def _weighted(self, name: str) -> Weighted:

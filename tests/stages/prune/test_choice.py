@@ -125,3 +125,11 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     assert spare.ratios[:3] == (0.0, 0.25, 0.5)
     assert needed.losses[2] > spare.losses[2] == pytest.approx(spare.losses[0])
     assert any("known from an earlier run" in note for note in prune(settings, context).notes)
+    result = prune({**settings, "sensitivity_metric": "f1_macro"}, context)
+    assert result.model is not None
+    assert result.details is not None
+    assert [layer.filters for layer in result.model.layers if "filters" in dir(layer)] == [8, 4]
+    needed, spare = result.details.sensitivity
+    assert needed.metric == "f1_macro"
+    assert needed.losses[0] == spare.losses[0] == 0
+    assert needed.losses[2] > spare.losses[2] == pytest.approx(0)

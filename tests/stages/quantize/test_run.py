@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn.metrics
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
@@ -284,3 +285,37 @@ def test_run_needs_no_data_for_what_the_model_alone_decides(
     x = {"z": rng.random((9, 5), np.float32), "a": rng.integers(0, 20, (9, 4)).astype(np.float32)}
     outputs, expected = load(result.tflite).predict(x)[0], model([x["z"], x["a"]]).numpy()
     np.testing.assert_allclose(outputs, expected, atol=0.02 * np.abs(expected).max())
+
+
+def _by_scikit_learn(metric: str, content: bytes, context: StageContext) -> float:
+    validation = context.dataset.validation
+    x, y = validation.arrays(np.arange(len(validation)))
+    (p,) = load(content).predict(np.asarray(x, np.float32))
+    p = np.asarray(p, np.float64)
+    if metric == "f1_macro":
+        return float(sklearn.metrics.f1_score(y, p.argmax(1), average="macro"))
+    return -float(sklearn.metrics.log_loss(y, p / p.sum(1, keepdims=True), labels=range(10)))
+
+
+@pytest.mark.parametrize(("metric", "allowed"), [("f1_macro", 0.01), ("log_loss", 0.02)])
+def test_run_mixed_keeps_the_main_metric_whichever_way_is_better(
+    metric: str, allowed: float, trained: Path, tmp_path: Path
+) -> None:
+    context = context_of(
+        tmp_path,
+        kind="quantize",
+        inputs={"model": ModelSource("keras", trained / "model.keras")},
+        data={"source": "digits"},
+        task={"metrics": [metric, "accuracy"]},
+    )
+    result = run(QuantizeConfig(scheme="mixed", metric_drop=allowed), context)
+    assert result.tflite is not None
+    assert result.details is not None
+    assert result.details.mixed is not None
+    before = (trained / "model.tflite").read_bytes()
+    worse = [_by_scikit_learn(metric, one, context) for one in (before, result.tflite)]
+    drop = result.details.mixed.validation_drop
+    assert drop is not None
+    assert drop == pytest.approx(worse[0] - worse[1], abs=1e-6)
+    assert drop <= allowed
+    assert {4} <= {row.weight_bits for row in result.details.mixed.operators}
