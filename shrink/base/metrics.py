@@ -61,6 +61,7 @@ class MetricInfo:
         parameters: its arguments, in the order of the key.
         is_mean: whether it is a mean over examples, the interval of which has a closed form.
         needs_logits: whether it matters that outputs are logits and not probabilities.
+        needs_slices: whether it looks at the slices of examples, which only test examples have.
     """
 
     higher_is_better: bool
@@ -70,6 +71,7 @@ class MetricInfo:
     parameters: tuple[Parameter, ...] = ()
     is_mean: bool = True
     needs_logits: bool = False
+    needs_slices: bool = False
 
     @property
     def is_of_real_targets(self) -> bool:
@@ -93,6 +95,14 @@ def _ranked(*parameters: Parameter) -> MetricInfo:
 
 def _error(*parameters: Parameter, is_mean: bool = True) -> MetricInfo:
     return MetricInfo(False, _REAL, "none", _POSITIVE, parameters, is_mean)
+
+
+_NORMAL = Parameter("normal", is_class=True, needed=True)
+
+
+def _anomaly(*parameters: Parameter) -> MetricInfo:
+    """Return a ranking of examples by how badly they are reconstructed."""
+    return MetricInfo(True, _REAL, "none", _UNIT, parameters, False, needs_slices=True)
 
 
 METRICS: Mapping[str, MetricInfo] = {
@@ -137,6 +147,9 @@ METRICS: Mapping[str, MetricInfo] = {
     "mae": _error(),
     "r2": MetricInfo(True, _REAL, "none", (-math.inf, 1.0), is_mean=False),
     "mape": MetricInfo(False, _REAL, "fraction", _POSITIVE),
+    "anomaly_roc_auc": _anomaly(_NORMAL),
+    "anomaly_average_precision": _anomaly(_NORMAL),
+    "anomaly_partial_roc_auc": _anomaly(Parameter("max_fpr", 0.1, high=1.0), _NORMAL),
     "quantile_loss": _error(Parameter("quantile", 0.5, high=1.0)),
 }
 """Every metric that a recipe can name, in the order of the schema."""
@@ -344,6 +357,12 @@ def is_mean(key: str) -> bool:
     """Whether a metric is a mean over examples; the loss is one."""
     known = metric_of(key)
     return known is None or known.info.is_mean
+
+
+def needs_slices(key: str) -> bool:
+    """Whether a metric looks at the slices of examples."""
+    known = metric_of(key)
+    return known is not None and known.info.needs_slices
 
 
 def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from shrink.base.errors import ModelError, Position, RecipeError, hint_for
+from shrink.base.metrics import needs_slices
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.data.slice_config import SliceConfig
@@ -138,6 +139,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         _slices(loaded),
     )
     _check_gates(plan, loaded)
+    _check_metrics(recipe, loaded)
     configs = {step.name: step.config for step in steps if step.config is not None}
     check_examples(recipe.data.source, configs, recipe.gates, loaded)
     return plan
@@ -184,6 +186,16 @@ def _custom_objects(loaded: LoadedRecipe) -> Path | None:
             hint="name a .py file beside the recipe; a model's file.py:function needs none",
         )
     return path
+
+
+def _check_metrics(recipe: Recipe, loaded: LoadedRecipe) -> None:
+    for name in recipe.task.metrics or ():
+        if needs_slices(name) and not recipe.data.slices:
+            raise RecipeError(
+                f"{name} has to know which examples are normal, and data.slices does not say it",
+                position=loaded.position("task", "metrics"),
+                hint="name the column that says it: data: {slices: [{column: condition}]}",
+            )
 
 
 def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 from shrink.base.fields import Config, Positive
 from shrink.base.figures import LOSS
 from shrink.base.losses import is_loss_mapping, key_of_loss, loss_of, losses_json_schema
-from shrink.base.metrics import check_metric, key_of_mapping, metrics_json_schema
+from shrink.base.metrics import check_metric, key_of_mapping, metrics_json_schema, needs_slices
 from shrink.base.user_metric import (
     UserMetric,
     key_of_entry,
@@ -89,6 +89,8 @@ class TaskConfig(Config):
     @field_validator("monitor")
     @classmethod
     def _known_monitor(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and needs_slices(name):
+            raise ValueError(f"{name} is of slices, which only test examples have")
         if name not in (None, LOSS, *map(key_of_entry, info.data.get("metrics") or ())):
             check_metric(str(name))
         return name

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from tests.oracle import metrics
-from tests.oracle.metrics import CLASSES, NOISE, Metric
+from tests.oracle.metrics import CLASSES, LABELS, NOISE, Metric
 from tests.oracle.records import Ledger
 from tests.oracle.truth import Output, Truth
 from tests.oracle.whole import Whole
@@ -52,7 +52,7 @@ def check(
 
 def _has_classes(truth: Truth) -> bool:
     loss = truth.outputs[0].loss
-    return len(truth.outputs) == 1 and (loss in CLASSES or loss == "binary_crossentropy")
+    return len(truth.outputs) == 1 and loss in (*CLASSES, *LABELS)
 
 
 def _by_value(
@@ -102,7 +102,7 @@ def _elements(values: np.ndarray, truth: Truth) -> Elements:
     mask = truth.masks.get(output.name)
     counted = np.ones(rows.shape[:2], bool) if mask is None else mask.reshape(n, -1).astype(bool)
     example = np.nonzero(counted)[0]
-    if output.loss == "binary_crossentropy":
+    if output.loss in LABELS:
         return _of_labels(rows[counted], target.reshape(rows.shape)[counted], example, output)
     if target.shape == values.shape and k > 1:
         own = target.reshape(rows.shape).argmax(-1)[counted]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import sparse
 
+from shrink.base.errors import DataError
 from shrink.base.types import Array
-from shrink.task.accuracy import log_softmax
+from shrink.task.accuracy import log_softmax, of_shape
 from shrink.task.metrics.rule import MakeRule, OfWeights, Rows, Rule, Seen, Weighted, divided
 
 Area = Callable[[Array, Array], Array]
@@ -53,6 +54,34 @@ class _Ranked:
                 index = seen.class_index(self.wanted, scores.shape[1])
                 scores, truth = scores[:, [index]], truth[:, [index]]
         return Rows(seen.example, (scores, truth))
+
+
+class _Reconstructed:
+    """Examples by the mean squared error of what a model makes of them; anomalies are positive."""
+
+    def __init__(self, normal: object) -> None:
+        self.normal = str(normal)
+
+    def keep(self, seen: Seen) -> Rows:
+        """Return error and truth of each example, (n, 1).
+
+        Raises:
+            DataError: nobody says which examples are normal.
+        """
+        if seen.groups is None:
+            raise DataError(
+                "which examples are normal is said by data.slices, and these have none",
+                subject="task.metrics",
+                hint="measure another metric here: task.monitor",
+            )
+        targets = of_shape(seen.targets, seen.outputs.shape).astype(np.float64)
+        valid = seen.valid
+        shape = (seen.count, valid.shape[1], -1)
+        squares = np.square(seen.outputs - targets).reshape(shape).mean(axis=2)
+        counted = np.maximum(valid.sum(axis=1), 1)
+        errors = np.where(valid, squares, 0.0).sum(axis=1) / counted
+        is_normal = (seen.groups.reshape(seen.count, -1) == self.normal).any(axis=1)
+        return Rows(np.arange(seen.count), (errors[:, None], ~is_normal[:, None]))
 
 
 class Ranking:
@@ -171,7 +200,10 @@ def ranked_rule(
     """
 
     def make(arguments: dict[str, object]) -> Rule:
-        ranked, area = _Ranked(arguments.get("class")), area_of(arguments)
+        ranked: _Ranked | _Reconstructed = _Ranked(arguments.get("class"))
+        if "normal" in arguments:
+            ranked = _Reconstructed(arguments["normal"])
+        area = area_of(arguments)
 
         def over(rows: Rows, examples: int) -> Weighted:
             scores, truth = rows.values
@@ -206,7 +238,13 @@ def _mean_area(rankings: Sequence[Ranking], area: Area, examples: int) -> OfWeig
 
 
 _BOTH = "a class has no example, or there is no example of another"
+_NORMAL = "no test example is in the slice of the normal ones, or none is outside it"
 RULES: dict[str, MakeRule] = {
+    "anomaly_roc_auc": ranked_rule(lambda _: roc_area, _NORMAL),
+    "anomaly_average_precision": ranked_rule(lambda _: average_precision, _NORMAL),
+    "anomaly_partial_roc_auc": ranked_rule(
+        lambda arguments: partial_roc_area(float(str(arguments["max_fpr"]))), _NORMAL
+    ),
     "roc_auc": ranked_rule(lambda _: roc_area, _BOTH),
     "average_precision": ranked_rule(lambda _: average_precision, "a class has no example"),
     "partial_roc_auc": ranked_rule(

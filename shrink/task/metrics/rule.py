@@ -30,6 +30,8 @@ class Seen:
         from_logits: whether the outputs of a classifier are logits, not probabilities.
         several_labels: whether each of the k outputs is a label of its own.
         classes: names of the classes by index; empty where there are none.
+        groups: the slices of each example by name, (n,) or (n, slicings); None where the data has
+            none.
     """
 
     outputs: Array
@@ -38,6 +40,7 @@ class Seen:
     from_logits: bool = False
     several_labels: bool = False
     classes: Sequence[str] = ()
+    groups: Array | None = None
 
     @property
     def count(self) -> int:
@@ -108,11 +111,12 @@ def seen(
     from_logits: bool = False,
     loss: str = "",
     classes: Sequence[str] = (),
+    groups: Array | None = None,
 ) -> Seen:
     """Return what an output gave, in float64 and with an axis for its numbers.
 
     Args:
-        outputs, targets, mask, from_logits, classes: see `Seen`.
+        outputs, targets, mask, from_logits, classes, groups: see `Seen`.
         loss: of the output, which says whether its numbers are labels of their own.
 
     Raises:
@@ -125,7 +129,7 @@ def seen(
     if len(targets) != len(outputs):
         raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
     several = bool(loss) and kind_of_loss(loss) == "labels" and outputs.shape[-1] > 1
-    return Seen(outputs, targets, mask, from_logits, several, classes)
+    return Seen(outputs, targets, mask, from_logits, several, classes, groups)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,9 @@ class WholeSplit:
         """Keep what a batch tells of each metric; arrays are by output."""
         task = self._task
         targets, masks = without_ignored(task.losses, targets, masks)
+        start = sum(self._counts)
         self._counts.append(len(outputs[0]))
+        groups = None if self.groups is None else self.groups[start : start + len(outputs[0])]
         for (name, i), kept in self._kept.items():
             one = seen(
                 outputs[i],
@@ -55,6 +57,7 @@ class WholeSplit:
                 from_logits=task.from_logits[i],
                 loss=task.losses[i],
                 classes=task.classes,
+                groups=groups,
             )
             kept.append(self._rules[name][i].keep(one))
         if self._functions:
