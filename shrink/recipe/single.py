@@ -11,7 +11,7 @@ from pathlib import Path
 from shrink.base import yaml
 from shrink.base.errors import RecipeError
 from shrink.base.foreign import JsonObject
-from shrink.base.metrics import METRICS
+from shrink.base.metrics import metric_of
 from shrink.base.yaml import parse_scalar
 from shrink.contract.model_source import Trust
 from shrink.contract.result import FirstLook
@@ -92,7 +92,8 @@ def _kind(look: FirstLook) -> str:
         return "numbers to come of a time series"
     if look.kind == "reconstruction":
         return "the input itself (an autoencoder)"
-    real = look.metric in METRICS and METRICS[look.metric].is_of_real_targets
+    metric = metric_of(look.metric)
+    real = metric is not None and metric.info.is_of_real_targets
     other = "real targets" if real else "several labels for each example"
     classes = f"{look.classes} classes{' of sounds' if look.kind == 'clips' else ''}"
     return classes if look.classes else other
@@ -138,13 +139,15 @@ def _stages(model: ModelReference, look: FirstLook) -> list[str]:
         f"  # - quantize: {{scheme: mixed, {budget}: 0.01}}",
     ]
     can_prune = look.groups > 0
-    is_share = METRICS[look.metric].unit == "fraction" if look.metric in METRICS else False
+    known = metric_of(look.metric)
+    is_share = known is not None and known.info.unit == "fraction"
     return [*train, *(prune if can_prune else []), *quantize[: None if is_share else 1]]
 
 
 def _gates(model: ModelReference, look: FirstLook) -> list[str]:
     metric, chance = look.metric, "  # what chance explains is none"
-    if METRICS[metric].higher_is_better:
+    known = metric_of(metric)
+    if known is not None and known.info.higher_is_better:
         gates = [f"  {metric}_drop: {{limit: 0.02, confidence: 0.95}}{chance}"]
     else:
         gates = [f"  {metric}: {{ratio: 1.1}}  # at most a tenth above the baseline's"]

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from shrink.base.losses import kind_of_loss
 from shrink.contract.result import TaskKind
 from shrink.data.config import HEARD, IN_TIME, DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.slices import slicings_of
 from shrink.task.task import OutputTask
 
 PROPOSED: Mapping[TaskKind, tuple[str, ...]] = {
@@ -15,6 +17,21 @@ PROPOSED: Mapping[TaskKind, tuple[str, ...]] = {
     "forecast": ("rmse", "mae", "r2"),
 }
 """Metrics of a first recipe, the main one first; other kinds have those of their loss."""
+
+
+def proposed_metrics(kind: TaskKind, data: DataConfig, dataset: Dataset) -> tuple[str, ...]:
+    """Return the metrics of a first recipe; none where those of the loss will do.
+
+    Of an autoencoder it is the ranking of anomalies, where a slicing tells them: where all training
+    examples are in one slice, and test examples in others too.
+    """
+    if kind != "reconstruction":
+        return PROPOSED.get(kind, ())
+    trained, tested = (slicings_of(dataset, split, data) for split in ("train", "test"))
+    for train, test in zip(trained, tested, strict=True):
+        if len(train.names) == 1 and set(train.names) < set(test.names):
+            return (f"anomaly_roc_auc_{train.names[0]}", "mean_squared_error")
+    return ()
 
 
 def kind_of_task(data: DataConfig, outputs: Sequence[OutputTask]) -> TaskKind:

@@ -59,7 +59,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
 from shrink.task.interface import artifact_interface, keras_interface
-from shrink.task.kinds import PROPOSED, kind_of_task
+from shrink.task.kinds import kind_of_task, proposed_metrics
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 from shrink.tflite.arena import ArenaFigure, arena_bytes
@@ -247,7 +247,7 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
     task, dataset = look.task, look.dataset
     data = DataConfig.model_validate(job.data)
     kind = kind_of_task(data, task.outputs)
-    proposed = () if task.metrics_by == "recipe" else PROPOSED.get(kind, ())
+    proposed = () if task.metrics_by == "recipe" else proposed_metrics(kind, data, dataset)
     return FirstLook(
         parameters=look.parameters,
         groups=look.groups,

@@ -1,4 +1,4 @@
-"""The bundled recipes of segmentation, keyword spotting and forecasting.
+"""The bundled recipes of segmentation, keyword spotting, forecasting and anomaly detection.
 
 With few epochs in the default suite: every figure of the int8 artifact is computed again from its
 outputs, by definition and in numpy. Whole, and with their gates, in the slow one.
@@ -17,6 +17,7 @@ import pytest
 import yaml
 from ai_edge_litert.interpreter import Interpreter
 from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
 
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
@@ -62,6 +63,15 @@ def of_numbers(outputs: np.ndarray, y: np.ndarray) -> Metrics:
     return {"rmse": float(np.sqrt(np.mean(apart**2))), "mae": float(np.mean(np.abs(apart)))}
 
 
+def of_errors(outputs: np.ndarray, y: np.ndarray) -> Metrics:
+    errors = np.mean(np.square(outputs - y.astype(np.float64)), axis=1)
+    faulty = np.arange(len(y)) % 2  # every other test sound
+    return {
+        "anomaly_roc_auc_normal": float(roc_auc_score(faulty, errors)),
+        "mean_squared_error": float(np.mean(errors)),
+    }
+
+
 @dataclass(frozen=True)
 class Case:
     """A recipe, and what its metrics are by definition."""
@@ -74,7 +84,12 @@ CASES = [
     Case("digits-segment", of_masks),
     Case("tones-keyword", of_classes),
     Case("series-forecast", of_numbers),
+    Case("machine-anomaly", of_errors),
 ]
+
+
+GATES = ["mean_iou_drop", "balanced_accuracy_drop", "rmse", "anomaly_roc_auc_normal_drop"]
+"""What `shrink init` proposes for each."""
 
 
 def outputs_of(artifact: Path, x: np.ndarray) -> np.ndarray:
@@ -134,7 +149,7 @@ def test_metrics_of_a_recipe_are_those_of_its_artifacts_outputs(
         assert last["metrics"][name] == pytest.approx(value, rel=1e-9), name
     metadata = json.loads((tmp_path / "out" / "artifacts" / "metadata.json").read_text())
     front_end = metadata["artifacts"][-1]["front_end"]
-    assert (front_end is not None) == (case.name == "tones-keyword")
+    assert (front_end is not None) == (case.name in ("tones-keyword", "machine-anomaly"))
 
 
 @pytest.mark.slow
@@ -147,7 +162,7 @@ def test_the_whole_recipe_passes_its_gates(case: Case, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "gate"),
-    list(zip(CASES, ["mean_iou_drop", "balanced_accuracy_drop", "rmse"], strict=True)),
+    list(zip(CASES, GATES, strict=True)),
     ids=lambda value: getattr(value, "name", value),
 )
 def test_init_proposes_the_metrics_of_the_recipe(case: Case, gate: str, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from shrink.base.losses import kind_of_loss
 from shrink.base.metrics import METRICS
 from shrink.data.config import DataConfig
-from shrink.task.kinds import PROPOSED, kind_of_task
+from shrink.data.opening import open_dataset
+from shrink.task.kinds import PROPOSED, kind_of_task, proposed_metrics
 from shrink.task.task import OutputTask
 
 ENTROPY, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
@@ -36,6 +37,23 @@ def output(loss: str, *shape: int) -> OutputTask:
 )
 def test_kind_of_task(data: dict[str, Any], outputs: list[OutputTask], kind: str) -> None:
     assert kind_of_task(DataConfig.model_validate(data), outputs) == kind
+
+
+@pytest.mark.parametrize(
+    ("slices", "metrics"),
+    [
+        (["condition"], ("anomaly_roc_auc_normal", "mean_squared_error")),
+        (["fault"], ("anomaly_roc_auc_normal", "mean_squared_error")),
+        (None, ()),
+    ],
+)
+def test_anomalies_are_ranked_where_a_slice_is_all_that_is_trained_on(
+    slices: list[str] | None, metrics: tuple[str, ...]
+) -> None:
+    audio = {"sample_rate": 2_000, "seconds": 0.1, "bands": 4}
+    section = {"source": "machine", "target": "input", "audio": audio, "slices": slices}
+    data = DataConfig.model_validate(section)
+    assert proposed_metrics("reconstruction", data, open_dataset(data, seed=0)) == metrics
 
 
 def test_proposed_metrics_go_with_the_losses_of_their_kind() -> None:
