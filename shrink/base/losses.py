@@ -18,7 +18,7 @@ from shrink.base.errors import hint_for
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.functions import of_file
 
-Kind = Literal["classes", "labels", "values"]
+Kind = Literal["classes", "labels", "values", "boxes"]
 """Of the numbers of an output's last axis: one class among several, each a label of 0 and 1 for
 itself, or real targets."""
 
@@ -106,6 +106,11 @@ LOSSES: Mapping[str, LossInfo] = {
 }
 """Every loss that a recipe can name: those of tf-keras, and Dice."""
 
+DETECTION = "detection"
+"""What reports call the loss of a detector, which `task.decode` says; no recipe names it."""
+_OF_BOXES = LossInfo("boxes")
+_OF_KINDS = ("classes", "labels", "values")
+
 ALIASES = {"cosine": "cosine_similarity"}
 _FUNCTION = LossInfo(None, (_OF,))
 _KEY = re.compile(r"(.+?)(?:\(((?:\w+=[^,()=]+)(?:, ?\w+=[^,()=]+)*)\))?")
@@ -126,7 +131,7 @@ class Loss:
     @property
     def info(self) -> LossInfo:
         """What is known of it."""
-        return LOSSES.get(self.name, _FUNCTION)
+        return _OF_BOXES if self.name == DETECTION else LOSSES.get(self.name, _FUNCTION)
 
     @property
     def function(self) -> tuple[str, str] | None:
@@ -168,6 +173,8 @@ def loss_of(key: str) -> Loss:
     Raises:
         ValueError: no such loss or argument, or an argument that it cannot have.
     """
+    if key == DETECTION:
+        return Loss(DETECTION, {})
     found = _KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"unknown loss {key!r}; {hint_for(key, LOSSES)}")
@@ -181,6 +188,8 @@ def key_of_loss(given: str | Mapping[str, object]) -> str:
     Raises:
         ValueError: no such loss or argument, or an argument that it cannot have.
     """
+    if given == DETECTION:
+        raise ValueError("a detector's loss is task.decode.loss: set task.decode")
     if isinstance(given, str):
         return loss_of(given).key
     name = given.get("name")
@@ -239,7 +248,7 @@ def _complaint(argument: Argument, value: object) -> str:
     if argument.form == "flag":
         return "" if isinstance(value, bool) else "true or false"
     if argument.form == "kind":
-        return "" if value in get_args(Kind) else " or ".join(get_args(Kind))
+        return "" if value in _OF_KINDS else " or ".join(_OF_KINDS)
     if argument.form == "numbers" and isinstance(value, list | tuple):
         fine = bool(value) and all(_within(argument, one) for one in value)
         return "" if fine else f"a number or a list of numbers {_bounds(argument)}"
@@ -327,7 +336,7 @@ def _argument_schema(argument: Argument) -> JsonObject:
     if argument.form == "flag":
         return {"type": "boolean"}
     if argument.form == "kind":
-        return {"enum": list(get_args(Kind))}
+        return {"enum": list(_OF_KINDS)}
     schema: JsonObject = {"type": "integer" if argument.form == "whole" else "number"}
     if argument.low > -math.inf:
         schema["exclusiveMinimum" if argument.above else "minimum"] = argument.low

@@ -21,6 +21,7 @@ _REAL: frozenset[Kind] = frozenset({"values"})
 _BINARY: frozenset[Kind] = frozenset({"labels"})
 _CLASSES: frozenset[Kind] = frozenset({"classes"})
 _LABELS: frozenset[Kind] = _CLASSES | _BINARY
+_BOXES: frozenset[Kind] = frozenset({"boxes"})
 
 MetricUnit = Literal["fraction", "none", "per_hour"]
 Range: TypeAlias = tuple[float, float]
@@ -78,6 +79,11 @@ class MetricInfo:
         """Whether it belongs to a regression."""
         return self.kinds == _REAL
 
+    @property
+    def is_of_boxes(self) -> bool:
+        """Whether it belongs to a detector."""
+        return self.kinds == _BOXES
+
 
 _UNIT: Range = (0.0, 1.0)
 _POSITIVE: Range = (0.0, math.inf)
@@ -91,6 +97,11 @@ def _share(*parameters: Parameter, is_mean: bool = False) -> MetricInfo:
 
 def _ranked(*parameters: Parameter) -> MetricInfo:
     return MetricInfo(True, _LABELS, "none", _UNIT, parameters, False, needs_logits=True)
+
+
+def _found() -> MetricInfo:
+    """Return a mean average precision of COCO, over all classes or of one."""
+    return MetricInfo(True, _BOXES, "fraction", _UNIT, _CLASS, is_mean=False)
 
 
 def _error(*parameters: Parameter, is_mean: bool = True) -> MetricInfo:
@@ -143,6 +154,10 @@ METRICS: Mapping[str, MetricInfo] = {
     "dice": _share(*_CLASS),
     "pixel_accuracy": _share(is_mean=True),
     "sequence_accuracy": _share(is_mean=True),
+    **{
+        name: _found()
+        for name in ("map", "map_50", "map_75", "map_small", "map_medium", "map_large")
+    },
     "rmse": _error(is_mean=False),
     "mae": _error(),
     "r2": MetricInfo(True, _REAL, "none", (-math.inf, 1.0), is_mean=False),

@@ -38,7 +38,7 @@ COMPUTING_PACKAGES = (
     "ai-edge-quantizer", "ai-edge-litert", "tflite-micro", "ethos-u-vela",
     "flatbuffers", "ml-dtypes",
     # arithmetic
-    "numpy", "scipy", "scikit-learn",
+    "numpy", "scipy", "scikit-learn", "pycocotools",
     # what decodes examples
     "pillow", "lmdb", "tifffile", "imagecodecs", "tensorflow-datasets", "array-record",
 )  # fmt: skip

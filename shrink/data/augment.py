@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.types import Specs, Tensors
+from shrink.data import boxes
 from shrink.data.config import AugmentConfig
 from shrink.data.examples import Batch
 
@@ -239,6 +240,7 @@ class Augmentation:
         num_classes: number of labels, None for real targets.
         target_spec: `tf.TensorSpec` of one target, or a structure of them; those of an image's
             height and width, such as masks, are moved with the images.
+        has_boxes: whether the target is boxes, which move with the images, too.
 
     Raises:
         DataError: no input is an image, gray images shall change their colour, or images shall
@@ -251,8 +253,12 @@ class Augmentation:
         input_spec: Specs,
         num_classes: int | None,
         target_spec: Specs = (),
+        has_boxes: bool = False,
     ) -> None:
         self._config = config
+        self._has_boxes = has_boxes
+        if has_boxes:
+            _check_boxes(config)
         self._num_classes = num_classes
         images = [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3]
         _check(config, images)
@@ -299,6 +305,8 @@ class Augmentation:
 
     def _target(self, y: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
         """Move a target that has a value for each pixel; class numbers are never mixed."""
+        if self._has_boxes:
+            return boxes.moved(y, next(iter(self._sizes)), *self._moves_of(u)) if self._moves else y
         if y.shape.rank not in (3, 4) or tuple(y.shape[1:3]) not in self._sizes:
             return y
         image = y if y.shape.rank == 4 else y[..., None]
@@ -306,19 +314,25 @@ class Augmentation:
         return moved if y.shape.rank == 4 else moved[..., 0]
 
     def _moved(self, x: tf.Tensor, u: dict[str, tf.Tensor], nearest: bool = False) -> tf.Tensor:
-        config, one = self._config, tf.ones_like(u["angle"])
+        config = self._config
         if not self._moves:
             return x
+        flips, shifts = self._moves_of(u)
+        angle = angles(u["angle"], config.rotate) if config.rotate else None
+        return resample(x, *flips, *shifts, angle, nearest)
+
+    def _moves_of(
+        self, u: dict[str, tf.Tensor]
+    ) -> tuple[tuple[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+        """Return flips and shifts, of x and of y each."""
+        config, one = self._config, tf.ones_like(u["angle"])
         horizontal, vertical = config.flip in ("horizontal", "both"), config.flip != "horizontal"
-        return resample(
-            x,
-            flip_x=signs(u["flip_x"]) if horizontal else one,
-            flip_y=signs(u["flip_y"]) if config.flip and vertical else one,
-            shift_x=whole_shifts(u["shift_x"], config.crop or 0),
-            shift_y=whole_shifts(u["shift_y"], config.crop or 0),
-            angle=angles(u["angle"], config.rotate) if config.rotate else None,
-            nearest=nearest,
+        flips = (
+            signs(u["flip_x"]) if horizontal else one,
+            signs(u["flip_y"]) if config.flip and vertical else one,
         )
+        most = config.crop or 0
+        return flips, (whole_shifts(u["shift_x"], most), whole_shifts(u["shift_y"], most))
 
     def _coloured(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
         changes = list(_colour_changes(self._config))
@@ -355,6 +369,17 @@ def _check(config: AugmentConfig, images: list[tf.TensorSpec]) -> None:
             subject="data.augment",
             hint="leave them out, or set data.channels: 3",
         )
+
+
+def _check_boxes(config: AugmentConfig) -> None:
+    """Raise `DataError` for changes that boxes cannot follow."""
+    for key, why in (("rotate", "a turned box fits no longer"), ("mixup", "boxes cannot be mixed")):
+        if getattr(config, key) is not None:
+            raise DataError(
+                f"{key} and boxes do not go together: {why}",
+                subject="data.augment",
+                hint=f"leave {key} out; flip, crop and changes of colour work",
+            )
 
 
 def _check_follows(spec: tf.TensorSpec, sizes: set[tuple[int | None, ...]]) -> None:

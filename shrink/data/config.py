@@ -36,8 +36,10 @@ NO_DATA = "none"
 SOURCES: dict[str, str] = {
     "digits": "shrink.data.sources.digits",
     "digit_scenes": "shrink.data.sources.digit_scenes",
+    "digit_boxes": "shrink.data.sources.digit_boxes",
     "images": "shrink.data.sources.images",
     "masks": "shrink.data.sources.masks",
+    "boxes": "shrink.data.sources.boxes",
     "npz": "shrink.data.sources.npz",
     "hdf5": "shrink.data.sources.hdf5",
     "tfrecord": "shrink.data.sources.tfrecord",
@@ -54,12 +56,12 @@ SOURCES: dict[str, str] = {
     NO_DATA: "shrink.data.sources.none",
 }
 """Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
-BUILT_IN = ("digits", "digit_scenes", "tones", "season", "machine")
+BUILT_IN = ("digits", "digit_scenes", "digit_boxes", "tones", "season", "machine")
+"""Sources whose examples come with scikit-learn or are computed: they take no path."""
 HEARD = ("audio", "tones", "machine")
 """Sources of clips, which `data.audio` makes inputs of."""
 IN_TIME = ("series", "season")
 """Sources of time series, which `data.series` cuts into windows."""
-"""Sources whose examples come with scikit-learn or are computed: they take no path."""
 
 
 def added_source(name: str) -> ModuleType | None:
@@ -207,15 +209,17 @@ class DataConfig(Config):
 
     source: SourceName
     """digits: scikit-learn's handwritten digits. digit_scenes: scenes of them with the class of
-    every pixel. images: folders of images, or a CSV file that lists them. masks: the folders
-    images and masks, with a PNG for each image. npz, hdf5: arrays. csv: a table of numbers. audio:
-    WAV files in folders by class, or listed in a CSV file. tones: synthesised sounds of five kinds.
-    series: windows of a time series in a CSV or npz file. season: a synthesised series. machine:
-    synthesised machine sounds, with faults to be found. tfrecord: sharded records, such as
-    `shrink data pack` writes. lmdb: the same records in an LMDB file. tiles: windows of TIFF files,
-    listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function
-    that gives examples. none: no data, for stages that need no examples; sizes, memory and latency
-    are measured, metrics are not. Installed packages may add others."""
+    every pixel. digit_boxes: larger ones with a box around each digit. images: folders of images,
+    or a CSV file that lists them. masks: the folders images and masks, with a PNG for each image.
+    boxes: pictures with boxes, as COCO, YOLO or Pascal VOC has them. npz, hdf5: arrays. csv: a
+    table of numbers. audio: WAV files in folders by class, or listed in a CSV file. tones:
+    synthesised sounds of five kinds. series: windows of a time series in a CSV or npz file.
+    season: a synthesised series. machine: synthesised machine sounds, with faults to be found.
+    tfrecord: sharded records, such as `shrink data pack` writes. lmdb: the same records in an LMDB
+    file. tiles: windows of TIFF files, listed in a CSV file. tfds: a data set that TensorFlow
+    Datasets has prepared. python: a function that gives examples. none: no data, for stages that
+    need no examples; sizes, memory and latency are measured, metrics are not. Installed packages
+    may add others."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None

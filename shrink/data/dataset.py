@@ -125,6 +125,7 @@ class Dataset:
         known_membership: what is in each split, where the source knows it without reading examples.
         extremes: of targets with a whole number for each position of an example, such as masks;
             empty where the source did not look.
+        has_boxes: whether the target is boxes, as `shrink.data.boxes` has them.
         left_out: what was left out for the sake of earlier runs.
         slice_values: by split, then by slicing: a text or a number for each example, (n,), of the
             slicings of `data.slices` that are no function; see `shrink.data.slices`.
@@ -144,6 +145,7 @@ class Dataset:
     given: frozenset[str] = frozenset()
     known_membership: Membership | None = None
     extremes: tuple[ExtremeLabel, ...] = ()
+    has_boxes: bool = False
     left_out: LeftOut | None = None
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from shrink.base.cache import entry_path, keep
 from shrink.base.errors import DataError
+from shrink.data.box_files import read_boxes
 from shrink.data.config import (
     BUILT_IN,
     NO_DATA,
@@ -173,15 +174,24 @@ def fingerprint(config: DataConfig) -> str:
     _check_there(path)
     if config.source == "lmdb" and path.is_dir():
         return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
-    if config.source == "masks":
-        names = find_pairs(path).names()
-        return _hash(["masks", *_named_digests(names, hash_files(path, names, path))])
+    if config.source in ("boxes", "masks"):
+        root, listed = _annotated_files(config, path)
+        return _hash([config.source, *_named_digests(listed, hash_files(root, listed, path))])
     if config.source not in ("images", "audio", "tiles"):
         digest = hash_files(path.parent, [path.name], path)
         return _hash([config.source, *_hexadecimal(digest)])
     _, names, digests = image_hashes(config)
     named = _named_digests(names, digests)
     return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
+
+
+def _annotated_files(config: DataConfig, path: Path) -> tuple[Path, Sequence[str]]:
+    """Return the files of a source of boxes or masks, relative to a folder."""
+    if config.source == "masks":
+        return path, find_pairs(path).names()
+    files = sorted(set(read_boxes(path, config.classes).files))
+    root = path if path.is_dir() else path.parent
+    return root, [str(file.relative_to(root)) for file in files]
 
 
 def _named_digests(names: Iterable[str], digests: bytes) -> Iterator[str]:

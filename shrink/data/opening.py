@@ -176,7 +176,7 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     if config.augment is not None:
         specs = dataset.train.input_spec, dataset.train.target_spec
         targets = () if inputs_are_targets else specs[1]
-        augmentation = Augmentation(config.augment, specs[0], classes, targets)
+        augmentation = Augmentation(config.augment, specs[0], classes, targets, dataset.has_boxes)
         train = AugmentedView(dataset.train, config.normalize, inputs_are_targets, augmentation)
     return replace(
         dataset,

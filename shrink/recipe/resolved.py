@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.losses import DETECTION
 from shrink.contract.details import Task
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.schema import dump_recipe
@@ -63,6 +64,8 @@ def _taken(task: Task, key: str) -> object:
         return {output.name: weight for output, weight in pairs if weight != 1} or None
     if key not in ("loss", "from_logits"):
         return None
+    if key == "loss" and any(output.loss == DETECTION for output in outputs):
+        return None  # `task.decode` says it
     values = {output.name: getattr(output, key) for output in outputs}
     if len(outputs) == 1:
         return values[outputs[0].name]

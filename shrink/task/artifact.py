@@ -26,6 +26,7 @@ from shrink.data.slices import Slicing
 from shrink.engine.objective import masked_outputs
 from shrink.task.accuracy import Sums, pool
 from shrink.task.combined import Term, Terms, means_within
+from shrink.task.detector_scores import score_detector
 from shrink.task.losses import loss_sums, without_ignored
 from shrink.task.metrics.confusion_table import ConfusionTables
 from shrink.task.metrics.means import sums
@@ -207,6 +208,9 @@ def evaluate_batches(
         examples: how many there are in all.
         task, slicings, with_intervals: as in `evaluate_artifact`.
     """
+    if task.detector is not None:
+        found = score_detector(batches, task, task.detector)
+        return Evaluation(found.metrics, found.scores, examples, found.resampled, found.undefined)
     whole_names = [n for n in task.metrics if n in task.functions or not is_mean(n)]
     means = [LOSS, *(name for name in task.metrics if name not in whole_names)]
     terms = {name: _terms(task, name) for name in means}
@@ -271,7 +275,8 @@ def _run(
         inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
         outputs = runner.predict(named(inputs, task.input_names), batch_size=_BATCH)
         targets = tf.nest.flatten(y)
-        _check_count(outputs, targets)
+        if task.detector is None:
+            _check_count(outputs, targets)
         yield outputs, targets, masks.of(x) if masks else [None] * len(outputs)
 
 

@@ -18,6 +18,7 @@ from shrink.base.user_metric import (
     user_metric_of,
     user_metric_of_mapping,
 )
+from shrink.task.decode_config import DecodeConfig
 
 
 class TaskConfig(Config):
@@ -43,6 +44,8 @@ class TaskConfig(Config):
     ) = None
     """What the report measures beside the loss; the first is the main one. Of several outputs it is
     the mean over those whose loss it goes with."""
+    decode: DecodeConfig | None = None
+    """How the outputs of a detector become boxes; targets are boxes then."""
     monitor: str | None = None
     """The validation metric that decides which epoch is best; by default the main one."""
 

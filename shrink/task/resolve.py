@@ -20,6 +20,7 @@ from shrink.engine.losses import check_user_loss
 from shrink.model.compiled import Compiled, CompiledLoss
 from shrink.model.endings import EndingKind, beyond_probabilities, described, kind_of_values
 from shrink.task.config import TaskConfig
+from shrink.task.detection_task import detection_task
 from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
 from shrink.task.task import (
     OutputTask,
@@ -82,6 +83,8 @@ class _Resolver:
         """Return the task, with a warning of what is likely wrong."""
         config, dataset, model = self._config, self._dataset, self._model
         check_shapes(dataset, model)
+        if config.decode is not None or dataset.has_boxes:
+            return detection_task(config, dataset, model)
         check_outputs(dataset, model)
         stated = _by_output(config.from_logits, model, "task.from_logits")
         endings, by = self._endings(stated)

@@ -20,6 +20,7 @@ from shrink.contract import details
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
 from shrink.model.endings import EndingKind, described
+from shrink.task.detector import DetectionObjective, Detector
 from shrink.task.interface import Interface, alike, called
 
 Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
@@ -109,6 +110,7 @@ class Task:
         warnings: what is likely wrong.
         classes: names of the classes by index; empty where there are none.
         functions: the metrics that are a user's functions, by key.
+        detector: how all outputs together become boxes; None where each is for itself.
     """
 
     losses: tuple[str, ...]
@@ -122,6 +124,7 @@ class Task:
     warnings: tuple[TaskWarning, ...] = ()
     classes: tuple[str, ...] = ()
     functions: Mapping[str, UserMetric] = field(default_factory=dict)
+    detector: Detector | None = None
 
     @property
     def loss(self) -> str:
@@ -150,12 +153,16 @@ class Task:
     @property
     def has_accuracy(self) -> bool:
         """Whether every output that `accuracy` is averaged over tells classes apart."""
+        if self.detector is not None:
+            return False
         outputs = [self.outputs[index] for index in measured_outputs("accuracy", self.losses)]
         kinds = [(kind_of_loss(each.loss), each.shape[-1:]) for each in outputs]
         return all(kind == "classes" or (kind, width) == ("labels", (1,)) for kind, width in kinds)
 
-    def objective(self) -> SupervisedObjective:
+    def objective(self) -> SupervisedObjective | DetectionObjective:
         """Return what training on the labels or targets minimises."""
+        if self.detector is not None:
+            return DetectionObjective(self.detector)
         return SupervisedObjective(self.losses, self.from_logits, self.loss_weights)
 
     def described(self) -> details.Task:

@@ -95,6 +95,9 @@ class QuantizeConfig(StageConfig):
     """Type of the artifact's inputs: for static_wi8_ai8 int8 by default."""
     output_type: InputOutputType | None = None
     """Type of the artifact's outputs: for static_wi8_ai8 int8 by default."""
+    split_outputs: bool = False
+    """Give the parts of the model's last concatenation scales of their own, as outputs of their
+    own: boxes in pixels leave no steps for scores. Of models with `task.decode`."""
     target: Literal["litert", "tflm"] = "litert"
     """The runtime that the artifact is for; tflm runs it in TFLite Micro and compares outputs."""
     sparse: bool = False

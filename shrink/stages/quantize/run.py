@@ -16,6 +16,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
+from shrink.quantization.heads import mixed_ranges, split_outputs
 from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
@@ -172,12 +173,17 @@ def _refuse_early(model: keras.Model, config: QuantizeConfig, context: StageCont
         predict_in_micro(artifact.content, next(iter(few.batches())))
 
 
+_MIXED_HINT = (
+    "give each part an output and a scale of its own: quantize: {split_outputs: true} for a "
+    "detector, or a model with an output for each"
+)
 METADATA_ENTRY = "shrink"
 """Name of the metadata entry with labels, normalisation, and what inputs and outputs are."""
 
 
 def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     """Convert the model under the scheme and check that the scheme took hold."""
+    _check_split(config, context)
     calibration = CalibrationExamples(
         context.dataset.train,
         config.calibration_samples,
@@ -185,7 +191,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         context.dataset.input_names,
     )
     trained = train_aware(config, context, calibration) if config.aware else None
-    source = trained.source if trained else _source(context)
+    source = trained.source if trained else _source(config, context)
     context.phase("converting")
     conversion, mixed = _converted(source, calibration, config, context)
     content = conversion.content
@@ -201,6 +207,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     audited, remarks = audit(content, source, examples, config.target, candidate, compared_on)
     notes += remarks
     details = StageDetails(mixed=mixed, audit=audited)
+    _warn_of_mixed_ranges(content, source, examples, context)
 
     def later() -> StageDetails:
         return StageDetails(audit=with_errors(audited, content, source, examples))
@@ -277,13 +284,45 @@ def _stored_sparsely(content: bytes, examples: Named) -> tuple[bytes, str]:
     return sparse, f"sparse: {saved}: {len(content):,} bytes became {len(sparse):,}"
 
 
-def _source(context: StageContext) -> FloatModel:
+def _source(config: QuantizeConfig, context: StageContext) -> FloatModel:
     if context.input_path().suffix == ".tflite":
         return read_float_tflite(context.input_path())
     model = context.load()
     if context.has_data:
         context.task(model)  # raises where model and data do not belong together
-    return FloatModel(model)
+    return FloatModel(split_outputs(model) if config.split_outputs else model)
+
+
+def _check_split(config: QuantizeConfig, context: StageContext) -> None:
+    """Raise `StageError` where outputs are to be split and nothing puts them together again."""
+    if not config.split_outputs:
+        return
+    if context.input_path().suffix == ".tflite" or context.input_graph_only() or config.aware:
+        raise StageError(
+            "split_outputs needs the Keras model, and no training for the scheme",
+            subject=context.name,
+            hint="start from the .keras or .h5 file, and leave aware out",
+        )
+    if context.task_config.decode is None:
+        raise StageError(
+            "split_outputs is for outputs that are decoded together",
+            subject=context.name,
+            hint="set task.decode, or build the model with an output for each part",
+        )
+
+
+def _warn_of_mixed_ranges(
+    content: bytes, source: FloatModel, examples: Named, context: StageContext
+) -> None:
+    """Say where one scale of an integer output leaves hardly any values for a part of it."""
+    details = load(content).output_details
+    if not any(detail.scale for detail in details):
+        return
+    outputs = load(source.float32.content).predict(examples)
+    for detail, values in zip(details, outputs, strict=True):
+        mixed = mixed_ranges(detail.name, values, detail.scale)
+        if mixed is not None:
+            context.warn("mixed-ranges", str(mixed), _MIXED_HINT)
 
 
 def _lint(

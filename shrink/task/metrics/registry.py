@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shrink.task.metrics import calibration, confusion, ranking, regression
+from shrink.task.metrics import calibration, confusion, detection, ranking, regression
 from shrink.task.metrics.rule import MakeRule
 
 RULES: Mapping[str, MakeRule] = {
@@ -12,5 +12,6 @@ RULES: Mapping[str, MakeRule] = {
     **ranking.RULES,
     **calibration.RULES,
     **regression.RULES,
+    **detection.RULES,
 }
 """Those of `shrink.base.metrics.METRICS` that say `is_mean=False`."""

@@ -45,7 +45,10 @@ class WholeSplit:
     ) -> None:
         """Keep what a batch tells of each metric; arrays are by output."""
         task = self._task
-        targets, masks = without_ignored(task.losses, targets, masks)
+        if task.detector is not None:
+            outputs, masks = [task.detector.detections(outputs)], [None]
+        else:
+            targets, masks = without_ignored(task.losses, targets, masks)
         start = sum(self._counts)
         self._counts.append(len(outputs[0]))
         groups = None if self.groups is None else self.groups[start : start + len(outputs[0])]
@@ -144,4 +147,6 @@ def _rules(task: Task, name: str) -> dict[int, Rule]:
     if metric is None:
         raise ValueError(f"there is no metric {name!r}")
     make = RULES[metric.name]
+    if task.detector is not None:
+        return {0: make(dict(metric.arguments))}  # of all outputs, decoded together
     return {i: make(dict(metric.arguments)) for i in measured_outputs(name, task.losses)}

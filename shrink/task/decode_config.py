@@ -1,0 +1,91 @@
+"""The key `task.decode` of a recipe: what a detector's outputs mean, and which count; light."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from shrink.base.fields import Config, Count, Fraction, Positive
+
+Pair = Annotated[tuple[Positive, Positive], Field(strict=False)]
+Anchors = Annotated[tuple[Pair, ...], Field(strict=False, min_length=1)]
+
+
+class DetectionLossConfig(Config):
+    """What a detector is trained on: scores of every candidate, and the boxes that it should find.
+
+    An example's loss is divided by its own number of candidates that answer for a box.
+    """
+
+    gamma: Annotated[float, Field(ge=0)] = 2.0
+    """Of the focal loss of sigmoid scores (Lin et al. 2017); 0: binary cross-entropy."""
+    alpha: Fraction = 0.25
+    """Weight of candidates that answer for a box in the focal loss, 1 - alpha that of others."""
+    box: Literal["giou", "l1"] = "giou"
+    """Of boxes: 1 - generalised intersection over union (Rezatofighi et al. 2019), or the mean
+    distance of edges, in sizes of the cell or anchor."""
+    box_weight: Positive = 2.0
+    """Factor of the boxes' part."""
+
+
+class DecodeConfig(Config):
+    """How outputs become boxes; the same for every stage, on the host. Lengths are pixels."""
+
+    name: Literal["boxes", "grid", "yolo", "ssd"]
+    """boxes: the model itself decodes, [4 numbers, probabilities] for each candidate. grid: an
+    output (h, w, 4 + classes) a stride, distances from the cell's centre to the edges as
+    softplus(t) strides, and logits (FCOS). yolo: an output (h, w, anchors * (5 + classes)) a
+    stride, with objectness. ssd: offsets (a, 4) in anchors, and logits (a, classes)."""
+    strides: Annotated[tuple[Count, ...], Field(strict=False)] = ()
+    """Pixels between cells, for each output or level, the finest first; of boxes only training
+    needs them."""
+    anchors: Annotated[tuple[Anchors, ...], Field(strict=False)] = ()
+    """[width, height] of each cell's anchors, a list for each stride; of yolo and ssd."""
+    box_format: Literal["xyxy", "xywh"] = "xyxy"
+    """Of boxes: left, top, right, bottom; or centre, width and height."""
+    units: Literal["pixels", "fraction"] = "pixels"
+    """Of boxes: pixels of the model's input, or fractions of its width and height."""
+    coding: Literal["exp", "squared"] = "exp"
+    """Of yolo: sizes are exp(t) anchors (YOLOv3), or (2 sigmoid(t))^2 anchors (YOLOv5)."""
+    variances: Annotated[tuple[Positive, Positive], Field(strict=False)] = (0.1, 0.2)
+    """Of ssd: factors of offsets and of the logarithms of sizes."""
+    scores: Literal["sigmoid", "softmax"] = "sigmoid"
+    """softmax: one class more, the first, is the background; of ssd and boxes."""
+    score_threshold: Fraction = 0.05
+    """Candidates below it are dropped; mean average precision wants it low."""
+    nms_iou: Fraction = 0.5
+    """Of two boxes of a class that overlap more, the one of the lower score is dropped."""
+    max_detections: Count = 100
+    """Of a picture, those of the highest scores; COCO's metrics take 100 at the most."""
+    loss: DetectionLossConfig = DetectionLossConfig()
+    """What training minimises, in place of `task.loss`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> DecodeConfig:
+        anchored = self.name in ("yolo", "ssd")
+        if self.name != "boxes" and not self.strides:
+            raise ValueError(f"decode {self.name} needs strides, such as [8, 16]")
+        if anchored and len(self.anchors) != len(self.strides):
+            raise ValueError(f"decode {self.name} needs anchors for each of the strides")
+        if list(self.strides) != sorted(set(self.strides)):
+            raise ValueError("strides ascend: the finest level comes first")
+        if self.scores == "softmax" and self.name not in ("ssd", "boxes"):
+            raise ValueError(f"scores: softmax belongs to ssd and boxes, not to {self.name}")
+        return self
+
+    def idle_keys(self) -> Mapping[str, str]:
+        """Return the keys that this kind of head does not read."""
+        of = {
+            "anchors": ("yolo", "ssd"),
+            "box_format": ("boxes",),
+            "units": ("boxes",),
+            "coding": ("yolo",),
+            "variances": ("ssd",),
+        }
+        return {
+            key: f"decode {' or '.join(names)}"
+            for key, names in of.items()
+            if self.name not in names
+        }

@@ -1,0 +1,87 @@
+"""What a detector is trained and measured on, once both the model and the data are known."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from shrink.base.errors import DataError, RecipeError
+from shrink.base.losses import DETECTION
+from shrink.base.metrics import METRICS, metric_of
+from shrink.data.boxes import COLUMNS
+from shrink.data.dataset import Dataset
+from shrink.detection.coco import check_installed
+from shrink.task.config import TaskConfig
+from shrink.task.detector import METRIC, detector_of
+from shrink.task.interface import Interface
+from shrink.task.task import OutputTask, Source, Task
+
+
+def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task:
+    """Return the task of a model whose outputs are decoded to boxes.
+
+    Args:
+        config: the recipe's `task`.
+        dataset: the examples, whose targets are boxes.
+        model: what is trained or measured.
+
+    Raises:
+        RecipeError: boxes without `task.decode`, or keys that a detector has no use for.
+        DataError: targets that are no boxes.
+        ModelError: outputs that cannot be decoded so.
+    """
+    _check_config(config, dataset)
+    if config.metrics != ():
+        check_installed()
+    assert config.decode is not None
+    detector = detector_of(config.decode, model.inputs[0], model.outputs, len(dataset.class_names))
+    by: Source = "data" if config.metrics is None else "recipe"
+    metrics = (METRIC,) if config.metrics is None else config.metrics
+    outputs = tuple(
+        OutputTask(name, DETECTION, "recipe", "boxes", None, None, ending, shape)
+        for name, ending, shape in zip(
+            model.output_names, model.endings, model.outputs, strict=True
+        )
+    )
+    return Task(
+        losses=(DETECTION,) * len(outputs),
+        metrics=metrics,
+        # A mean average precision after every epoch costs about as much as the epoch.
+        monitor=config.monitor or "loss",
+        from_logits=(False,) * len(outputs),
+        input_names=model.input_names,
+        loss_weights=(1.0,) * len(outputs),
+        outputs=outputs,
+        metrics_by=by,
+        classes=tuple(dataset.class_names),
+        detector=detector,
+    )
+
+
+def _check_config(config: TaskConfig, dataset: Dataset) -> None:
+    if not dataset.has_boxes:
+        shape = [tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.target_spec)]
+        raise DataError(
+            f"task.decode needs boxes as targets, (boxes, {COLUMNS}), and they are {shape}",
+            subject="data",
+            hint="name a source of boxes, or leave task.decode out",
+        )
+    if config.decode is None:
+        raise RecipeError(
+            "the targets are boxes, and nobody said how the outputs become boxes",
+            subject="task.decode",
+            hint="set task.decode, such as {name: grid, strides: [8]}; see docs/detection.md",
+        )
+    for key in ("loss", "loss_weights", "from_logits"):
+        if getattr(config, key) is not None:
+            raise RecipeError(
+                f"task.{key} means nothing beside task.decode",
+                subject=f"task.{key}",
+                hint="a detector's loss is task.decode.loss",
+            )
+    for name in config.metrics or ():
+        metric = metric_of(name)
+        if metric is not None and "boxes" not in metric.info.kinds:
+            known = ", ".join(one for one, info in METRICS.items() if "boxes" in info.kinds)
+            raise RecipeError(
+                f"{name} is no metric of a detector", subject="task.metrics", hint=f"one of {known}"
+            )

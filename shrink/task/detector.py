@@ -1,0 +1,143 @@
+"""A detector's task: its outputs are decoded together, its targets are boxes, its loss is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from shrink.base.errors import RecipeError, StageError
+from shrink.base.losses import DETECTION
+from shrink.base.types import Array, Tensors
+from shrink.data import boxes
+from shrink.detection.decode import Selection, decode
+from shrink.detection.head import Head, HeadSettings, head_of
+from shrink.detection.loss import DetectionLoss, detection_loss
+from shrink.task.decode_config import DecodeConfig
+
+METRIC = "map"
+"""The main metric of a detector, where the recipe names none."""
+
+
+@dataclass(frozen=True)
+class Detector:
+    """How a detector is decoded and trained.
+
+    Attributes:
+        head: what the outputs mean.
+        selection: which candidates become detections.
+        loss: what the parts of the loss weigh.
+    """
+
+    head: Head
+    selection: Selection
+    loss: DetectionLoss
+
+    def detections(self, outputs: Sequence[Array]) -> Array:
+        """Return detections, float64 (n, most, 6), see `shrink.detection.decode`."""
+        return decode(self.head, self.selection, outputs)
+
+    def losses(self, targets: Tensors, outputs: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return the loss of each example, (n,)."""
+        return detection_loss(self.head, self.loss, targets, self.head.read(outputs))
+
+    def scores(self, outputs: Sequence[Array], targets: Array) -> Array | None:
+        """Return the loss of each example in float64, (n,); None where it cannot be had."""
+        if self.head.priors is None:
+            return None
+        own = [tf.constant(one, tf.float64) for one in outputs]
+        return np.asarray(self.losses(tf.constant(targets), own))
+
+
+def detector_of(
+    config: DecodeConfig,
+    picture: tuple[int | None, ...],
+    outputs: Sequence[tuple[int | None, ...]],
+    classes: int,
+) -> Detector:
+    """Return how a model with such an input and outputs is decoded.
+
+    Raises:
+        ModelError: the outputs are not those of such a head.
+    """
+    settings = HeadSettings(
+        config.name,
+        config.strides,
+        config.anchors,
+        config.box_format,
+        config.units,
+        config.coding,
+        config.variances,
+        config.scores,
+    )
+    chosen = Selection(config.score_threshold, config.nms_iou, config.max_detections)
+    loss = config.loss
+    return Detector(
+        head_of(settings, picture, outputs, classes),
+        chosen,
+        DetectionLoss(loss.gamma, loss.alpha, loss.box, loss.box_weight),
+    )
+
+
+class DetectionObjective:
+    """The mean over the examples of a detector's loss on boxes.
+
+    Args:
+        detector: has priors.
+
+    Raises:
+        StageError: nobody knows which candidate stands where.
+    """
+
+    def __init__(self, detector: Detector) -> None:
+        if detector.head.priors is None:
+            raise StageError(
+                "a detector cannot be trained without the places of its candidates",
+                hint="give task.decode.strides",
+            )
+        self._detector = detector
+
+    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
+        """Change nothing: the loss is the same throughout."""
+
+    def targets(self, x: Tensors) -> None:
+        """Return None: boxes are all it needs."""
+        return None
+
+    def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
+        """Return the loss of each example, (n,)."""
+        return self.validation_loss(y, outputs)
+
+    def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
+        """Return the loss of each example, (n,), in float32 at least."""
+        halves = (tf.float16, tf.bfloat16)
+        own = [
+            tf.cast(one, tf.float32) if one.dtype in halves else one
+            for one in tf.nest.flatten(outputs)
+        ]
+        return self._detector.losses(tf.nest.flatten(y)[0], own)
+
+    def ignored(self, outputs: int) -> Sequence[int | None]:
+        """Return that no output has a class that does not count."""
+        return [None] * outputs
+
+    def user_losses(self) -> Sequence[str]:
+        """Return nothing: no part of it is a user's."""
+        return ()
+
+    def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
+        """Return the loss, which is all that a batch tells.
+
+        Raises:
+            RecipeError: another metric.
+        """
+        if name != DETECTION:
+            raise RecipeError(f"{name} is no mean over batches of a detector")
+        return self.validation_loss(y, outputs)
+
+
+def box_count(targets: Array) -> int:
+    """Return how many boxes some targets (n, g, 7) hold."""
+    return int(np.count_nonzero(targets[..., boxes.CLASS] >= 0))

@@ -1,0 +1,100 @@
+"""Mean average precision of a detector, by COCO's definition.
+
+Outputs are decoded detections (n, most, 6), targets boxes (n, g, 7). pycocotools finds once what is
+right; every resample of the pictures is then summed up from that (`shrink.detection.precision`).
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import pairwise
+
+import numpy as np
+
+from shrink.base.types import Array
+from shrink.data import boxes
+from shrink.detection import decode
+from shrink.detection.coco import ClassMatches, Size, matches
+from shrink.detection.precision import QuickPrecision, average_precision
+from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Weighted
+
+_UNDEFINED = "there is no such box to find"
+_FOUND = 1.0
+"""The first number of a row that is a detection; that of a box is 0."""
+_ALL, _AT_50, _AT_75 = slice(None), slice(0, 1), slice(5, 6)
+_REMEMBERED = 4
+
+
+def _keep(seen: Seen) -> Rows:
+    """Return boxes and detections in rows of eight: what it is, four edges, and three numbers."""
+    targets = np.asarray(seen.targets, np.float64)
+    there = targets[..., boxes.CLASS] >= 0
+    true = targets[there]
+    detected = seen.outputs[..., decode.CLASS] >= 0
+    found = seen.outputs[detected]
+    # Of a box class, crowd and area; of a detection class, score and nothing.
+    of_boxes = np.hstack([np.zeros((len(true), 1)), true])
+    of_found = np.hstack(
+        [
+            np.full((len(found), 1), _FOUND),
+            found[:, :4],
+            found[:, [decode.CLASS, decode.SCORE]],
+            np.zeros((len(found), 1)),
+        ]
+    )
+    example = np.concatenate([np.nonzero(there)[0], np.nonzero(detected)[0]])
+    order = np.argsort(example, kind="stable")
+    return Rows(example[order], (np.concatenate([of_boxes, of_found])[order],))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _matches(rows: bytes, example: bytes, examples: int, size: Size) -> dict[int, ClassMatches]:
+    """Return the matches of each class; several metrics ask for the same ones."""
+    values = np.frombuffer(rows).reshape(-1, 8)
+    owner = np.frombuffer(example, np.int64)
+    places = np.searchsorted(owner, np.arange(examples + 1))
+    own = [values[start:end] for start, end in pairwise(places)]
+    truths = [rows[rows[:, 0] != _FOUND][:, 1:] for rows in own]
+    detections = [_detections(rows[rows[:, 0] == _FOUND]) for rows in own]
+    return matches(truths, detections, size)
+
+
+def _detections(rows: Array) -> Array:
+    return rows[:, [1, 2, 3, 4, 6, 5]]
+
+
+def _average_precision(size: Size, overlaps: slice) -> MakeRule:
+    def make(arguments: dict[str, object]) -> Rule:
+        wanted = arguments.get("class")
+        label: list[int] = []
+
+        def keep(seen: Seen) -> Rows:
+            if wanted is not None and not label:
+                label.append(seen.class_index(wanted, len(seen.classes)))
+            return _keep(seen)
+
+        def over(rows: Rows, examples: int) -> Weighted:
+            values, example = np.ascontiguousarray(rows.values[0]), rows.example.astype(np.int64)
+            every = _matches(values.tobytes(), example.tobytes(), examples, size)
+            chosen = [one for name, one in every.items() if not label or name in label]
+            return Weighted(
+                lambda weights: np.array(
+                    [average_precision(chosen, row, overlaps) for row in weights]
+                ),
+                QuickPrecision(chosen, overlaps),
+                1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1)),
+            )
+
+        return Rule(keep, over, _UNDEFINED)
+
+    return make
+
+
+RULES: dict[str, MakeRule] = {
+    "map": _average_precision("all", _ALL),
+    "map_50": _average_precision("all", _AT_50),
+    "map_75": _average_precision("all", _AT_75),
+    "map_small": _average_precision("small", _ALL),
+    "map_medium": _average_precision("medium", _ALL),
+    "map_large": _average_precision("large", _ALL),
+}

@@ -1,0 +1,117 @@
+"""Evaluation of a detector's artifact: a model that gives as output what it is fed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.base.errors import DataError, RecipeError, StageError
+from shrink.data.arrays import ArrayExamples
+from shrink.data.boxes import box_rows, padded
+from shrink.data.dataset import Dataset
+from shrink.task.artifact import Evaluation, evaluate_artifact
+from shrink.task.config import TaskConfig
+from shrink.task.interface import keras_interface
+from shrink.task.resolve import resolve_task
+from shrink.tflite.convert import convert
+from tests.oracle.detection import of_boxes_head
+
+pytestmark = pytest.mark.skipif(
+    find_spec("pycocotools") is None, reason="the extra [detection] is not installed"
+)
+
+RANDOM = np.random.default_rng(2)
+PICTURES, CANDIDATES, CLASSES = 40, 24, ("cat", "dog")
+DECODE = {"name": "boxes"}
+
+
+def scenes() -> tuple[np.ndarray, np.ndarray]:
+    """Return candidates as pictures (n, a, 6, 1), and the boxes that they are near to."""
+    pictures = np.zeros((PICTURES, CANDIDATES, 6, 1), np.float32)
+    boxes = []
+    for picture in pictures:
+        corner = RANDOM.uniform(0, 90, (RANDOM.integers(0, 4), 2))
+        edges = np.hstack([corner, corner + RANDOM.uniform(8, 60, corner.shape)])
+        labels = RANDOM.integers(0, 2, len(edges))
+        boxes.append(box_rows(edges, labels))
+        for row in picture[..., 0]:
+            near = edges[RANDOM.integers(len(edges))] if len(edges) else np.array([1, 1, 9, 9])
+            row[:4] = near + RANDOM.normal(0, 3, 4)
+            row[4:] = np.round(RANDOM.random(2), 2)
+    return pictures, padded(boxes)
+
+
+PICTURE, BOXES = scenes()
+
+
+def dataset(has_boxes: bool = True) -> Dataset:
+    examples = ArrayExamples(PICTURE, BOXES, np.arange(PICTURES))
+    return Dataset(examples, examples, examples, CLASSES, None, has_boxes=has_boxes)
+
+
+def identity(apart: bool = False) -> keras.Model:
+    inputs = keras.Input((CANDIDATES, 6, 1), name="x")
+    rows = keras.layers.Reshape((CANDIDATES, 6), name="rows")(inputs)
+    outputs = [rows[..., :4], rows[..., 4:]] if apart else rows
+    return keras.Model(inputs, outputs)
+
+
+def evaluated(model: keras.Model, folder: Path, **settings: object) -> Evaluation:
+    config = TaskConfig.model_validate({"decode": DECODE, **settings})
+    task = resolve_task(config, dataset(), keras_interface(model))
+    path = folder / "model.tflite"
+    path.write_bytes(convert(model, "float32").content)
+    return evaluate_artifact(path, dataset().test, task)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_metrics_are_those_that_the_oracle_finds(apart: bool, tmp_path: Path) -> None:
+    names = ["map", "map_50", "map_75", "map_small", "map_medium"]
+    found = evaluated(identity(apart), tmp_path, metrics=names)
+    expected = of_boxes_head(tmp_path / "model.tflite", {"x": PICTURE}, BOXES, tmp_path)
+    for name in names:
+        assert found.metrics[name] == pytest.approx(expected[name], abs=1e-9)
+        assert 0 < expected[name] < 1
+    assert set(found.evidence) == set(names)
+
+
+def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Path) -> None:
+    found = evaluated(identity(), tmp_path)
+    assert found.metrics["loss"] is None
+    assert "strides" in found.undefined["loss"]
+    task = resolve_task(
+        TaskConfig.model_validate({"decode": DECODE}), dataset(), keras_interface(identity())
+    )
+    with pytest.raises(StageError, match="places"):
+        task.objective()
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_boxes", "error", "words"),
+    [
+        ({}, True, RecipeError, "the targets are boxes"),
+        ({"decode": DECODE}, False, DataError, "needs boxes"),
+        ({"decode": DECODE, "metrics": ["accuracy"]}, True, RecipeError, "no metric of a detector"),
+        ({"decode": DECODE, "loss": "mean_squared_error"}, True, RecipeError, "means nothing"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(
+    settings: dict[str, object], has_boxes: bool, error: type[Exception], words: str
+) -> None:
+    config = TaskConfig.model_validate(settings)
+    with pytest.raises(error, match=words):
+        resolve_task(config, dataset(has_boxes), keras_interface(identity()))
+
+
+def test_task_follows_the_loss_and_measures_map_by_default() -> None:
+    task = resolve_task(
+        TaskConfig.model_validate({"decode": DECODE}), dataset(), keras_interface(identity())
+    )
+    assert (task.metrics, task.monitor, task.losses) == (("map",), "loss", ("detection",))
+    assert not task.has_accuracy
+    assert tf.nest.flatten(task.classes) == list(CLASSES)
