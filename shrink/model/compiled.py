@@ -48,6 +48,8 @@ _TOP_K = frozenset({"topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy"})
 _WRAPPERS = frozenset({"function", "LossFunctionWrapper", "MeanMetricWrapper"})
 _NEUTRAL = {"label_smoothing": 0.0, "ignore_class": None, "axis": -1}
 """Settings of Keras' losses that shrink has no counterpart for, with what makes no difference."""
+_MOST_TOLD = 100
+"""Characters of a name or a setting of a stranger's file that a warning repeats."""
 _NODES, _NODE_PATH, _NODE_METADATA = 1, 3, 5
 
 
@@ -208,18 +210,19 @@ def _loss(value: Json, by_run: bool) -> CompiledLoss | None:
         return None
     stated = config.get("from_logits", False)
     name = _LOSSES.get(_plain(stored), stored if by_run and stored in LOSSES else None)
-    given: dict[str, Json] = {}
+    known: dict[str, Json] = {}
+    neutral: dict[str, Json] = {**_NEUTRAL}
     if name is not None:
-        known = {argument.name for argument in LOSSES[name].arguments}
-        given = {key: value for key, value in config.items() if key in known}
+        defaults: dict[str, Json] = {one.name: one.default for one in LOSSES[name].arguments}
+        known = {key: config[key] for key in defaults if config.get(key) is not None}
         try:
-            name = key_of_loss({"name": name, **given})
-        except ValueError:  # what its own Keras refuses, too
-            given = {}
+            name = key_of_loss({"name": name, **known})
+        except ValueError:  # beyond what shrink takes, as a delta of 0: told, not trained with
+            known, neutral = {}, {**neutral, **defaults}
     other = tuple(
-        f"{key} {config[key]}"
-        for key, neutral in _NEUTRAL.items()
-        if key not in given and config.get(key, neutral) != neutral
+        f"{key} {config[key]}"[:_MOST_TOLD]
+        for key, value in neutral.items()
+        if key not in known and config.get(key, value) not in (value, None)
     )
     return CompiledLoss(stored, name, stated if isinstance(stated, bool) else None, other)
 
@@ -227,18 +230,18 @@ def _loss(value: Json, by_run: bool) -> CompiledLoss | None:
 def _named(value: Json) -> tuple[str, Mapping[str, Json]]:
     """Return the name of a loss or metric, and its settings."""
     if isinstance(value, str):
-        return value[:100], {}
+        return value[:_MOST_TOLD], {}
     if not isinstance(value, Mapping):
         return "", {}
     config = value.get("config")
     if value.get("class_name") not in _WRAPPERS:
         name = value.get("class_name")
-        return str(name or "")[:100], config if isinstance(config, Mapping) else {}
+        return str(name or "")[:_MOST_TOLD], config if isinstance(config, Mapping) else {}
     if isinstance(config, Mapping):
         inner = config.get("fn", config.get("name"))
         name = inner.get("config") if isinstance(inner, Mapping) else inner
-        return str(name or "")[:100], config
-    return str(config or "")[:100], {}
+        return str(name or "")[:_MOST_TOLD], config
+    return str(config or "")[:_MOST_TOLD], {}
 
 
 def _flat(value: Json) -> list[Json]:

@@ -208,3 +208,24 @@ def test_a_dice_of_keras_and_a_function_of_a_run_are_not_taken_over() -> None:
     (code,) = Compiled({"class_name": "/a/own.py:loss", "config": {}}, by="run").losses(["out"])
     assert code is not None
     assert code.name is None
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "plain", "other"),
+    [
+        ("Huber", {"delta": 0.0}, "huber", ("delta 0.0",)),
+        ("CategoricalCrossentropy", {"label_smoothing": 1.5, "axis": -1},
+         "categorical_crossentropy", ("label_smoothing 1.5",)),
+        ("BinaryFocalCrossentropy", {"alpha": 0.25, "gamma": -1, "label_smoothing": None},
+         "binary_focal_crossentropy", ("gamma -1",)),
+        ("BinaryFocalCrossentropy", {"alpha": 0.5, "gamma": -1},
+         "binary_focal_crossentropy", ("alpha 0.5", "gamma -1")),
+    ],
+)  # fmt: skip
+def test_arguments_that_shrink_does_not_take_are_named(
+    name: str, settings: dict[str, Any], plain: str, other: tuple[str, ...]
+) -> None:
+    (found,) = Compiled({"class_name": name, "config": settings}).losses(["output"])
+    assert found is not None
+    assert found.name == plain
+    assert set(found.other) == set(other)

@@ -338,6 +338,13 @@ def test_resolve_task_writes_the_compiled_loss_for_the_labels_that_there_are(
             "label_smoothing 0.1",
         ),
         (
+            Compiled(
+                {"class_name": "SparseCategoricalCrossentropy", "config": {"ignore_class": 0.5}}
+            ),
+            "compiled-loss",
+            "ignore_class 0.5",
+        ),
+        (
             Compiled({"class_name": "CategoricalCrossentropy", "config": {"from_logits": True}}),
             "compiled-from-logits",
             "from_logits=True",
