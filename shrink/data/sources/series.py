@@ -140,6 +140,8 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
                 subject=path,
                 hint="each array needs one row for each time",
             )
+    _check_widths(path, inputs, {split: x.shape[1] for split, (x, _) in parts.items()})
+    _check_widths(path, wanted, {split: y.shape[1] for split, (_, y) in parts.items()})
     lengths = [len(x) for x, _ in parts.values()]
     rows = Rows(
         np.concatenate([x for x, _ in parts.values()]),
@@ -149,6 +151,18 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
     if len(parts) == 1:
         return rows, None
     return rows, _given(rows, list(parts), config)
+
+
+def _check_widths(path: Path, names: Sequence[str], widths: Mapping[str, int]) -> None:
+    """Raise `DataError` where the columns of a split are not as many as those of the first."""
+    first, expected = next(iter(widths.items()))
+    for split, width in widths.items():
+        if width != expected:
+            raise DataError(
+                f"{', '.join(names)} has {width} columns in {split}, {expected} in {first}",
+                subject=path,
+                hint="give each array the same columns in every split",
+            )
 
 
 def _given(rows: Rows, names: Sequence[str], config: DataConfig) -> np.ndarray:

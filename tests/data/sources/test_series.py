@@ -133,6 +133,19 @@ def test_open_dataset_says_what_is_wrong(
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_open_dataset_names_the_split_whose_arrays_have_other_columns(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "s.npz"
+    shapes = {"x_train": (500, 3), "y_train": (500, 3), "x_test": (300, 3), "y_test": (300, 3)}
+    shapes[f"{name}_test"] = (300, 2)
+    np.savez(path, allow_pickle=False, **{key: np.zeros(shape) for key, shape in shapes.items()})
+    with pytest.raises(DataError, match=f"{name} has 2 columns in test, 3 in train") as caught:
+        opened(path)
+    assert (caught.value.exit_code, str(caught.value.subject)) == (3, str(path))
+
+
 def test_stretches_and_splits_by_time() -> None:
     assert stretches(np.array([4, 4, 1, 4, 4, 4])) == [(0, 2), (2, 3), (3, 6)]
     run = np.repeat([0, 1], [10, 20])
