@@ -21,6 +21,10 @@ from shrink.data.folders import shown
 _HINT = "save it as a PNG of class numbers: with a palette, or gray with the number as value"
 _MOST_CLASSES = 256
 _MOST_THREADS = 8
+_MEANING = "2"
+"""Of what is remembered of masks: gray values of 2 and 4 bits were once read scaled."""
+_GRAY = 0
+"""PNG's colour type of gray without alpha."""
 
 
 def read_mask(path: str | bytes) -> np.ndarray:
@@ -48,7 +52,7 @@ def _numbers(content: bytes) -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
-                mode, values = image.mode, np.asarray(image)
+                mode, values = image.mode, np.asarray(image) // _gray_step(content)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = str(error).partition(" <_io")[0]
         raise DataError(f"not a PNG that can be decoded: {reason}", hint=_HINT) from error
@@ -61,6 +65,15 @@ def _numbers(content: bytes) -> np.ndarray:
             hint=_HINT,
         )
     return values.astype(np.uint8)
+
+
+def _gray_step(content: bytes) -> int:
+    """Return by what Pillow multiplies gray values of 2 or 4 bits, to fill 8; 1 for all others.
+
+    Bit depth and colour type stand in bytes 24 and 25 of a PNG file (PNG specification, 11.2.1).
+    """
+    depth, colour = content[24:26]
+    return 255 // (2**depth - 1) if colour == _GRAY and depth in (2, 4) else 1
 
 
 def resized_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -88,7 +101,7 @@ def examined(images: Sequence[str], masks: Sequence[str], digests: bytes) -> Mas
     Raises:
         DataError: a mask cannot be read, or is of another size than its image.
     """
-    memory = entry_path("masks", key_of(digests.hex(), str(len(images))), ".json")
+    memory = entry_path("masks", key_of(_MEANING, digests.hex(), str(len(images))), ".json")
     try:
         remembered = json.loads(memory.read_text(encoding="utf-8"))
         if len(remembered) == len(masks):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from PIL import Image
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.masks import read_mask
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.data_reference import parse_data_reference
@@ -95,6 +98,54 @@ def test_open_dataset_resizes_masks_to_the_nearest_class(tmp_path: Path) -> None
     _, y = dataset.test.arrays(np.arange(3))
     _, small = own.test.arrays(np.arange(3))
     np.testing.assert_array_equal(y, small.repeat(2, axis=1).repeat(3, axis=2))
+
+
+def png(mask: np.ndarray, depth: int, colour: int) -> bytes:
+    """Return a PNG of so many bits a pixel, gray (0) or with a palette (3)."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    height, width = mask.shape
+    bits = [
+        "".join(f"{value:0{depth}b}" for value in row).ljust(-(-width * depth // 8) * 8, "0")
+        for row in mask.tolist()
+    ]
+    lines = b"".join(
+        b"\0" + bytes(int(row[i : i + 8], 2) for i in range(0, len(row), 8)) for row in bits
+    )
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    colours = chunk(b"PLTE", bytes(range(9, 9 + 3 * 2 ** min(depth, 4)))) if colour == 3 else b""
+    body = colours + chunk(b"IDAT", zlib.compress(lines))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + body + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("depth", "colour"),
+    [(1, 0), (2, 0), (4, 0), (8, 0), (16, 0), (1, 3), (2, 3), (4, 3), (8, 3)],
+)
+def test_read_mask_gives_the_stored_number_at_every_depth(
+    tmp_path: Path, depth: int, colour: int
+) -> None:
+    highest = min(2**depth, 256)
+    mask = (np.arange(5 * 53) % highest).reshape(5, 53)
+    path = tmp_path / "m.png"
+    path.write_bytes(png(mask, depth, colour))
+    found = read_mask(str(path))
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, mask)
+
+
+def test_open_dataset_takes_gray_values_of_four_bits_as_class_numbers(tmp_path: Path) -> None:
+    write(tmp_path)
+    for index in range(COUNT):
+        (tmp_path / "masks" / f"{index:02}.png").write_bytes(png(numbers(index), 4, 0))
+    dataset = opened(tmp_path)
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    np.testing.assert_array_equal(x[..., 0], y * 60)
+    assert dataset.class_names == ("0", "1", "2", "3")
 
 
 def remove_a_mask(folder: Path) -> str:
