@@ -13,6 +13,8 @@ import numpy as np
 
 from shrink.data.audio_config import AudioConfig
 
+_BLOCK = 64
+"""Clips at once: frames in float64 take many times the memory of the samples."""
 _MEL_HZ, _MEL_FACTOR = 700.0, 1127.0
 
 
@@ -23,13 +25,22 @@ def features(samples: np.ndarray, config: AudioConfig) -> np.ndarray:
         samples: float (n, clip_samples), from -1 to 1.
         config: the front end.
     """
+    found = np.empty((len(samples), *config.shape), np.float32)
+    for first in range(0, len(samples), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        found[block] = _block_features(samples[block], config)
+    return found
+
+
+def _block_features(samples: np.ndarray, config: AudioConfig) -> np.ndarray:
+    """Return what `features` does, float64, of all clips at once."""
     values = np.asarray(samples, np.float64)
     if config.features != "waveform":
         energies = _power(values, config) @ mel_weights(config)
         values = np.log(energies + config.log_offset)
         if config.features == "mfcc":
             values = values @ _cosines(config.bands, config.coefficients)
-    return values.reshape(len(samples), *config.shape).astype(np.float32)
+    return values.reshape(len(samples), *config.shape)
 
 
 def _power(samples: np.ndarray, config: AudioConfig) -> np.ndarray:

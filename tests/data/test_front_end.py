@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,28 @@ def test_flatten_and_waveform_keep_the_numbers() -> None:
     np.testing.assert_array_equal(features(SAMPLES, flat), features(SAMPLES, config).reshape(3, -1))
     waveform = config.model_copy(update={"features": "waveform"})
     np.testing.assert_array_equal(features(SAMPLES, waveform)[..., 0], SAMPLES.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["log_mel", "mfcc", "waveform"])
+def test_features_of_many_clips_are_to_the_bit_those_of_each(kind: str) -> None:
+    settings = {"sample_rate": 8_000, "seconds": 0.1, "features": kind, "bands": 11}
+    config = AudioConfig.model_validate(settings)
+    clips = np.random.default_rng(1).uniform(-1, 1, (2 * 64 + 1, 800))
+    each = [features(clip[None], config) for clip in clips]
+    np.testing.assert_array_equal(features(clips, config), np.concatenate(each))
+
+
+def test_more_clips_take_only_the_memory_of_their_features() -> None:
+    config = AudioConfig(sample_rate=8_000, seconds=0.25, bands=8)
+    peaks = {}
+    for count in (64, 320):
+        clips = np.zeros((count, config.clip_samples), np.float32)
+        tracemalloc.start()
+        features(clips, config)
+        peaks[count] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    added = (320 - 64) * math.prod(config.shape) * 4
+    assert peaks[320] - peaks[64] < 1.2 * added + 50_000
 
 
 def test_fitted_cuts_and_continues_with_zeros() -> None:
