@@ -19,7 +19,6 @@ from shrink.contract.report import Figures, Guess
 from shrink.contract.result import Scores
 from shrink.contract.slices import MeasuredSlicing
 from shrink.data.config import WHY_NO_METRICS
-from shrink.data.slices import slicings_of
 from shrink.measure.inference import EXAMPLES
 from shrink.stages.context import StageContext, StageResult
 from shrink.task.artifact import (
@@ -75,8 +74,9 @@ def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evalu
         context.warn(warning.code, warning.message, warning.hint)
     artifact_takes = artifact_interface(tflite, task.input_names)
     check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
-    slicings = slicings_of(context.dataset, "test", context.data_config)
-    evaluation = evaluate_artifact(tflite, context.dataset.test, task, masks_of(model), slicings)
+    evaluation = evaluate_artifact(
+        tflite, context.dataset.test, task, masks_of(model), context.test_slicings
+    )
     _check_finite(evaluation.metrics, context.name)
     return Evaluated(
         evaluation.metrics,

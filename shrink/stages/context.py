@@ -30,6 +30,7 @@ from shrink.data.matching import (
     saved_model_names,
 )
 from shrink.data.opening import open_dataset_for
+from shrink.data.slices import Slicing, slicings_of
 from shrink.data.sources.none import no_examples
 from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
@@ -47,7 +48,7 @@ from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
-from shrink.stages.demands import check_demands, check_gated
+from shrink.stages.demands import check_demands, check_gated, check_normal
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, keras_interface
 from shrink.task.metrics.whole import WholeSplit as Collected
@@ -287,7 +288,13 @@ class StageContext:
         task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
         check_demands(self._job.demands, self.dataset, task)
         check_gated(self._job.gated, task)
+        check_normal(task.metrics, lambda: self.test_slicings)
         return task
+
+    @functools.cached_property
+    def test_slicings(self) -> tuple[Slicing, ...]:
+        """Which slice each test example is in, by each entry of `data.slices`."""
+        return slicings_of(self.dataset, "test", self.data_config)
 
     @functools.cached_property
     def _compiled(self) -> Compiled | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from shrink.base.errors import DataError, RecipeError
+from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.figures import LOSS, target_of
 from shrink.base.losses import kind_of_loss
+from shrink.base.metrics import metric_of
 from shrink.contract.job import Demand
 from shrink.data.dataset import Dataset
+from shrink.data.slices import Slicing
 from shrink.engine.class_weights import class_weights_of
 from shrink.task.task import Task
 
@@ -52,4 +54,33 @@ def check_gated(gates: Iterable[str], task: Task) -> None:
                 f"{', '.join(measured)}",
                 subject="gates",
                 hint=f"name it: task: {{metrics: [{', '.join((*task.metrics, name))}]}}",
+            )
+
+
+def check_normal(metrics: Iterable[str], slicings: Callable[[], Sequence[Slicing]]) -> None:
+    """Raise `RecipeError` where the slice of the normal examples is in no slicing, or in two.
+
+    Args:
+        metrics: keys.
+        slicings: gives those of the test examples, where a metric asks for them.
+    """
+    for key in metrics:
+        metric = metric_of(key)
+        normal = None if metric is None else metric.arguments.get("normal")
+        if normal is None:
+            continue
+        found = [one.by for one in slicings() if str(normal) in one.names]
+        if not found:
+            names = [name for one in slicings() for name in one.names]
+            raise RecipeError(
+                f"metric {key}: no test example is in a slice {str(normal)!r}",
+                subject="task.metrics",
+                hint=hint_for(str(normal), names),
+            )
+        if len(found) > 1:
+            raise RecipeError(
+                f"metric {key}: there is a slice {str(normal)!r} of {' and of '.join(found)}, so "
+                "which examples are normal is not clear",
+                subject="task.metrics",
+                hint="leave one of them out of data.slices, or give its slices other names",
             )

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
 from shrink.base.errors import DataError
 from shrink.base.types import Array
-from shrink.task.accuracy import log_softmax, of_shape
+from shrink.task.accuracy import log_softmax, of_shape, probabilities
 from shrink.task.metrics.rule import MakeRule, OfWeights, Rows, Rule, Seen, Weighted, divided
 
 Area = Callable[[Array, Array], Array]
@@ -57,7 +58,10 @@ class _Ranked:
 
 
 class _Reconstructed:
-    """Examples by the mean squared error of what a model makes of them; anomalies are positive."""
+    """Examples by the mean squared error of what a model makes of them; anomalies are positive.
+
+    Logits become what their loss compares with the targets.
+    """
 
     def __init__(self, normal: object) -> None:
         self.normal = str(normal)
@@ -77,11 +81,18 @@ class _Reconstructed:
         targets = of_shape(seen.targets, seen.outputs.shape).astype(np.float64)
         valid = seen.valid
         shape = (seen.count, valid.shape[1], -1)
-        squares = np.square(seen.outputs - targets).reshape(shape).mean(axis=2)
+        squares = np.square(_reconstruction(seen) - targets).reshape(shape).mean(axis=2)
         counted = np.maximum(valid.sum(axis=1), 1)
         errors = np.where(valid, squares, 0.0).sum(axis=1) / counted
         is_normal = (seen.groups.reshape(seen.count, -1) == self.normal).any(axis=1)
         return Rows(np.arange(seen.count), (errors[:, None], ~is_normal[:, None]))
+
+
+def _reconstruction(seen: Seen) -> Array:
+    """Return what the outputs stand for, in the unit of the targets."""
+    if seen.activation == "sigmoid":
+        return np.asarray(expit(seen.outputs))
+    return probabilities(seen.outputs) if seen.activation == "softmax" else seen.outputs
 
 
 class Ranking:
@@ -147,6 +158,12 @@ def average_precision(positive: Array, negative: Array) -> Array:
     decided = hits + np.cumsum(negative, axis=1)
     precision = hits / np.maximum(decided, np.finfo(float).tiny)
     return divided((positive * precision).sum(axis=1), positive.sum(axis=1))
+
+
+def anomaly_precision(positive: Array, negative: Array) -> Array:
+    """Return the average precision, NaN without a normal example: nothing is ranked then."""
+    some = negative.sum(axis=1) > 0
+    return np.where(some, average_precision(positive, negative), np.nan)
 
 
 def partial_roc_area(max_fpr: float) -> Area:
@@ -241,7 +258,7 @@ _BOTH = "a class has no example, or there is no example of another"
 _NORMAL = "no test example is in the slice of the normal ones, or none is outside it"
 RULES: dict[str, MakeRule] = {
     "anomaly_roc_auc": ranked_rule(lambda _: roc_area, _NORMAL),
-    "anomaly_average_precision": ranked_rule(lambda _: average_precision, _NORMAL),
+    "anomaly_average_precision": ranked_rule(lambda _: anomaly_precision, _NORMAL),
     "anomaly_partial_roc_auc": ranked_rule(
         lambda arguments: partial_roc_area(float(str(arguments["max_fpr"]))), _NORMAL
     ),

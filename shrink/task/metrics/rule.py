@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from shrink.base.errors import DataError, RecipeError, hint_for
-from shrink.base.losses import kind_of_loss
+from shrink.base.losses import kind_of_loss, takes_logits
 from shrink.base.types import Array
 from shrink.task.accuracy import class_numbers, of_shape
+
+Activation = Literal["none", "sigmoid", "softmax"]
 
 _DENSE_FROM = 0.2
 """Share of numbers other than 0 from which on a dense product is the faster."""
@@ -32,6 +34,7 @@ class Seen:
         classes: names of the classes by index; empty where there are none.
         groups: the slices of each example by name, (n,) or (n, slicings); None where the data has
             none.
+        activation: what the loss applies to the outputs before it compares them with targets.
     """
 
     outputs: Array
@@ -41,6 +44,7 @@ class Seen:
     several_labels: bool = False
     classes: Sequence[str] = ()
     groups: Array | None = None
+    activation: Activation = "none"
 
     @property
     def count(self) -> int:
@@ -117,7 +121,8 @@ def seen(
 
     Args:
         outputs, targets, mask, from_logits, classes, groups: see `Seen`.
-        loss: of the output, which says whether its numbers are labels of their own.
+        loss: of the output, which says whether its numbers are labels of their own, and what turns
+            logits into probabilities.
 
     Raises:
         DataError: other numbers of outputs and targets.
@@ -129,7 +134,10 @@ def seen(
     if len(targets) != len(outputs):
         raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
     several = bool(loss) and kind_of_loss(loss) == "labels" and outputs.shape[-1] > 1
-    return Seen(outputs, targets, mask, from_logits, several, classes, groups)
+    activation: Activation = "none"
+    if loss and from_logits and takes_logits(loss):
+        activation = "softmax" if kind_of_loss(loss) == "classes" else "sigmoid"
+    return Seen(outputs, targets, mask, from_logits, several, classes, groups, activation)
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,20 @@ EXPECTED = {
 }
 
 
-def whole(groups: np.ndarray | None, mask: np.ndarray | None = None) -> WholeSplit:
+def whole(
+    groups: np.ndarray | None,
+    mask: np.ndarray | None = None,
+    *,
+    loss: str = "mean_squared_error",
+    logits: bool = False,
+    made: np.ndarray = MADE,
+    inputs: np.ndarray = INPUTS,
+) -> WholeSplit:
     names = tuple(EXPECTED)
-    found = WholeSplit(Task(("mean_squared_error",), names, "loss", (False,), (), (1.0,)), names)
+    found = WholeSplit(Task((loss,), names, "loss", (logits,), (), (1.0,)), names)
     found.groups = groups
     for part in (slice(0, 70), slice(70, 120)):
-        found.add([MADE[part]], [INPUTS[part]], [None if mask is None else mask[part]])
+        found.add([made[part]], [inputs[part]], [None if mask is None else mask[part]])
     return found
 
 
@@ -60,6 +68,56 @@ def test_there_is_an_interval_and_no_value_of_normal_examples_alone() -> None:
     alone = whole(np.full(120, "normal"))
     assert alone.values()["anomaly_roc_auc_normal"] is None
     assert "outside" in alone.undefined("anomaly_roc_auc_normal")
+
+
+@pytest.mark.parametrize("name", ["normal", "scratch", "norml"])
+def test_areas_of_one_kind_of_examples_are_null(name: str) -> None:
+    found = whole(np.full(120, name))
+    assert set(found.values().values()) == {None}
+    assert set(found.resampled().values()) == {None}
+    assert "no test example is in the slice of the normal ones" in found.undefined(
+        "anomaly_average_precision_normal"
+    )
+
+
+def test_areas_within_a_slice_without_normal_examples_are_null() -> None:
+    part = whole(GROUPS).within(np.flatnonzero(GROUPS == "scratch"))
+    assert set(part.values().values()) == {None}
+
+
+def expected_of(errors: np.ndarray) -> list[float]:
+    return [
+        float(sk.roc_auc_score(TRUTH, errors)),
+        float(sk.average_precision_score(TRUTH, errors)),
+        float(sk.roc_auc_score(TRUTH, errors, max_fpr=0.2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loss", "logits"),
+    [
+        ("binary_crossentropy", True),
+        ("binary_focal_crossentropy", True),
+        ("binary_crossentropy", False),
+        ("categorical_crossentropy", True),
+        ("mean_squared_error", True),
+        ("hinge", True),
+    ],
+)
+def test_logits_are_compared_with_pixels_as_their_loss_does(loss: str, logits: bool) -> None:
+    pixels = RANDOM.uniform(size=(120, 5, 3))
+    pixels /= pixels.sum(axis=-1, keepdims=True)
+    outputs = np.log(pixels / (1 - pixels)) * 3 + RANDOM.normal(size=pixels.shape) * (
+        0.2 + TRUTH[:, None, None]
+    )
+    made = outputs
+    if logits and "crossentropy" in loss:
+        made = 1 / (1 + np.exp(-outputs))
+        if loss.startswith("categorical"):
+            made = np.exp(outputs) / np.exp(outputs).sum(axis=-1, keepdims=True)
+    found = whole(GROUPS, loss=loss, logits=logits, made=outputs, inputs=pixels).values()
+    expected = expected_of(((made - pixels) ** 2).mean(axis=(1, 2)))
+    assert list(found.values()) == pytest.approx(expected, abs=1e-9)
 
 
 def test_without_slices_nobody_knows_what_is_normal() -> None:
