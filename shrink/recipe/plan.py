@@ -25,10 +25,10 @@ from shrink.model.reference import (
 )
 from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
+from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
-from shrink.report.config import why_unmeasured
 from shrink.stages.base import StageConfig
 from shrink.stages.compact.config import CompactConfig
 from shrink.stages.distill.config import DistillConfig, StudentScale
@@ -138,7 +138,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         saved_reports(recipe),
         _slices(loaded),
     )
-    _check_gates(plan, loaded)
+    check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)
     configs = {step.name: step.config for step in steps if step.config is not None}
     check_examples(recipe.data.source, configs, recipe.gates, loaded)
@@ -196,20 +196,6 @@ def _check_metrics(recipe: Recipe, loaded: LoadedRecipe) -> None:
                 position=loaded.position("task", "metrics"),
                 hint="name the column that says it: data: {slices: [{column: condition}]}",
             )
-
-
-def _check_gates(plan: Plan, loaded: LoadedRecipe) -> None:
-    names = [step.name for step in plan.steps]
-    for gate, settings in plan.recipe.gates.items():
-        if settings.stage is not None and settings.stage not in names:
-            raise RecipeError(
-                f"gate {gate}: no stage is called {settings.stage!r}",
-                position=loaded.position("gates", gate, "stage"),
-                hint=hint_for(settings.stage, names),
-            )
-        if (why := why_unmeasured(gate, plan.recipe.task.metrics)) is not None:
-            place = loaded.position("gates", gate)
-            raise RecipeError(f"gate {gate}: {why.reason}", position=place, hint=why.hint)
 
 
 def _counting_on_compact(steps: Sequence[Step]) -> tuple[Step, ...]:

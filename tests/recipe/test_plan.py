@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import ModelError, RecipeError
-from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.load import load_recipe, recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe
 
@@ -279,6 +279,36 @@ def test_build_plan_takes_gates_on_stated_metrics_and_on_the_loss(gate: str) -> 
 
 def test_build_plan_leaves_gates_to_metrics_that_follow_from_the_data() -> None:
     assert plan(TRAIN, gates={"rmse_drop": 1, "accuracy": 0.5}).finals == ("train",)
+
+
+SLICED = """\
+name: r
+model: build.py:build
+data: {source: csv, path: a.csv, slices: [location, {column: area, name: size}]}
+stages: [{train: {epochs: 1}}]
+gates:
+  worst_slice_drop:
+    against: saved.json
+    missing: pass
+    by: BY
+"""
+
+
+@pytest.mark.parametrize(
+    ("by", "hint"), [("locaton", "did you mean location?"), ("area", "choose one of class, ")]
+)
+def test_build_plan_refuses_a_gate_on_an_unknown_slicing(by: str, hint: str) -> None:
+    Path("r.yaml").write_text(SLICED.replace("BY", by))
+    with pytest.raises(RecipeError, match=f"no slicing is called '{by}'") as caught:
+        build_plan(load_recipe(Path("r.yaml")))
+    assert (caught.value.exit_code, "r.yaml:9:" in str(caught.value)) == (2, True)
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("by", ["location", "size", "class"])
+def test_build_plan_takes_a_gate_on_classes_and_on_slicings_of_the_data(by: str) -> None:
+    Path("r.yaml").write_text(SLICED.replace("BY", by))
+    assert build_plan(load_recipe(Path("r.yaml"))).recipe.gates["worst_slice_drop"].by == by
 
 
 FITTED: dict[str, Any] = {
