@@ -19,7 +19,6 @@ from shrink.model.reference import (
     Form,
     ModelReference,
     exists,
-    expand_user,
     looks_like_model,
     parse_model_reference,
 )
@@ -27,6 +26,7 @@ from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.load import LoadedRecipe, errors_of
+from shrink.recipe.named_files import custom_objects, data_path, slices
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
 from shrink.stages.base import StageConfig
@@ -132,60 +132,17 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     plan = Plan(
         recipe,
         loaded.source,
-        _data_path(loaded),
+        data_path(loaded),
         steps,
-        _custom_objects(loaded),
+        custom_objects(loaded),
         saved_reports(recipe),
-        _slices(loaded),
+        slices(loaded),
     )
     check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)
     configs = {step.name: step.config for step in steps if step.config is not None}
     check_examples(recipe.data.source, configs, recipe.gates, loaded)
     return plan
-
-
-def _data_path(loaded: LoadedRecipe) -> Path | None:
-    path = loaded.recipe.data.path
-    if path is None:
-        return None
-    return (loaded.folder("data", "path") / expand_user(path)).resolve()
-
-
-def _slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
-    """Return the slicings of a recipe, the files of functions made absolute.
-
-    Raises:
-        RecipeError: there is no such file.
-    """
-    slices, folder = loaded.recipe.data.slices, loaded.folder("data", "slices")
-    if slices is None:
-        return None
-    found = []
-    for index, one in enumerate(slices):
-        file = one.function_file(folder)
-        if file is not None and not exists(file):
-            raise RecipeError(
-                f"no such Python file: {file}",
-                position=loaded.position("data", "slices", index),
-                hint="function: file.py:function, the file relative to the recipe",
-            )
-        found.append(one if file is None else one.at(file))
-    return tuple(found)
-
-
-def _custom_objects(loaded: LoadedRecipe) -> Path | None:
-    text = loaded.recipe.custom_objects
-    if text is None:
-        return None
-    path = (loaded.folder("custom_objects") / expand_user(text)).resolve()
-    if path.suffix != ".py" or not exists(path):
-        raise ModelError(
-            "custom_objects is no Python file that is there",
-            subject=path,
-            hint="name a .py file beside the recipe; a model's file.py:function needs none",
-        )
-    return path
 
 
 def _check_metrics(recipe: Recipe, loaded: LoadedRecipe) -> None:

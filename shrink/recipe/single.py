@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -231,20 +231,25 @@ def single_recipe(
     inherited = {} if custom_objects else {"--custom-objects": code}
     if data is None and recipe["data"].get("source") == "python":
         inherited["--data"] = recipe["data"].get("path")
-    for flag, file in inherited.items():
-        if file is not None and file not in named_code(reference.path):
-            # A run folder may be anybody's: that it names a Python file is no reason to run it.
-            raise RecipeError(
-                f"the run that made this model used Python code, which would run: {file}",
-                subject=flag,
-                hint=f"name it yourself if you trust it: {flag} {file}",
-            )
+    _check_named(inherited, named_code(reference.path))
     if data is None and "seed" in before.get("training", {}):
         # The same examples are held out again: what the run trained on is not tested on.
         training = {"seed": before["training"]["seed"], **training}
     if training:
         recipe["training"] = training
     return {**recipe, "stages": stages}
+
+
+def _check_named(inherited: Mapping[str, object], named: Collection[str]) -> None:
+    """Raise `RecipeError` for Python code that only a run folder names, not its user."""
+    for flag, file in inherited.items():
+        if file is not None and file not in named:
+            # A run folder may be anybody's: that it names a Python file is no reason to run it.
+            raise RecipeError(
+                f"the run that made this model used Python code, which would run: {file}",
+                subject=flag,
+                hint=f"name it yourself if you trust it: {flag} {file}",
+            )
 
 
 def portable(recipe: JsonObject, folder: Path) -> JsonObject:

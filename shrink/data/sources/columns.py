@@ -110,13 +110,9 @@ def open_columns(
         extremes=tuple(one for name, split in splits.items() for one in _extremes(name, split)),
         slice_values={
             name: {
-                by: column_values(
-                    path,
-                    f"{column}{split.suffix}",
-                    arrays[f"{column}{split.suffix}"][:],
-                    split.count,
-                )[chosen]
+                by: column_values(path, one, arrays[one][:], split.count)[chosen]
                 for by, column in columns.items()
+                for one in (f"{column}{split.suffix}",)
             }
             for name, (split, chosen) in rows.items()
         },

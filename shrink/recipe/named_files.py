@@ -1,0 +1,59 @@
+"""Files that a recipe names beside its models, as absolute paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shrink.base.errors import ModelError, RecipeError
+from shrink.data.slice_config import SliceConfig
+from shrink.model.reference import exists, expand_user
+from shrink.recipe.load import LoadedRecipe
+
+
+def data_path(loaded: LoadedRecipe) -> Path | None:
+    """Return where the data of a recipe are; None where it names no path."""
+    path = loaded.recipe.data.path
+    if path is None:
+        return None
+    return (loaded.folder("data", "path") / expand_user(path)).resolve()
+
+
+def slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
+    """Return the slicings of a recipe, the files of functions made absolute.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    listed, folder = loaded.recipe.data.slices, loaded.folder("data", "slices")
+    if listed is None:
+        return None
+    found = []
+    for index, one in enumerate(listed):
+        file = one.function_file(folder)
+        if file is not None and not exists(file):
+            raise RecipeError(
+                f"no such Python file: {file}",
+                position=loaded.position("data", "slices", index),
+                hint="function: file.py:function, the file relative to the recipe",
+            )
+        found.append(one if file is None else one.at(file))
+    return tuple(found)
+
+
+def custom_objects(loaded: LoadedRecipe) -> Path | None:
+    """Return the Python file with a model's own layers, if a recipe names one.
+
+    Raises:
+        ModelError: there is no such file.
+    """
+    text = loaded.recipe.custom_objects
+    if text is None:
+        return None
+    path = (loaded.folder("custom_objects") / expand_user(text)).resolve()
+    if path.suffix != ".py" or not exists(path):
+        raise ModelError(
+            "custom_objects is no Python file that is there",
+            subject=path,
+            hint="name a .py file beside the recipe; a model's file.py:function needs none",
+        )
+    return path
