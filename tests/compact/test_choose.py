@@ -22,7 +22,7 @@ def always_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_part_finds_the_same_in_a_process_of_its_own() -> None:
-    survey = Survey(read_graph(chain(32)))
+    survey = Survey(read_graph(chain(16)))
     found = choose._in_child(survey, survey.macs // 10, 1)
     assert found is not None
     assert any(choice.candidate.bandings for choice in found)
@@ -30,7 +30,7 @@ def test_a_part_finds_the_same_in_a_process_of_its_own() -> None:
 
 
 def test_a_process_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    survey = Survey(read_graph(chain(32)))
+    survey = Survey(read_graph(chain(16)))
     wanted = choose.choose(survey, survey.macs // 10)
     monkeypatch.setattr(choose, "MODULE", "shrink.compact.no_such_module")
     assert choose._in_child(survey, 0, 1) is None
