@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Literal
 from xml.parsers import expat
 
-from PIL import Image, UnidentifiedImageError
-
 from shrink.base.errors import DataError, hint_for
 from shrink.base.foreign import Json
 from shrink.data.folders import IMAGE_ENDINGS, SPLIT_OF_NAME, shown
@@ -113,6 +111,8 @@ def kind_of_boxes(path: Path) -> Literal["coco", "yolo", "voc"] | None:
 
 def _picture(file: Path, where: str) -> tuple[int, int]:
     """Return height and width of a picture as it is shown."""
+    from PIL import Image, UnidentifiedImageError  # the light half, too, looks for files here
+
     try:
         with Image.open(file) as image:
             width, height = image.size

@@ -45,7 +45,7 @@ def check_gated(gates: Iterable[str], task: Task) -> None:
     """Raise `RecipeError` where a gate looks at a metric that is not among the task's own."""
     for gate in gates:
         target = target_of(gate)
-        if target is None or target.figure.group != "metrics":
+        if target is None or target.kind == "slice" or target.figure.group != "metrics":
             continue
         name, measured = target.figure.name, (*task.metrics, LOSS)
         if name not in measured:

@@ -143,6 +143,7 @@ def test_compact_names_what_it_cannot_rewrite(model: Path) -> None:
     assert "2 subgraphs" in done.stderr
 
 
+@pytest.mark.slow  # tests/compact asks the same in process
 def test_compact_says_what_arena_is_possible(model: Path) -> None:
     model.write_bytes(chain())
     done = run("compact", model, "--arena-bytes", "1KB", *SMALL, model=model, expect=4)

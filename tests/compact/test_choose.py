@@ -30,8 +30,12 @@ def test_a_part_finds_the_same_in_a_process_of_its_own() -> None:
 
 
 def test_a_process_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("_TRIES", 600), ("_STARTS", 2), ("_CANDIDATES", 8), ("_WORK", 10_000)):
+        monkeypatch.setattr(moves, name, few)
     survey = Survey(read_graph(chain(16)))
-    wanted = choose.choose(survey, survey.macs // 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(choose, "_in_child", moves.moved_choices)
+        wanted = choose.choose(survey, survey.macs // 10)
     monkeypatch.setattr(choose, "MODULE", "shrink.compact.no_such_module")
     assert choose._in_child(survey, 0, 1) is None
     found = choose.choose(survey, survey.macs // 10)

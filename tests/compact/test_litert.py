@@ -64,7 +64,7 @@ def test_floats_that_would_come_out_otherwise_are_left_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(whole, "_computes_floats", lambda _: True)
-    different = Equality(2, (), ("LiteRT XNNPACK",), distinct=True)
+    different = Equality(2, ("LiteRT reference",), ("LiteRT XNNPACK",), distinct=True)
     monkeypatch.setattr(whole, "compare", lambda *_: different)
     content = wide()
     found = compact(content, target="litert")

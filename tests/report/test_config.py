@@ -84,8 +84,10 @@ def test_targets_have_minima_where_higher_is_better() -> None:
     shares = {"mean_iou", "dice", "pixel_accuracy", "sequence_accuracy", "balanced_accuracy"}
     accuracies = {"accuracy", "binary_accuracy", "top5_accuracy", "top_k"}
     areas = {"roc_auc", "partial_roc_auc", "average_precision"}
+    areas |= {"anomaly_roc_auc", "anomaly_partial_roc_auc", "anomaly_average_precision"}
+    boxes = {"map", "map_50", "map_75", "map_small", "map_medium", "map_large"}
     assert {name for name, target in TARGETS.items() if target.is_minimum} == {
-        *(ratios | shares | accuracies | areas),
+        *(ratios | shares | accuracies | areas | boxes),
         "r2",
     }
 
