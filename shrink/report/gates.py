@@ -13,7 +13,7 @@ from shrink.contract.report import GateResult, Report, Stage
 from shrink.contract.result import Scores
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
-from shrink.report.worst_slice import WorstSlice, worst_slice, worst_slice_against
+from shrink.report.worst_slice import LostMetric, WorstSlice, worst_slice, worst_slice_against
 
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
@@ -181,7 +181,7 @@ class _Checker:
         if base is None or not base.slices:
             return _Finding(None, name, f"the baseline {self.baseline} has no slices")
         before, after = self.scores.get(self.baseline, {}), self.scores.get(name, {})
-        worst = worst_slice(stage, self.gate, before, after)
+        worst = worst_slice(stage, base, self.gate, before, after)
         if isinstance(worst, str):
             return _Finding(None, name, worst)
         return _Finding(worst.value, name, worst.note, worst.beyond, worst.limits, slice=worst)
@@ -390,6 +390,9 @@ def _slice_result(
     worst = worst_slice_against(stage, then, gate)
     if isinstance(worst, str):
         return from_plain(GateResult, {**result, "reason": worst})
+    if isinstance(worst, LostMetric):
+        missed = {"passed": False, "level": gate.level, "judged": True, "reason": worst.reason}
+        return from_plain(GateResult, {**result, **missed})
     return from_plain(
         GateResult,
         {

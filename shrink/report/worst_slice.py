@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shrink.base.figures import LOSS, metric_figure
 from shrink.contract.report import Stage
 from shrink.contract.result import Scores
-from shrink.contract.slices import FEWEST_EXAMPLES, Slice, Slicing, slice_evidence
+from shrink.contract.slices import (
+    FEWEST_EXAMPLES,
+    Slice,
+    Slicing,
+    slice_evidence,
+    slice_text,
+)
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
 
@@ -22,7 +28,7 @@ class WorstSlice:
         value: by how much, in the metric's own unit; below 0 where it got better.
         limits: with a confidence, the interval of that.
         beyond: with a confidence, whether it lies wholly beyond the limit.
-        note: how the interval was corrected.
+        note: how the interval was corrected, or why there is none.
         current, saved: the metric here and in a saved report, where that is compared.
     """
 
@@ -37,37 +43,56 @@ class WorstSlice:
     saved: float | None = None
 
 
-def worst_slice(stage: Stage, gate: Gate, before: Scores, after: Scores) -> WorstSlice | str:
+@dataclass(frozen=True)
+class LostMetric:
+    """A slice that had a value, and has none now: that is a miss, whatever the limit.
+
+    Attributes:
+        reason: which one, and why it has none.
+    """
+
+    reason: str
+
+
+def worst_slice(
+    stage: Stage, base: Stage, gate: Gate, before: Scores, after: Scores
+) -> WorstSlice | str:
     """Return the slice that lost most against the baseline, or why there is none.
 
     With a confidence the intervals of all m slices that the gate looks at are those at
     1 - (1 - confidence) / m, which is the first step of Holm's procedure: it decides whether any of
-    them lost more than the limit. The slice is then the one whose interval lies farthest.
+    them lost more than the limit. The slice is then the one whose interval lies farthest; one
+    without an interval stands there with its point value.
 
     Args:
         stage: with its slices.
+        base: the baseline, with its own.
         gate: with limit, confidence and `by`.
         before, after: what intervals are computed from, of the baseline and of the stage.
     """
     looked_at = [
         (slicing, row) for slicing, row in _looked_at(stage, gate) if row.delta is not None
     ]
+    if stage.slices and (lost := _lost(stage, base, gate)) is not None:
+        return lost.reason
     if not looked_at:
         return _why_none(stage, gate)
     found = [_of(slicing, row) for slicing, row in looked_at]
     worst = max(found, key=lambda one: one.value)
     if gate.confidence is None:
         return worst
-    level = 1 - (1 - gate.confidence) / len(found)
-    judged = [_judged(one, gate, before, after, level, len(found)) for one in found]
-    known = [one for one in judged if one.limits is not None]
-    if not known:
-        return f"no slice has an interval; {worst.by} {worst.name} lost most"
-    farthest = max(known, key=lambda one: one.limits[0] if one.limits else 0.0)
-    return farthest if farthest.beyond else max(known, key=lambda one: one.value)
+    level, count = 1 - (1 - gate.confidence) / len(found), len(found)
+    judged = [
+        _judged(one, row, gate, before, after, level, count)
+        for one, (_, row) in zip(found, looked_at, strict=True)
+    ]
+    farthest = max(judged, key=lambda one: one.limits[0] if one.limits else one.value)
+    return farthest if farthest.beyond else max(judged, key=lambda one: one.value)
 
 
-def worst_slice_against(stage: Stage, saved: Stage | None, gate: Gate) -> WorstSlice | str:
+def worst_slice_against(
+    stage: Stage, saved: Stage | None, gate: Gate
+) -> WorstSlice | LostMetric | str:
     """Return the slice that is worst against that of a saved report, or why nothing is compared.
 
     Args:
@@ -77,6 +102,8 @@ def worst_slice_against(stage: Stage, saved: Stage | None, gate: Gate) -> WorstS
     """
     if saved is None or not saved.slices:
         return "nothing to compare with: the saved report has no slices"
+    if (lost := _lost(stage, saved, gate)) is not None:
+        return lost
     found = []
     for slicing, row in _looked_at(stage, gate):
         other = next(
@@ -93,6 +120,21 @@ def worst_slice_against(stage: Stage, saved: Stage | None, gate: Gate) -> WorstS
     if not found:
         return "nothing to compare with: the saved report has no slice of these"
     return max(found, key=lambda one: one.value)
+
+
+def _lost(stage: Stage, before: Stage, gate: Gate) -> LostMetric | None:
+    """Return the first slice without a value that had one before, of those with enough examples."""
+    for slicing, row in _looked_at(stage, gate):
+        if row.metrics.get(slicing.metric) is None:
+            for other in before.slices:
+                then = other.slice(row.name)
+                if (other.by, other.metric) != (slicing.by, slicing.metric) or not _is_large(then):
+                    continue
+                if _metric(then, slicing.metric) is not None:
+                    where = slice_text(slicing.by, row.name)
+                    why = f": {row.reason}" if row.reason else ""
+                    return LostMetric(f"{where} had a value in {before.name}, and has none{why}")
+    return None
 
 
 def _metric(row: Slice | None, metric: str) -> float | None:
@@ -129,14 +171,22 @@ def _of(slicing: Slicing, row: Slice) -> WorstSlice:
 
 
 def _judged(
-    one: WorstSlice, gate: Gate, before: Scores, after: Scores, level: float, count: int
+    one: WorstSlice,
+    row: Slice,
+    gate: Gate,
+    before: Scores,
+    after: Scores,
+    level: float,
+    count: int,
 ) -> WorstSlice:
-    """Return a slice with its corrected interval, where there is one."""
+    """Return a slice with its corrected interval; without one its point value decides."""
     key, figure = slice_evidence(one.by, one.name), metric_figure(one.metric)
     interval = score_interval(before.get(key), after.get(key), level, figure.bounds)
     if interval is None or interval.low is None or interval.high is None:
-        return one
+        why = (row.delta and row.delta.note) or "no interval without scores of the same examples"
+        told = f"{why}; the point value decides"
+        return replace(one, beyond=one.value > gate.limit, note=told)
     sign = -1 if figure.larger_is_better else 1
     low, high = sorted((sign * interval.low, sign * interval.high))
     note = f"the interval is corrected for {count} slices (Holm)" if count > 1 else None
-    return WorstSlice(one.by, one.name, one.metric, one.value, (low, high), low > gate.limit, note)
+    return replace(one, limits=(low, high), beyond=low > gate.limit, note=note)

@@ -27,6 +27,7 @@ from shrink.report.model import build_report
 from shrink.report.rendered import render_card
 from shrink.report.slice_lines import slice_lines, slice_table
 from shrink.report.text import render_markdown, render_report
+from shrink.report.worst_slice import LostMetric, worst_slice_against
 from tests.report import toys
 
 SIZES = {"barn": 40, "field": 60, "sky": 5}
@@ -178,6 +179,70 @@ def test_the_gate_with_a_confidence_takes_the_corrected_interval() -> None:
         result = gate({"limit": limit, "confidence": 0.95})
         assert (result.passed, result.low) == (passed, pytest.approx(low))
         assert result.reason == "the interval is corrected for 2 slices (Holm)"
+
+
+def unlike(outcome: StageOutcome, name: str, value: float | None = None) -> StageOutcome:
+    """The outcome with a slice of place that has another value, and no scores of its examples."""
+    (slicing,) = to_plain(outcome.result.slices)
+    slices = [
+        {**one, "metrics": {"accuracy": value}} if one["name"] == name else one
+        for one in slicing["slices"]
+    ]
+    told = {"undefined": {"accuracy": "no example has a label"}} if value is None else {}
+    slices = [{**one, **told} if one["name"] == name else one for one in slices]
+    scores = {k: v for k, v in outcome.scores.items() if k != slice_evidence("place", name)}
+    done = toys.with_result(outcome, slices=[{**slicing, "slices": slices}])
+    return replace(done, scores=scores)
+
+
+def gate_of(settings: dict[str, Any], name: str, value: float | None) -> Any:
+    """The gate's result where barn loses 1 of 40 and another slice has this value, unpaired."""
+    train, _, quantize = toys.outcomes()
+    stages = [
+        with_slices(train, barn=1, field=1),
+        replace(unlike(with_slices(quantize, barn=2, field=1), name, value), previous=None),
+    ]
+    found = toys.report(stages, gates={"worst_slice_drop": settings})
+    (result,) = from_plain(Report, found).gates
+    return result
+
+
+def test_the_gate_with_a_confidence_judges_a_slice_without_limits_by_its_value() -> None:
+    # field: 59 of 60 before, 35 of 60 now, which is 40 points less.
+    missed = gate_of({"limit": 0.05, "confidence": 0.95}, "field", 35 / 60)
+    assert (missed.passed, missed.slice, missed.value) == (False, "field", pytest.approx(24 / 60))
+    assert missed.low is None
+    why = "no interval without scores of the same examples; the point value decides"
+    assert missed.reason == why
+    # 58 of 60 is 1.7 points less; barn's interval begins below 5 points, and it lost most.
+    kept = gate_of({"limit": 0.05, "confidence": 0.95}, "field", 58 / 60)
+    assert (kept.passed, kept.slice, kept.value) == (True, "barn", pytest.approx(1 / 40))
+    assert gate_of({"limit": 0.41, "confidence": 0.95}, "field", 35 / 60).slice == "field"
+
+
+@pytest.mark.parametrize("settings", [{"limit": 1}, {"limit": 1, "confidence": 0.95}])
+def test_the_gate_misses_where_a_slice_has_no_value_any_more(settings: dict[str, Any]) -> None:
+    missed = gate_of(settings, "field", None)
+    assert (missed.passed, missed.value, missed.level) == (False, None, "fail")
+    assert missed.reason == (
+        "place = field had a value in train, and has none: accuracy is not defined: "
+        "no example has a label"
+    )
+    assert gate_of(settings, "sky", None).passed  # 5 examples: no verdict
+
+
+def test_the_gate_against_a_saved_report_misses_where_a_slice_has_no_value_any_more() -> None:
+    train, _, quantize = toys.outcomes()
+    stages = [with_slices(train), unlike(with_slices(quantize), "field")]
+    now = from_plain(Report, toys.report([stages[0], replace(stages[1], previous=None)]))
+    settings = parse_gates({"worst_slice_drop": {"limit": 1, "against": "saved.json"}})
+    found = worst_slice_against(now.stages[1], run().stages[2], settings["worst_slice_drop"])
+    assert isinstance(found, LostMetric)
+    assert found.reason.startswith("place = field had a value in quantize, and has none: ")
+    empty = replace(now, stages=(), gates=(), warnings=())
+    both = [stages[0], replace(stages[1], previous=None)]
+    (result,) = build_report(empty, both, settings, saved={"worst_slice_drop": run()}).gates
+    assert (result.passed, result.level, result.reason) == (False, "fail", found.reason)
 
 
 def test_the_gate_names_the_slice_that_missed_it() -> None:
