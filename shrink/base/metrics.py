@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -378,6 +378,11 @@ def needs_slices(key: str) -> bool:
     """Whether a metric looks at the slices of examples."""
     known = metric_of(key)
     return known is not None and known.info.needs_slices
+
+
+def without_slices(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the metrics that examples without slices can be measured by: those of validation."""
+    return tuple(key for key in keys if not needs_slices(key))
 
 
 def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:

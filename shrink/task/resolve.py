@@ -12,7 +12,7 @@ from shrink.base.errors import ModelError, RecipeError, did_you_mean, hint_for
 from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
 from shrink.base.losses import ignored_class, is_function, kind_of_loss, loss_of, takes_logits
-from shrink.base.metrics import METRICS, measured_outputs, metric_of, needs_slices
+from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_slices
 from shrink.base.types import Tensors
 from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
@@ -122,7 +122,7 @@ class _Resolver:
         return Task(
             tuple(losses),
             metrics,
-            config.monitor or next((m for m in metrics if not needs_slices(m)), LOSS),
+            config.monitor or next(iter(without_slices(metrics)), LOSS),
             tuple(bool(each or signs) for each, signs in zip(from_logits, margins, strict=True)),
             model.input_names,
             self._weights(loss_by),

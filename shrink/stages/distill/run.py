@@ -14,6 +14,7 @@ from shrink.base import files
 from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import metric_figure
 from shrink.base.losses import ignored_class, kind_of_loss, takes_logits
+from shrink.base.metrics import without_slices
 from shrink.contract.stage_details import ControlFigures, StageDetails
 from shrink.contract.training import Training
 from shrink.data.matching import fed_like
@@ -75,6 +76,7 @@ def compare_with_control(
     """
     context.phase("training without the teacher")
     task, distilled = context.task(student), student.get_weights()
+    task = replace(task, metrics=without_slices(task.metrics))
     own = _evaluate(student, task, context)
     keras.utils.set_random_seed(context.training.seed)
     student.set_weights(initial)
@@ -83,7 +85,7 @@ def compare_with_control(
     alone = _evaluate(student, task, context)
     student.set_weights(distilled)
     teacher = fed_like(context.load("teacher"), context.dataset)
-    its_own = _evaluate(teacher, context.task(teacher), context)
+    its_own = _evaluate(teacher, replace(context.task(teacher), metrics=task.metrics), context)
     found = {
         name: score_interval(alone.evidence.get(name), scores, bounds=metric_figure(name).bounds)
         for name, scores in own.evidence.items()

@@ -9,7 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative, OpenFraction, Positive
 from shrink.base.figures import LOSS
-from shrink.base.metrics import check_metric, is_known_name
+from shrink.base.metrics import check_metric, is_known_name, needs_slices
 from shrink.stages.base import StageConfig
 
 _SCHEDULE = ("schedule", "ramp", "frequency")
@@ -186,6 +186,10 @@ class PruneConfig(StageConfig):
             raise ValueError("sensitivity_metric needs allocation: sensitivity")
         if metric != LOSS and not is_known_name(metric):
             check_metric(metric)
+        if needs_slices(metric):
+            raise ValueError(
+                f"sensitivity_metric: {metric} is of slices, which only test examples have"
+            )
 
     def _check_fine_tuning(self) -> None:
         if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:

@@ -76,7 +76,7 @@ class QuantizeConfig(StageConfig):
     """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
     metric_drop: Annotated[float, Field(ge=0)] | None = None
     """mixed: how much worse the task's main metric may be on the validation split, in its own unit,
-    at the smallest size."""
+    at the smallest size; instead of an anomaly metric, the next one or the loss."""
     file_bytes: Bytes | None = None
     """mixed: the size of the artifact to reach, with the least error."""
     activations: Literal["int8", "float32"] = "int8"

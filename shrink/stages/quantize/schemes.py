@@ -13,6 +13,7 @@ import numpy as np
 from shrink.base import files
 from shrink.base.errors import InternalError, ModelError, StageError
 from shrink.base.figures import LOSS, format_change, metric_figure
+from shrink.base.metrics import without_slices
 from shrink.contract.stage_details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
 from shrink.quantization.bias_correction import with_corrected_biases
@@ -340,7 +341,8 @@ def _task_of(source: FloatModel, context: StageContext) -> Task:
 
 
 def _main_metric(task: Task) -> str:
-    return task.metrics[0] if task.metrics else LOSS
+    """Return the first metric that validation examples, which have no slices, can tell."""
+    return next(iter(without_slices(task.metrics)), LOSS)
 
 
 def _drop_on_validation(

@@ -319,3 +319,40 @@ def test_run_mixed_keeps_the_main_metric_whichever_way_is_better(
     assert drop == pytest.approx(worse[0] - worse[1], abs=1e-6)
     assert drop <= allowed
     assert {4} <= {row.weight_bits for row in result.details.mixed.operators}
+
+
+@pytest.mark.parametrize("others", [["mean_squared_error"], []])
+def test_run_mixed_looks_at_what_validation_can_tell_beside_anomalies(
+    others: list[str], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    x, condition = rng.normal(size=(240, 32)).astype(np.float32), ["good", "bad"] * 120
+    np.savez(tmp_path / "sounds.npz", x=x, condition=np.array(condition))
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Dense(32, "relu"), keras.layers.Dense(32)]
+    model = keras.Sequential([keras.Input((32,)), *layers])
+    model.save(tmp_path / "model.keras")
+    context = context_of(
+        tmp_path,
+        kind="quantize",
+        inputs={"model": tmp_path / "model.keras"},
+        data={
+            "source": "npz",
+            "path": str(tmp_path / "sounds.npz"),
+            "target": "input",
+            "slices": [{"column": "condition"}],
+        },
+        task={"metrics": ["anomaly_roc_auc_good", *others]},
+    )
+    result = run(QuantizeConfig(scheme="mixed", metric_drop=0.02), context)
+    assert result.tflite is not None
+    assert result.details is not None
+    assert result.details.mixed is not None
+    validation = context.dataset.validation
+    wanted = np.asarray(validation.arrays(np.arange(len(validation)))[0], np.float32)
+    errors = [
+        np.square(np.asarray(load(content).predict(wanted)[0], np.float64) - wanted).mean()
+        for content in (convert(model, "float32").content, result.tflite)
+    ]
+    assert result.details.mixed.validation_drop == pytest.approx(errors[1] - errors[0], abs=1e-5)
+    assert any(f"{(*others, 'loss')[0]} on validation" in note for note in result.notes)
