@@ -11,7 +11,8 @@ from shrink.base.foreign import Json
 from shrink.recipe.overrides import Override
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+-]+")
-_LONGEST_VALUE, _LONGEST_NAME = 40, 120
+_LONGEST_VALUE, _LONGEST_KEY, _LONGEST_NAME = 40, 80, 120
+"""Bytes: of a file's name, which has 255 at most, as it is written to the disk."""
 _HASH_DIGITS = 8
 
 
@@ -65,10 +66,14 @@ class Combination:
     def folder(self) -> str:
         """The name of the run folder, the same for the same settings: `prune.sparsity=0.3`.
 
-        A value that would lose something of itself in a file's name has a hash of its text.
+        A key or value that would lose something of itself in a file's name has a hash of its text.
+        What is left is ASCII: its characters are its bytes.
         """
-        name = ",".join(f"{one.key}={_file_name(one.text)}" for one in self.settings)
-        if len(name) <= _LONGEST_NAME:
+        name = ",".join(
+            f"{_file_name(one.key, _LONGEST_KEY)}={_file_name(one.text, _LONGEST_VALUE)}"
+            for one in self.settings
+        )
+        if len(name.encode("ascii")) <= _LONGEST_NAME:
             return name
         return f"{name[:_LONGEST_NAME]}-{_hash(name)}"
 
@@ -76,6 +81,10 @@ class Combination:
         """Whether it has all of these values."""
         mine = {one.key: one.override.value for one in self.settings}
         return all(one.key in mine and mine[one.key] == one.override.value for one in settings)
+
+    def is_same(self, other: Combination) -> bool:
+        """Whether both set the same keys to the same values."""
+        return self.has(other.settings) and other.has(self.settings)
 
     def and_(self, settings: tuple[Setting, ...], *, is_repeat: bool = False) -> Combination:
         """Return it with more settings, which replace those of the same keys."""
@@ -103,8 +112,8 @@ def written(
     return texts.get(path) or ("null" if value is None else str(value))
 
 
-def _file_name(text: str) -> str:
-    name = _NOT_IN_NAMES.sub("-", text).strip("-")[:_LONGEST_VALUE]
+def _file_name(text: str, longest: int) -> str:
+    name = _NOT_IN_NAMES.sub("-", text).strip("-")[:longest]
     return name if name == text else "-".join(filter(None, (name, _hash(text))))
 
 

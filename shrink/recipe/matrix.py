@@ -8,8 +8,9 @@
     repeat: 3
 
 The words are those of GitHub's job matrices: `exclude` removes combinations that have all the
-values of an entry; `include` adds an entry's other keys to the combinations that have its values,
-and is a combination of its own where there are none.
+values of an entry; `include` adds an entry's other keys to those of the product that have its
+values, and is a combination of its own where there are none. What it adds is not extended by other
+entries.
 """
 
 from __future__ import annotations
@@ -65,6 +66,25 @@ class _Axis:
     place: Position
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What `--set` gives, by key; `of_matrix` are the keys that the recipe's matrix has itself."""
+
+    axes: Mapping[str, _Axis]
+    of_matrix: frozenset[str]
+
+    def left_of(self, entry: tuple[Setting, ...]) -> tuple[Setting, ...]:
+        """Return what `--set` leaves of an entry of `include`, nothing where that is past.
+
+        A value of a key that the matrix has is what the entry is about: with another one than
+        `--set` asks for, it is about nothing. A value of another key gives way.
+        """
+        about = [s for s in entry if s.key in self.axes and s.key in self.of_matrix]
+        if any(s.override.value not in [v.value for v in self.axes[s.key].values] for s in about):
+            return ()
+        return tuple(s for s in entry if s.key not in self.axes or s.key in self.of_matrix)
+
+
 def load_variants(path: Path, texts: Sequence[str] = ()) -> Variants:
     """Read a recipe and return what is to be run of it.
 
@@ -80,20 +100,29 @@ def load_variants(path: Path, texts: Sequence[str] = ()) -> Variants:
     repeat_place = raw.position(REPEAT)
     here = Path.cwd() if path == STDIN else path.resolve().parent
     axes = {axis.key: axis for axis in _axes_of_matrix(matrix, raw)}
+    of_matrix, given = set(axes), dict[str, _Axis]()
     for text in texts:
         overrides = _overrides_of(text, here)
         first = overrides[0]
         if first.path == (REPEAT,):
+            _check_one(overrides)
             repeat, repeat_place = first.value, first.position
-        elif len(overrides) > 1 or first.key in axes:
+            continue
+        given[first.key] = _Axis(first.key, tuple(overrides), first.position)
+        if len(overrides) > 1 or first.key in axes:
             _check_key(first.key, first.position, raw)
-            axes[first.key] = _Axis(first.key, tuple(overrides), first.position)
+            axes[first.key] = given[first.key]
         else:
             apply_override(first, raw.value, raw.positions)
     count = _repeats(repeat, repeat_place, axes)
     if matrix is None and not axes and count is None:
         return Variants((Variant(validated(raw, path), Combination(())),), is_sweep=False)
-    combinations = _combinations(axes, matrix, raw)
+    includes = _includes(matrix, raw, _Given(given, frozenset(of_matrix)))
+    combinations = _combinations(axes, matrix, includes, raw)
+    if count is None and combinations == [Combination(())]:
+        return Variants((Variant(validated(raw, path), Combination(())),), is_sweep=False)
+    for combination in combinations:
+        _check_apart(combination, axes, given)
     if count is not None:
         combinations = list(_repeated(combinations, count, raw, repeat_place))
     return Variants(_validated(combinations, raw, path, axes), is_sweep=True, repeat=count)
@@ -106,6 +135,37 @@ def _overrides_of(text: str, here: Path) -> list[Override]:
     found = [replace(Override.parse(f"{key}={one}"), text=text) for one in values_of(text)]
     _check_values([(one.value, one.position) for one in found], key.strip(), Position(text, 0, 0))
     return found
+
+
+def _check_one(overrides: Sequence[Override]) -> None:
+    """Refuse several values of `repeat`."""
+    if len(overrides) > 1:
+        raise RecipeError(
+            f"{REPEAT} cannot be swept",
+            position=overrides[0].position,
+            hint=f"give one number: --set {REPEAT}={overrides[-1].written}",
+        )
+
+
+def _check_apart(
+    combination: Combination, axes: Mapping[str, _Axis], given: Mapping[str, _Axis]
+) -> None:
+    """Refuse a key below another of the same run: one of them would be written over."""
+    for one, other in itertools.permutations(combination.settings, 2):
+        if other.key.startswith(f"{one.key}."):
+            axis = axes.get(other.key)
+            raise RecipeError(
+                f"{other.key} is a part of {one.key}, which is set for the same run",
+                position=other.override.position if other.path or axis is None else axis.place,
+                hint=f"keep one of them, or name the parts: {one.key}.KEY",
+            )
+    for one, flag in itertools.product(combination.settings, given.values()):
+        if flag.key.startswith(f"{one.key}."):
+            raise RecipeError(
+                f"{flag.key} is a part of {one.key}, which the sweep sets as a whole",
+                position=flag.place,
+                hint=f"leave one of them out, or sweep over {flag.key}",
+            )
 
 
 def _axes_of_matrix(matrix: Json, raw: RawRecipe) -> Iterator[_Axis]:
@@ -183,7 +243,9 @@ def _check_values(values: Sequence[tuple[Json, Position]], key: str, place: Posi
         seen.append(value)
 
 
-def _combinations(axes: Mapping[str, _Axis], matrix: Json, raw: RawRecipe) -> list[Combination]:
+def _combinations(
+    axes: Mapping[str, _Axis], matrix: Json, includes: Sequence[tuple[Setting, ...]], raw: RawRecipe
+) -> list[Combination]:
     """Return every combination, the last key varying fastest, less `exclude`, with `include`."""
     count = 1
     for axis in axes.values():
@@ -207,13 +269,30 @@ def _combinations(axes: Mapping[str, _Axis], matrix: Json, raw: RawRecipe) -> li
                     hint=hint_for(setting.key, axes),
                 )
         found = [one for one in found if not one.has(entry)]
-    for entry in _entries(matrix, _INCLUDE, raw):
-        for setting in entry:
-            _check_key(setting.key, raw.position(*setting.path), raw)
-        found = _included(found, entry, axes)
+    found = _included(found, [entry for entry in includes if entry])
+    if not found and not axes and includes:
+        return [Combination(())]  # --set gives all that they would
     if not found and any(key in matrix for key in (_EXCLUDE, _INCLUDE)):
         raise RecipeError("nothing is left to sweep over", position=raw.position(MATRIX, _EXCLUDE))
     return found
+
+
+def _includes(matrix: Json, raw: RawRecipe, given: _Given) -> list[tuple[Setting, ...]]:
+    """Return what `--set` leaves of each entry of `include`."""
+    entries = _entries(matrix, _INCLUDE, raw) if isinstance(matrix, dict) else []
+    seen: list[dict[str, Json]] = []
+    for entry in entries:
+        for setting in entry:
+            _check_key(setting.key, raw.position(*setting.path), raw)
+        values = {setting.key: setting.override.value for setting in entry}
+        if values in seen:
+            raise RecipeError(
+                "include: the entry is there twice",
+                position=raw.position(*entry[0].path),
+                hint="take one out; for several seeds write `repeat: N`",
+            )
+        seen.append(values)
+    return [given.left_of(entry) for entry in entries]
 
 
 def _entries(matrix: Mapping[str, Json], word: str, raw: RawRecipe) -> list[tuple[Setting, ...]]:
@@ -237,13 +316,23 @@ def _entries(matrix: Mapping[str, Json], word: str, raw: RawRecipe) -> list[tupl
 
 
 def _included(
-    found: Sequence[Combination], entry: tuple[Setting, ...], axes: Mapping[str, _Axis]
+    product: Sequence[Combination], entries: Sequence[tuple[Setting, ...]]
 ) -> list[Combination]:
-    own = tuple(setting for setting in entry if setting.key in axes)
-    more = tuple(setting for setting in entry if setting.key not in axes)
-    if not any(one.has(own) for one in found):
-        return [*found, Combination(entry)]
-    return [one.and_(more) if one.has(own) else one for one in found]
+    """Return the product, extended by the entries that fit, and the other entries behind it.
+
+    An entry fits a combination whose own values it does not change.
+    """
+    found, added = list(product), list[Combination]()
+    for entry in entries:
+        fits = False
+        for number, own in enumerate(product):
+            mine = {one.key for one in own.settings}
+            if own.has(one for one in entry if one.key in mine):
+                fits = True
+                found[number] = found[number].and_(tuple(s for s in entry if s.key not in mine))
+        if not fits and not any(one.is_same(Combination(entry)) for one in added):
+            added.append(Combination(entry))
+    return [*found, *added]
 
 
 def _repeats(value: Json, place: Position, axes: Mapping[str, _Axis]) -> int | None:
@@ -274,9 +363,23 @@ def _repeated(
     given = training.get("seed", 0) if isinstance(training, dict) else 0
     begin = given if isinstance(given, int) else 0  # what else is wrong is told when it is checked
     for one in combinations:
+        _check_seedless(one)
         for seed in range(begin, begin + count):
             override = Override(("training", "seed"), seed, f"{SEED}={seed}", place, str(seed))
             yield one.and_((Setting(override),), is_repeat=True)
+
+
+def _check_seedless(combination: Combination) -> None:
+    """Refuse a combination that has a seed of its own beside `repeat`."""
+    section, _, name = SEED.partition(".")
+    for one in combination.settings:
+        value = one.override.value
+        if one.key == SEED or (one.key == section and isinstance(value, dict) and name in value):
+            raise RecipeError(
+                f"repeat sets {SEED}, which is set here, too",
+                position=one.override.position,
+                hint="keep one of them",
+            )
 
 
 def _validated(
