@@ -1,0 +1,83 @@
+"""What lasts in the arena, against what TFLite Micro allocates; constants; the hottest band."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from shrink.compact.banded import in_bands
+from shrink.compact.bands import Banding, Schedule
+from shrink.compact.cost import graph_tail, temporary_bytes
+from shrink.compact.cuts import even_cuts
+from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.plan import plan
+from shrink.compact.stretch import Stretch, Survey
+from shrink.compact.wheel import allocated_bytes
+from tests.compact.random_bands import random_banding
+from tests.compact.toys import Net, chain, random_net
+
+
+def banded(content: bytes, cuts: tuple[int, ...], kept: bool, upward: bool) -> Graph:
+    survey = Survey(read_graph(content))
+    count = len(survey.rules)
+    tensors = frozenset(Stretch(survey, 0, count).outputs if kept else ())
+    return in_bands(survey, [Banding(0, count, cuts, tensors, upward=upward)])
+
+
+def allocated_tail(graph: Graph) -> int:
+    """Return what TFLite Micro allocates beyond the tensors that are planned."""
+    found = plan(graph, 200)
+    assert temporary_bytes(graph) < found.size_bytes, "planning takes more than the tensors"
+    return allocated_bytes(write_graph(graph, found.offsets)) - found.size_bytes
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("bands", [2, 3])
+def test_bands_add_to_the_arena_what_graph_tail_says(bands: int, kept: bool) -> None:
+    content = chain()
+    graph, before = banded(content, even_cuts(16, bands), kept, False), read_graph(content)
+    added = allocated_tail(graph) - allocated_tail(before)
+    # The arena is measured in steps of 16 bytes; one constant more or less would be 24.
+    assert graph_tail(graph) - graph_tail(before) == pytest.approx(added, abs=11)
+
+
+def slice_constants(graph: Graph) -> set[tuple[int, ...]]:
+    """Return the different beginnings and sizes that slices of a graph read, without zeros."""
+    found = set[tuple[int, ...]]()
+    for operator in graph.operators:
+        if operator.name == "SLICE":
+            found |= {tuple(map(int, graph.values(index))) for index in operator.inputs[1:]}
+    return found - {(0, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("upward", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_schedule_counts_the_constants_that_its_slices_read(seed: int, upward: bool) -> None:
+    survey = Survey(read_graph(random_net(seed) if seed else chain()))
+    rng = np.random.default_rng(seed)
+    drawn = [banding for _ in range(12) if (banding := random_banding(survey, rng))]
+    assert drawn
+    for banding in (one._replace(upward=upward) for one in drawn[:3]):
+        schedule = Schedule(Stretch(survey, banding.start, banding.end), banding)
+        graph = in_bands(survey, [banding])
+        count = len(slice_constants(graph))
+        assert schedule._constants() == count
+
+
+@pytest.mark.parametrize("upward", [False, True])
+@pytest.mark.parametrize("widest", range(4))
+@pytest.mark.parametrize("channels", [(4, 8), (8, 4)])
+def test_the_hottest_band_is_the_one_of_most_rows(
+    channels: tuple[int, int], widest: int, upward: bool
+) -> None:
+    # 48 channels between: the peak is in the last step of a band, or in the one before it.
+    net = Net((1, 40, 8, channels[0]))
+    content = net.file(net.conv(net.conv(net.input, 48, (1, 1)), channels[1], (1, 1)))
+    rows = [6] * 4
+    rows[widest] = 22
+    cuts = tuple(itertools.accumulate(rows))[:-1]
+    survey = Survey(read_graph(content))
+    schedule = Schedule(Stretch(survey, 0, 2), Banding(0, 2, cuts, upward=upward))
+    assert schedule.hottest == (3 - widest if upward else widest)
