@@ -7,8 +7,10 @@ bootstrap of the difference. Nothing of the examples themselves is needed for th
 
 Limits are those of BCa (Efron, JASA 82:171, 1987): percentiles moved for the bias of the median and
 for the acceleration, which is the skewness of the jackknife's influences over 6. Where few examples
-make up a difference, no resample shows what the others might do: the interval then also covers that
-of the widened Student's t on the influences (`shrink.base.intervals`).
+make up a difference, no resample shows what the others might do; and no percentile lies beyond the
+last resample, so that limits for many tests at once, beyond which fewer than 5 resamples lie, would
+be too narrow. The interval then also covers that of the widened Student's t on the influences
+(`shrink.base.intervals`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from shrink.base.intervals import (
 
 _MOST_UNDEFINED = 0.05
 """Share of resamples without a value from which on there is no interval."""
+_FEWEST_BEYOND = 5
+"""Resamples that have to lie beyond a limit, on average, for a percentile to show it."""
 _UNDEFINED = "no interval: a class has so few examples that many resamples of them are without it"
 
 
@@ -115,14 +119,26 @@ def resampled_difference(
         None if a is None or b is None else b - a
         for a, b in zip(before.replicates, after.replicates, strict=True)
     ]
-    influences = [b - a for a, b in zip(before.influences, after.influences, strict=True)]
-    apart = 0.0
-    if bounds is not None:
-        seen = (*before.influences, *after.influences)
-        apart = max(seen) - min(seen) or bounds[1] - bounds[0]
+    influences, apart = paired_influences(before, after, bounds)
     width = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
     value = after.value - before.value
     return _bca(value, replicates, influences, confidence, apart, width)
+
+
+def paired_influences(
+    before: Resampled, after: Resampled, bounds: Bounds | None
+) -> tuple[list[float], float]:
+    """Return the differences of the influences of each block, and how far one more may lie.
+
+    Args:
+        before, after: of one metric, over the same examples.
+        bounds: what the metric cannot leave; None where there is nothing on some side.
+    """
+    influences = [b - a for a, b in zip(before.influences, after.influences, strict=True)]
+    if bounds is None:
+        return influences, 0.0
+    seen = (*before.influences, *after.influences)
+    return influences, max(seen) - min(seen) or bounds[1] - bounds[0]
 
 
 def _bca(
@@ -138,9 +154,10 @@ def _bca(
         return Interval(value, None, None, _UNDEFINED)
     low, high = _limits(value, known, _acceleration(influences), confidence)
     low, high = min(low, value), max(high, value)
-    few = few_make_it_up(effective_number(influences, unseen))
     note = None
-    if few:
+    # Beyond such limits lie too few resamples to show where they are.
+    coarse = (1 - confidence) / 2 * (len(known) + 1) < _FEWEST_BEYOND
+    if coarse or few_make_it_up(effective_number(influences, unseen)):
         wide = student_interval(influences, confidence, unseen)
         if wide.low is not None and wide.high is not None:
             low, high, note = min(low, wide.low), max(high, wide.high), wide.note

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
-from shrink.base.intervals import Bounds, student_p
-from shrink.base.resampled import Resampled
+from shrink.base.intervals import Bounds, effective_number, few_make_it_up, student_p
+from shrink.base.resampled import Resampled, paired_influences
 
+LEVEL = 0.05
+"""At which differences are proven."""
 _EXACT = 2_000
 """Discordant pairs up to which the binomial tail is summed in whole numbers."""
 
@@ -79,19 +82,46 @@ def resampled_p(before: Resampled, after: Resampled) -> float | None:
     """Return the two-sided p of the difference of a metric, from paired resamples.
 
     Twice the smaller share of resamples whose difference lies at 0 or beyond it, the sample itself
-    counted as one of them (Davison and Hinkley 1997, 4.11). None where resamples are others, or
-    one of them has no difference.
+    counted as one of them (Davison and Hinkley 1997, 4.11): of B resamples at least 2 / (B + 1).
+    None where resamples are others, or one of them has no difference.
     """
-    if before.draw != after.draw:
-        return None
-    differences = [
-        a - b
-        for b, a in zip(before.replicates, after.replicates, strict=True)
-        if a is not None and b is not None
-    ]
+    differences = _differences(before, after)
     if not differences:
         return None
-    count = len(differences) + 1
-    below = 1 + sum(one <= 0 for one in differences)
-    above = 1 + sum(one >= 0 for one in differences)
-    return min(1.0, 2 * min(below, above) / count)
+    beyond = min(sum(d <= 0 for d in differences), sum(d >= 0 for d in differences))
+    return min(1.0, 2 * (1 + beyond) / (1 + len(differences)))
+
+
+def resampled_test(
+    before: Resampled, after: Resampled, tests: int = 1, bounds: Bounds | None = None
+) -> tuple[Literal["bootstrap", "student"], float] | None:
+    """Return what tests the difference of a metric, one of several, and its two-sided p.
+
+    That is `resampled_p`, but the level at which the widened Student's t of the influences begins
+    to exclude 0 where no resample lies beyond 0, and the least possible p of B resamples proves
+    nothing among m tests at once: 2 m / (B + 1) >= 0.05. Where few examples make up the difference
+    it is the larger of the two, as the interval covers both. None where `resampled_p` is.
+
+    Args:
+        before, after: of one metric, over the same examples.
+        tests: m.
+        bounds: what the metric cannot leave; None where there is nothing on some side.
+    """
+    p = resampled_p(before, after)
+    if p is None:
+        return None
+    least = 2 / (1 + len(_differences(before, after)))
+    influences, apart = paired_influences(before, after, bounds)
+    t = student_p(influences, apart)
+    if p == least and tests * least >= LEVEL:
+        return "student", t
+    if few_make_it_up(effective_number(influences, apart)) and t > p:
+        return "student", t
+    return "bootstrap", p
+
+
+def _differences(before: Resampled, after: Resampled) -> list[float]:
+    if before.draw != after.draw:
+        return []
+    pairs = zip(before.replicates, after.replicates, strict=True)
+    return [a - b for b, a in pairs if a is not None and b is not None]

@@ -67,7 +67,8 @@ class SliceTest:
 
     Attributes:
         test: `mcnemar`, the exact test of 0/1 scores; `student`, the level at which the widened t
-            interval of other means ends at 0; `bootstrap`, the share of paired resamples beyond 0.
+            interval ends at 0, of other means, and of other metrics where resamples are too few for
+            so many slices; `bootstrap`, the share of paired resamples beyond 0.
         p: two-sided, of this slice alone.
         adjusted_p: by Holm's procedure, over all slices of the stage that were tested.
         low, high: limits of the difference that hold for all these slices at once with 95 %.

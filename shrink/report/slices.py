@@ -6,14 +6,15 @@ are adjusted by Holm's procedure, and limits hold for all of them together (Bonf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from shrink.base.errors import InternalError
 from shrink.base.figures import metric_figure
 from shrink.base.intervals import Interval
 from shrink.base.resampled import Resampled
-from shrink.base.significance import holm, is_binary, paired_p, resampled_p
+from shrink.base.significance import LEVEL, holm, is_binary, paired_p, resampled_test
 from shrink.contract.details import Limits, MetricDelta, metric_delta
 from shrink.contract.report import Stage
 from shrink.contract.result import Evidence, Scores, StageOutcome
@@ -29,7 +30,6 @@ from shrink.contract.slices import (
 )
 from shrink.report.deltas import Verdict, exact_difference, own_interval, score_interval
 
-_LEVEL = 0.05
 TestName = Literal["mcnemar", "student", "bootstrap"]
 
 
@@ -148,33 +148,32 @@ def _average(stage: Stage, slicing: MeasuredSlicing, rows: Sequence[Slice]) -> f
 
 def _tested(slicings: Sequence[Slicing], pairs: Sequence[_Pair]) -> tuple[Slicing, ...]:
     """Return slicings with the tests of those of their slices that have enough examples."""
-    places, levels = [], []
-    for i, (slicing, pair) in enumerate(zip(slicings, pairs, strict=True)):
-        for j, row in enumerate(slicing.slices):
-            p = None if row.reason or row.delta is None else _p(slicing, row, pair)
-            if p is not None:
-                places.append((i, j))
-                levels.append(p)
+    places = [
+        (i, j)
+        for i, slicing in enumerate(slicings)
+        for j, row in enumerate(slicing.slices)
+        if row.reason is None and _has_limits(row.delta)
+    ]
+    found = [_p(slicings[i], slicings[i].slices[j], pairs[i], len(places)) for i, j in places]
     tests: dict[tuple[int, int], SliceTest] = {}
-    for (i, j), p, adjusted in zip(places, levels, holm(levels), strict=True):
-        slicing, pair = slicings[i], pairs[i]
-        row, metric = slicing.slices[j], slicing.metric
-        evidence = pair.evidence(row.name)
-        bounds = metric_figure(metric).bounds
-        together = score_interval(*evidence, 1 - _LEVEL / len(levels), bounds)
+    adjusted = holm([p for _, p in found])
+    for (i, j), (test, p), level in zip(places, found, adjusted, strict=True):
+        slicing, row = slicings[i], slicings[i].slices[j]
+        bounds = metric_figure(slicing.metric).bounds
+        together = score_interval(*pairs[i].evidence(row.name), 1 - LEVEL / len(places), bounds)
         tests[i, j] = SliceTest(
-            test=_test_of(*evidence),
+            test=test,
             p=p,
-            adjusted_p=adjusted,
+            adjusted_p=level,
             low=together.low if together else None,
             high=together.high if together else None,
-            verdict=_verdict(metric, row.delta, adjusted),
+            verdict=_verdict(slicing.metric, row.delta, level),
         )
     return tuple(
         replace(
             slicing,
             slices=tuple(
-                replace(row, test=tests.get((i, j)), reason=row.reason or _untested(tests, i, j))
+                replace(row, test=tests.get((i, j)), reason=row.reason or _untested(row))
                 for j, row in enumerate(slicing.slices)
             ),
         )
@@ -182,32 +181,41 @@ def _tested(slicings: Sequence[Slicing], pairs: Sequence[_Pair]) -> tuple[Slicin
     )
 
 
-def _untested(tests: Mapping[tuple[int, int], SliceTest], i: int, j: int) -> str | None:
-    return None if (i, j) in tests else "not compared: the baseline has no such slice to pair with"
+def _has_limits(delta: MetricDelta | None) -> bool:
+    return delta is not None and delta.low is not None and delta.high is not None
 
 
-def _p(slicing: Slicing, row: Slice, pair: _Pair) -> float | None:
+def _untested(row: Slice) -> str | None:
+    """Return why a slice with enough examples has no test; None where it has one."""
+    if row.delta is None:
+        return "not compared: the baseline has no such slice to pair with"
+    if _has_limits(row.delta):
+        return None
+    return row.delta.note or "no interval: there are no scores of the same examples to pair with"
+
+
+def _p(slicing: Slicing, row: Slice, pair: _Pair, tests: int) -> tuple[TestName, float]:
+    """Return the test of a slice whose difference has limits, and its p.
+
+    Args:
+        slicing, row: the slice.
+        pair: with what both stages have of it.
+        tests: how many slices are tested at once.
+    """
     before, after = pair.evidence(row.name)
+    bounds, delta = metric_figure(slicing.metric).bounds, row.delta
     if isinstance(before, Resampled) and isinstance(after, Resampled):
-        p, delta = resampled_p(before, after), row.delta
-        if p is not None and delta is not None and delta.low is not None and delta.high is not None:
-            # Where few examples make it up, the interval is wider than resamples show.
-            return max(p, _LEVEL) if delta.low <= 0 <= delta.high else p
-        return None
+        test, p = resampled_test(before, after, tests, bounds) or ("bootstrap", 1.0)
+        contains_0 = delta and (delta.low or 0.0) <= 0 <= (delta.high or 0.0)
+        # Where few examples make it up, the interval is wider than resamples show.
+        return test, max(p, LEVEL) if contains_0 else p
     if not before or not after or isinstance(before, Resampled) or isinstance(after, Resampled):
-        return None
-    if len(before) != len(after):
-        return None
-    return paired_p(before, after, metric_figure(slicing.metric).bounds)
-
-
-def _test_of(before: Evidence | None, after: Evidence | None) -> TestName:
-    if isinstance(before, Resampled) or isinstance(after, Resampled):
-        return "bootstrap"
-    return "mcnemar" if is_binary(before or ()) and is_binary(after or ()) else "student"
+        raise InternalError(f"slice {row.name} has limits and no scores")
+    both_binary = is_binary(before) and is_binary(after)
+    return "mcnemar" if both_binary else "student", paired_p(before, after, bounds)
 
 
 def _verdict(metric: str, delta: MetricDelta | None, adjusted: float) -> Verdict:
-    if delta is None or delta.value == 0 or adjusted >= _LEVEL:
+    if delta is None or delta.value == 0 or adjusted >= LEVEL:
         return "no proven difference"
     return "better" if (delta.value > 0) == metric_figure(metric).larger_is_better else "worse"

@@ -61,6 +61,23 @@ def test_equal_artifacts_have_an_interval_of_some_width() -> None:
     assert "few test examples" in found.note
 
 
+def test_limits_for_many_tests_at_once_reach_beyond_the_last_resample() -> None:
+    values = RANDOM.normal(size=400)
+    sample = sample_of(values)
+    error = float(values.std(ddof=1)) / 20
+    few = Resampled(sample.value, sample.replicates[:400], sample.influences, "a")
+    for confidence in (1 - 0.05 / 40, 1 - 0.05 / 200):
+        half = float(stats.t.ppf((1 + confidence) / 2, 399)) * error
+        found = resampled_interval(few, confidence)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low <= sample.value - 0.98 * half
+        assert found.high >= sample.value + 0.98 * half
+    last = resampled_interval(few, 1 - 0.05 / 200)
+    assert last.low is not None
+    assert last.low < min(one for one in few.replicates if one is not None)
+
+
 def test_limits_stay_within_bounds() -> None:
     values = np.ones(30)
     values[0] = 0.0

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import optimize, stats
 
 from shrink.base.intervals import paired_interval
 from shrink.base.resampled import Resampled
-from shrink.base.significance import holm, mcnemar_p, paired_p, resampled_p
+from shrink.base.significance import holm, mcnemar_p, paired_p, resampled_p, resampled_test
 
 
 @pytest.mark.parametrize(("lost", "won"), [(0, 0), (5, 0), (7, 2), (3, 3), (40, 21), (1, 9)])
@@ -66,3 +67,52 @@ def test_resampled_p_counts_paired_resamples_beyond_0() -> None:
     low = Resampled(0.3, (0.2, 0.1, 0.2, None), (0.3, 0.3), "a")
     assert resampled_p(before, low) == pytest.approx(2 * 1 / 4)
     assert resampled_p(before, Resampled(0.4, (), (), "b")) is None
+
+
+def lower(by: float, resamples: int, seed: int = 4) -> tuple[Resampled, Resampled]:
+    """A metric before and after: 900 influences that fall by normal values, all resamples lower."""
+    random = np.random.default_rng(seed)
+    differences = random.normal(-by, 1, 900)
+    differences += -by - differences.mean()
+    drawn = tuple((-by - 0.001 * np.arange(resamples)).tolist())
+    before = Resampled(0.0, (0.0,) * resamples, (0.0,) * 900, "a")
+    return before, Resampled(-by, drawn, tuple(differences.tolist()), "a")
+
+
+def level_of(values: np.ndarray) -> float:
+    """The p at which the widened t of a mean below 0 ends at 0, by its formula and SciPy."""
+    count, mean = len(values), values.mean()
+    squares, cubes, fourth = (((values - mean) ** k).sum() for k in (2, 3, 4))
+
+    def end(p: float) -> float:
+        z = stats.norm.isf(p / 2)
+        variance = squares / (count - 1) / count + z * z * fourth / squares / count**2
+        moved = cubes / squares * (1 + 2 * z * z) / (6 * count)
+        return float(mean + moved + stats.t.isf(p / 2, count - 1) * math.sqrt(variance))
+
+    return float(optimize.brentq(end, 1e-9, 0.999, xtol=1e-12))
+
+
+@pytest.mark.parametrize(("tests", "name"), [(1, "bootstrap"), (10, "bootstrap"), (11, "student")])
+def test_resampled_test_takes_t_where_so_few_resamples_prove_nothing(tests: int, name: str) -> None:
+    # 2 / 401 is proven at 0.05 among 10 tests, and cannot be among 11.
+    for by in (0.15, 0.06):
+        before, after = lower(by, 400)
+        t = level_of(np.array(after.influences))
+        found = resampled_test(before, after, tests)
+        assert found is not None
+        assert found[0] == name
+        assert found[1] == pytest.approx(2 / 401 if name == "bootstrap" else t, rel=2e-3)
+    assert t == pytest.approx(2 * stats.t.sf(0.06 * 30, 899), rel=0.05)
+
+
+def test_resampled_test_takes_t_where_one_example_makes_it_up() -> None:
+    before = Resampled(0.0, (0.0,) * 2000, (0.0,) * 40, "a")
+    after = Resampled(-0.01, (-0.01,) * 2000, (*[0.0] * 39, -0.4), "a")
+    wanted = level_of(np.array(after.influences))
+    assert wanted > 0.05
+    found = resampled_test(before, after)
+    assert found is not None
+    assert found[0] == "student"
+    assert found[1] == pytest.approx(wanted, rel=2e-3)
+    assert resampled_test(before, Resampled(0.0, (), (), "b")) is None

@@ -7,11 +7,13 @@ one are right; the first loses 12 more, the second gains none.
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from shrink.base.intervals import paired_interval
 from shrink.base.resampled import Resampled
@@ -328,4 +330,63 @@ def test_a_bootstrap_proves_nothing_that_few_examples_make_up() -> None:
     test = found.stages[1].slices[0].slices[0].test
     assert test is not None
     # No resample is at 0 or above, but one example alone makes up the difference.
-    assert (test.test, test.p, test.verdict) == ("bootstrap", 0.05, "no proven difference")
+    assert (test.test, test.verdict) == ("student", "no proven difference")
+    assert (test.p > 0.05, test.low is not None and test.low < 0) == (True, True)
+    assert test.high is not None
+    assert test.high > 0
+
+
+def resampled(outcome: StageOutcome, lost: float, slices: int, **more: Any) -> StageOutcome:
+    """The outcome with slices whose F1 is lower by `lost` in each of 400 resamples, all alike."""
+    spread = [0.2 * math.sin(k) for k in range(1, 901)]
+    values = tuple(0.9 - lost + (one - sum(spread) / 900) * (lost > 0) for one in spread)
+    evidence = Resampled(0.9 - lost, (0.9 - lost,) * 400, values, "one draw")
+    if more.get("why"):
+        evidence = Resampled(0.9 - lost, (), (), "one draw", more["why"])
+    names = [f"site{k}" for k in range(slices)]
+    rows = [{"name": n, "examples": 900, "metrics": {"f1_macro": evidence.value}} for n in names]
+    told = {"by": "place", "metric": "f1_macro", "slices": rows}
+    done = toys.with_result(outcome, slices=[told])
+    scores = {slice_evidence("place", name): evidence for name in names}
+    return replace(done, previous=None, scores={**outcome.scores, **scores})
+
+
+@pytest.mark.parametrize(("slices", "test"), [(10, "bootstrap"), (11, "student"), (60, "student")])
+def test_a_loss_of_many_slices_is_proven_though_resamples_are_few(slices: int, test: str) -> None:
+    train, _, quantize = toys.outcomes()
+    stages = [resampled(train, 0.0, slices), resampled(quantize, 0.05, slices)]
+    rows = from_plain(Report, toys.report(stages)).stages[1].slices[0].slices
+    assert len(rows) == slices
+    # A sine of 0.2 has a deviation of 0.141, so that t is -0.05 / (0.141 / 30) = -10.6.
+    half = float(stats.t.isf(0.025 / slices, 899)) * 0.2 / math.sqrt(2 * 900)
+    for row in rows:
+        assert row.test is not None
+        assert (row.test.test, row.test.verdict) == (test, "worse")
+        assert row.test.low is not None
+        assert row.test.high is not None
+        assert row.test.low == pytest.approx(-0.05 - half, rel=0.02)
+        assert row.test.high == pytest.approx(-0.05 + half, rel=0.02)
+
+
+def test_a_slice_without_an_interval_says_why_it_has_no_test() -> None:
+    train, _, quantize = toys.outcomes()
+    why = "no interval: 600 calls of the function would take 90 s"
+    stages = [resampled(train, 0.0, 1, why=why), resampled(quantize, 0.1, 1, why=why)]
+    (row,) = from_plain(Report, toys.report(stages)).stages[1].slices[0].slices
+    assert row.delta is not None
+    assert row.delta.value == pytest.approx(-0.1)
+    assert row.delta.low is None
+    assert (row.test, row.reason) == (None, why)
+
+
+def test_a_slice_that_the_baseline_does_not_have_says_so() -> None:
+    train, _, quantize = toys.outcomes()
+    stages = [resampled(train, 0.0, 1), resampled(quantize, 0.1, 2)]
+    row = from_plain(Report, toys.report(stages)).stages[1].slices[0].slices[1]
+    assert row.reason == "not compared: the baseline has no such slice to pair with"
+    unpaired = replace(quantize, previous=None)
+    other = unlike(with_slices(unpaired), "field", 35 / 60)
+    told = from_plain(Report, toys.report([with_slices(train), other])).stages[1].slices[0]
+    assert told.slices[1].reason == (
+        "no interval: there are no scores of the same examples to pair with"
+    )
