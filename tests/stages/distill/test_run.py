@@ -16,6 +16,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.data.config import DataConfig
+from shrink.data.opening import open_dataset
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -200,6 +202,28 @@ def test_run_follows_outputs_when_targets_are_real(folder: Path, tmp_path: Path)
     )
     history = result.training.history["loss"]
     assert history[-1] < 0.8 * history[0]
+
+
+def test_the_control_is_measured_by_what_needs_no_slices(folder: Path, tmp_path: Path) -> None:
+    with np.load(folder / "values.npz") as arrays:
+        condition = np.where(np.arange(len(arrays["x"])) % 3, "good", "bad")
+        np.savez(tmp_path / "sliced.npz", x=arrays["x"], y=arrays["y"], condition=condition)
+    named = {"path": str(tmp_path / "sliced.npz"), "slices": [{"column": "condition"}]}
+    result = distilled(
+        folder,
+        tmp_path,
+        {"epochs": 1, "control": True},
+        teachers=("values",),
+        student="small_values",
+        named=named,
+        task={"metrics": ["anomaly_roc_auc_good", "mean_squared_error"]},
+    )
+    test = open_dataset(DataConfig.model_validate({"source": "npz", **named}), seed=0).test
+    x, y = test.arrays(np.arange(len(test)))
+    teacher = keras.models.load_model(folder / "values.keras")
+    error = np.square(teacher.predict(x, verbose=0) - y).mean()
+    found = result.details.control.teacher
+    assert found == {"loss": pytest.approx(error), "mean_squared_error": pytest.approx(error)}
 
 
 def of_images(
