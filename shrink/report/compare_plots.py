@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shrink.base.figures import Figure, figure_of
 from shrink.contract.comparison import Comparison, Front
 from shrink.report import svg
-from shrink.report.fronts import Point, points_of
+from shrink.report.fronts import Point, points_of, single_rows
 from shrink.report.tradeoff import AXES, Mark, Space, axis_ticks, axis_title, names, side_by_side
 
 _HEIGHT = 280
@@ -95,7 +95,9 @@ def _caption(found: Comparison, on_front: Sequence[Point], has_intervals: bool) 
         "better in one and no worse in the other."
     ]
     if has_intervals and found.repeats:
-        texts.append("Bars: 95 % intervals of the mean over seeds.")
+        others = "; of single runs on the test examples"
+        more = others if single_rows(found.rows, found.repeats) else ""
+        texts.append(f"Bars: 95 % intervals of the mean over seeds{more}.")
     elif has_intervals:
         texts.append("Bars: 95 % intervals on the test examples.")
     return " ".join(texts)

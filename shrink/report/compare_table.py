@@ -15,7 +15,7 @@ from shrink.contract.comparison import ComparedRow, Comparison, Front, RepeatedR
 from shrink.contract.details import FigureDelta
 from shrink.report.content import NULL, Table, metric_head
 from shrink.report.deltas import change_texts
-from shrink.report.fronts import change_of
+from shrink.report.fronts import change_of, single_rows
 
 STATUS = {
     "passed": "PASSED",
@@ -243,7 +243,8 @@ def caption_of(found: Comparison) -> str:
 
 def front_sentence(found: Comparison, front: Front) -> str:
     """Return which rows are on a front, in words."""
-    is_all = len(front.rows) == len(found.repeats or found.rows)
+    singles = single_rows(found.rows, found.repeats)
+    is_all = len(front.rows) == len(found.repeats) + len(singles)
     names = "all of them" if is_all and len(front.rows) > 1 else "; ".join(front.rows)
     return (
         f"On the Pareto front of {front.y} against {front.x}, where nothing is better in one and "

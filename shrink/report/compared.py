@@ -242,23 +242,30 @@ def _warnings(
 
 
 def _other_examples(rows: Sequence[ComparedRow], titled: Titled) -> Iterator[str]:
-    """Say which rows were tested on other examples than the others."""
-    if titled.repeat:
-        groups: dict[str | None, set[str]] = {}
-        for row in rows:
-            if row.tested_on is not None:
-                groups.setdefault(row.combination, set()).add(row.tested_on)
-        if any(len(one) > 1 for one in groups.values()):
-            yield (
-                "each seed draws test examples of its own from this data: the deviation over seeds "
-                "holds that, too"
-            )
-        if len({frozenset(one) for one in groups.values() if len(one) == titled.repeat}) < 2:
-            return
-    by_examples: dict[str, list[str]] = {}
+    """Say which runs or combinations were tested on other examples than the others.
+
+    A combination some of whose seeds are missing may have been tested on fewer than the others.
+    """
+    groups: dict[str, list[ComparedRow]] = {}
     for row in rows:
         if row.tested_on is not None:
-            by_examples.setdefault(row.tested_on, []).append(row.name)
+            groups.setdefault(row.combination or row.name, []).append(row)
+    examples = {
+        name: frozenset(row.tested_on for row in mine if row.tested_on is not None)
+        for name, mine in groups.items()
+    }
+    if any(len(one) > 1 for one in examples.values()):
+        yield (
+            "each seed draws test examples of its own from this data: the deviation over seeds "
+            "holds that, too"
+        )
+    largest = max(examples.values(), key=len, default=frozenset[str]())
+    by_examples: dict[frozenset[str], list[str]] = {}
+    for name, mine in groups.items():
+        runs = len({row.run for row in mine})
+        is_part = mine[0].combination is not None and runs < (titled.repeat or 1)
+        own = largest if is_part and examples[name] < largest else examples[name]
+        by_examples.setdefault(own, []).append(name)
     if len(by_examples) > 1:
         parts = [_names(names) for names in by_examples.values()]
         yield (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ COSTS = (
     "cpu_operators",
 )
 """What runs may be drawn against, the first that differs by default."""
+_ROUNDING = 1e-9
 _MOST_METRICS = 4
 _MOST_POINTS_IN_ALL_PAIRS = 30
 """Points above which only pairs with the main metric are offered: a page stays below 2 MB."""
@@ -43,25 +45,24 @@ class Point:
 def points_of(
     rows: Sequence[ComparedRow], repeats: Sequence[RepeatedRow], x: str, y: str
 ) -> list[Point]:
-    """Return where rows that have both figures lie; with repeats, the means of combinations.
+    """Return where rows that have both figures lie, the means of combinations before single runs.
 
-    `low` and `high` are the 95 % interval of `y`: with repeats of the mean over seeds, else that of
-    a metric on other examples; `y` itself where there is none.
+    `low` and `high` are the 95 % interval of `y`: for a combination of the mean over seeds, else
+    that of a metric on other examples; `y` itself where there is none.
     """
-    if repeats:
-        return [
-            Point(
-                one.name,
-                short_name(one.name, list(one.settings.values())),
-                one.figures[x].mean,
-                (mean := one.figures[y]).mean,
-                mean.mean if mean.low is None else mean.low,
-                mean.mean if mean.high is None else mean.high,
-            )
-            for one in repeats
-            if x in one.figures and y in one.figures
-        ]
-    return [
+    means = [
+        Point(
+            one.name,
+            short_name(one.name, list(one.settings.values())),
+            one.figures[x].mean,
+            (mean := one.figures[y]).mean,
+            mean.mean if mean.low is None else mean.low,
+            mean.mean if mean.high is None else mean.high,
+        )
+        for one in repeats
+        if x in one.figures and y in one.figures
+    ]
+    single = [
         Point(
             row.name,
             short_name(row.name, list(row.settings.values())),
@@ -69,9 +70,17 @@ def points_of(
             row.figures[y],
             *_interval(row, y),
         )
-        for row in rows
+        for row in single_rows(rows, repeats)
         if x in row.figures and y in row.figures
     ]
+    return [*means, *single]
+
+
+def single_rows(
+    rows: Sequence[ComparedRow], repeats: Sequence[RepeatedRow]
+) -> Sequence[ComparedRow]:
+    """Return the rows that stand for themselves: those that are no repeats."""
+    return [row for row in rows if row.combination is None] if repeats else rows
 
 
 def _interval(row: ComparedRow, y: str) -> tuple[float, float]:
@@ -123,7 +132,7 @@ def pairs_of(
         pairs = [(costs[0], metric), *pairs]  # one value for all is an answer, too
     first = [pair for pair in pairs if pair[1] == metric and pair[0] in COSTS]
     rest = [pair for pair in pairs if pair not in first]
-    many = len(repeats or rows) > _MOST_POINTS_IN_ALL_PAIRS
+    many = len(repeats) + len(single_rows(rows, repeats)) > _MOST_POINTS_IN_ALL_PAIRS
     return [*first, *(pair for pair in rest if not many or metric in pair)]
 
 
@@ -145,10 +154,11 @@ def _candidates(rows: Sequence[ComparedRow], metric: str | None) -> list[str]:
 
 
 def _differs(rows: Sequence[ComparedRow], repeats: Sequence[RepeatedRow], name: str) -> bool:
-    values = [r.figures[name].mean for r in repeats if name in r.figures] or [
-        r.figures[name] for r in rows if name in r.figures
-    ]
-    return len(set(values)) > 1
+    values = {one.figures[name].mean for one in repeats if name in one.figures}
+    values |= {r.figures[name] for r in single_rows(rows, repeats) if name in r.figures}
+    if not values:
+        return False
+    return not math.isclose(min(values), max(values), rel_tol=_ROUNDING)  # means are rounded
 
 
 def change_of(row: ComparedRow, metric: str) -> MetricDelta | None:

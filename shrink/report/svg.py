@@ -100,8 +100,8 @@ def covering(values: Sequence[float], log: bool = False, about: int = 4) -> Scal
     kept = _within_range(values)
     if log and 0 < min(kept) < max(kept):
         return _covering_decades(min(kept), max(kept), about)
-    if max(kept) == min(kept):
-        kept = [scale_of(kept, log=False).low, scale_of(kept, log=False).high]
+    if math.isclose(min(kept), max(kept), rel_tol=1e-9):  # ticks have 12 digits
+        kept = [scale_of(kept[:1], log=False).low, scale_of(kept[:1], log=False).high]
     step = _round_step((max(kept) - min(kept)) / about)
     low, high = math.floor(min(kept) / step + 1e-9), math.ceil(max(kept) / step - 1e-9)
     marks = tuple(float(f"{index * step:.12g}") for index in range(low, high + 1))

@@ -196,6 +196,75 @@ def test_compare_runs_warns_of_other_test_examples(tmp_path: Path) -> None:
     assert compare_runs(runs[:2], SWEEP).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("seeds", "single", "parts"),
+    [
+        ({"A": "ab", "B": "ab"}, "", None),
+        ({"A": "aa", "B": "bb"}, "", "A | B"),  # a test split of its own each
+        ({"A": "ab", "B": "cd"}, "", "A | B"),
+        ({"A": "ab", "B": "a"}, "", None),  # a seed of B is missing
+        ({"A": "ab", "B": "c"}, "", "A | B"),
+        ({"A": "aa", "B": "aa"}, "a", None),
+        ({"A": "aa", "B": "aa"}, "b", "A, B | prune.sparsity = alone"),
+        ({"A": "ab", "B": "ab"}, "a", "A, B | prune.sparsity = alone"),
+    ],
+)
+def test_compare_runs_warns_of_other_test_examples_of_repeats(
+    tmp_path: Path, seeds: dict[str, str], single: str, parts: str | None
+) -> None:
+    def folder(letter: str) -> Path:
+        path = tmp_path / letter
+        return path if path.exists() else with_splits(path, "ab" * 32, [letter.encode() * 8])
+
+    runs = [
+        run(f"{name}{seed}", 90, 50_000, folder(letter), combination=name)
+        for name, letters in seeds.items()
+        for seed, letter in enumerate(letters)
+    ]
+    runs += [run("alone", 90, 50_000, folder(letter)) for letter in single]
+    told = compare_runs(runs, replace(SWEEP, repeat=2)).warnings
+    drawn = any(len(set(letters)) > 1 for letters in seeds.values())
+    assert [text for text in told if text.startswith("each seed draws")] == list(told[:drawn])
+    rest = [text.partition(": ")[2] for text in told[drawn:]]
+    assert rest == ([] if parts is None else [parts])
+
+
+def test_runs_without_repeats_stand_beside_combinations() -> None:
+    seeds = [
+        run(f"0.5, training.seed = {n}", 90 + n, 50_000, combination="prune.sparsity = 0.5")
+        for n in range(3)
+    ]
+    alone = [run("best", 97, 90_000), run("beaten", 80, 90_000), run("small", 50, 10_000)]
+    found = compare_runs([*seeds, *alone], Titled("5 runs", repeat=3))
+    front = found.fronts[0]
+    assert (front.x, front.y) == ("tflite_bytes", "accuracy")
+    assert front.rows == (
+        "prune.sparsity = small",
+        "prune.sparsity = 0.5",
+        "prune.sparsity = best",
+    )
+    points = points_of(found.rows, found.repeats, "tflite_bytes", "accuracy")
+    assert [(p.x, round(p.y, 9)) for p in points] == [
+        (50_000, 0.91),
+        (90_000, 0.97),
+        (90_000, 0.8),
+        (10_000, 0.5),
+    ]
+    plots = plots_of(found)
+    assert plots is not None
+    plot = plots.drawn[0].plot
+    assert plot.markup.count("<circle") == 4
+    assert "of single runs on the test examples" in plot.caption
+
+
+def test_a_figure_that_only_single_runs_change_is_drawn() -> None:
+    seeds = [run(f"s{n}", 90, 50_000, combination="c") for n in range(2)]
+    found = compare_runs([*seeds, run("alone", 90, 40_000)], Titled("3 runs", repeat=2))
+    assert [(f.x, f.y, f.rows) for f in found.fronts[:1]] == [
+        ("tflite_bytes", "accuracy", ("prune.sparsity = alone",))
+    ]
+
+
 def test_comparison_is_read_as_it_was_written() -> None:
     found = repeated()
     plain = json.loads(json_text(to_plain(found)))
