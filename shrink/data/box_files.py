@@ -7,7 +7,9 @@ pixel, as those of rounded tools do, and is then cut off; one that sticks out fa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+import os
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -140,14 +142,35 @@ def _checked(box: Box, size: tuple[int, int], where: str) -> Box:
             hint="correct the box, or the order of its numbers",
         )
     return Box(
-        max(box.left, 0.0),
-        max(box.top, 0.0),
-        min(box.right, width),
-        min(box.bottom, height),
+        _between(box.left, width),
+        _between(box.top, height),
+        _between(box.right, width),
+        _between(box.bottom, height),
         box.label,
         box.crowd,
         box.area,
     )
+
+
+def _between(edge: float, end: float) -> float:
+    return min(max(edge, 0.0), end)
+
+
+def _within(folder: Path, name: str, where: str) -> Path:
+    """Return where a picture is that a file names; a name must not leave the folder."""
+    try:
+        out = Path(name).is_absolute() or Path(os.path.normpath(name)).parts[:1] == (os.pardir,)
+        unfit = "\0" in name or not os.fsencode(name)
+    except UnicodeEncodeError:
+        out, unfit = False, True
+    if out or unfit:
+        why = "leaves the folder of the pictures" if out else "is no name of a file"
+        raise DataError(
+            f"the picture's name {name!r} {why}",
+            subject=where,
+            hint="give a name relative to the folder, without ..",
+        )
+    return folder / name
 
 
 def _known(label: str, classes: Sequence[str], where: str) -> str:
@@ -170,19 +193,51 @@ def _coco(found: Mapping[str, Path], classes: Sequence[str] | None) -> BoxFiles:
     names, files = list(classes or ()), list[Path]()
     for split, path in found.items():
         content = _coco_content(path)
-        labels = {one["id"]: str(one["name"]) for one in _rows(content, "categories", path)}
-        # In the order of their numbers, as COCO's own 1 to 90 with gaps are.
-        ordered = [labels[one] for one in sorted(labels)]
-        names = names or ordered
+        labels = _coco_labels(path, content)
+        names = names or list(labels.values())
         splits[split] = _coco_pictures(path, content, labels, names)
         files += [path, *(one.file for one in splits[split])]
     return BoxFiles(splits, tuple(names), tuple(files))
 
 
+def _coco_labels(path: Path, content: Mapping[str, Json]) -> dict[int | str, str]:
+    """Return names by category, in the order of their numbers, as COCO's own with gaps are."""
+    labels: dict[int | str, str] = {}
+    for place, row in enumerate(_rows(content, "categories", path)):
+        where = f"{shown(path)}: categories[{place}]"
+        labels[_new_id(row, labels, where)] = str(_value(row, "name", where))
+    if len({type(one) for one in labels}) > 1:
+        raise DataError(
+            "ids of categories are numbers and texts", subject=shown(path), hint="make all numbers"
+        )
+    return {one: labels[one] for one in sorted(labels, key=_order)}
+
+
+def _order(key: int | str) -> tuple[int, str]:
+    return (key, "") if isinstance(key, int) else (0, key)
+
+
+def _value(row: Mapping[str, Json], key: str, where: str) -> int | str:
+    """Return a number or a text that is not empty: an id, or a name."""
+    value = row.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
+        given = f"is {value!r:.60}" if key in row else "is missing"
+        raise DataError(f"{key} {given}, and must be a whole number or a text", subject=where)
+    return value
+
+
+def _new_id(row: Mapping[str, Json], taken: Container[int | str], where: str) -> int | str:
+    """Return a row's id, which no row before it has."""
+    value = _value(row, "id", where)
+    if value in taken:
+        raise DataError(f"the id {value!r} is there twice", subject=where, hint="give ids once")
+    return value
+
+
 def _coco_content(path: Path) -> dict[str, Json]:
     try:
         content = json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON: {error}", subject=shown(path)) from error
     if not isinstance(content, dict):
         raise DataError("no COCO file: it holds no mapping", subject=shown(path))
@@ -199,37 +254,43 @@ def _rows(content: Mapping[str, Json], key: str, path: Path) -> list[Mapping[str
 def _coco_pictures(
     path: Path,
     content: Mapping[str, Json],
-    labels: Mapping[Json, str],
+    labels: Mapping[int | str, str],
     names: Sequence[str],
 ) -> list[Annotated]:
-    pictures: dict[Json, tuple[Path, tuple[int, int], list[Box]]] = {}
+    pictures: dict[int | str, tuple[Path, tuple[int, int], list[Box]]] = {}
     for row in _rows(content, "images", path):
-        where = f"{shown(path)}: image {row.get('id')}"
-        file = _coco_file(path.parent, str(row.get("file_name")))
-        pictures[row.get("id")] = (file, _picture(file, where), [])
+        where = f"{shown(path)}: image {row.get('id')!r:.60}"
+        own = _new_id(row, pictures, where)
+        file = _coco_file(path.parent, str(_value(row, "file_name", where)), where)
+        pictures[own] = (file, _picture(file, where), [])
     for row in _rows(content, "annotations", path):
-        where = f"{shown(path)}: annotation {row.get('id')}"
-        if row.get("image_id") not in pictures:
-            raise DataError(f"there is no image {row.get('image_id')}", subject=where)
-        if row.get("category_id") not in labels:
-            raise DataError(f"there is no category {row.get('category_id')}", subject=where)
-        _, size, boxes = pictures[row["image_id"]]
-        try:
-            left, top, width, height = map(float, row["bbox"])
-            area = float(row.get("area", width * height))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError("bbox is not [left, top, width, height]", subject=where) from error
-        label = _known(labels[row["category_id"]], names, where)
-        crowd = bool(row.get("iscrowd", 0))
-        box = Box(left, top, left + width, top + height, label, crowd, area)
-        boxes.append(_checked(box, size, where))
+        where = f"{shown(path)}: annotation {row.get('id')!r:.60}"
+        image, category = _value(row, "image_id", where), _value(row, "category_id", where)
+        if image not in pictures:
+            raise DataError(f"there is no image {image!r}", subject=where)
+        if category not in labels:
+            raise DataError(f"there is no category {category!r}", subject=where)
+        _, size, boxes = pictures[image]
+        label = _known(labels[category], names, where)
+        boxes.append(_checked(_coco_box(row, label, where), size, where))
     every = [Annotated(file, size, tuple(boxes)) for file, size, boxes in pictures.values()]
     return sorted(every, key=lambda one: one.file)
 
 
-def _coco_file(folder: Path, name: str) -> Path:
+def _coco_box(row: Mapping[str, Json], label: str, where: str) -> Box:
+    try:
+        left, top, width, height = map(float, row["bbox"])
+        area = float(row.get("area", width * height))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DataError("bbox is not [left, top, width, height]", subject=where) from error
+    if not all(map(math.isfinite, (left, top, width, height, area))):
+        raise DataError("bbox is not finite, or area is not", subject=where)
+    return Box(left, top, left + width, top + height, label, bool(row.get("iscrowd", 0)), area)
+
+
+def _coco_file(folder: Path, name: str, where: str) -> Path:
     """Return where a picture is: beside the JSON file, or in images/ there."""
-    beside = folder / name
+    beside = _within(folder, name, where)
     return beside if beside.is_file() else folder / "images" / name
 
 
@@ -277,7 +338,7 @@ def _yolo_picture(file: Path, labels: Path, classes: Sequence[str]) -> Annotated
             raise DataError(
                 f"not five numbers, class, centre, width and height: {line[:60]!r}", subject=where
             ) from error
-        if label != int(label) or not 0 <= label < len(classes):
+        if not label.is_integer() or not 0 <= label < len(classes):
             raise DataError(
                 f"there is no class {label:g}; classes are 0 to {len(classes) - 1}", subject=where
             )
@@ -308,7 +369,8 @@ def _voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
     labels = {one.texts.get("name", "") for _, objects in read.values() for one in objects}
     names = list(classes or sorted(labels))
     for file, (picture, objects) in read.items():
-        pictures[file.stem] = _voc_picture(file, images / picture, objects, names)
+        place = _within(images, picture, shown(file))
+        pictures[file.stem] = _voc_picture(file, place, objects, names)
     lists = {
         split: root / "ImageSets" / "Main" / f"{name}.txt"
         for name, split in SPLIT_OF_NAME.items()

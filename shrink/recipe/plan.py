@@ -27,6 +27,7 @@ from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.named_files import custom_objects, data_path, slices
+from shrink.recipe.of_detectors import check_detector
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
 from shrink.stages.base import StageConfig
@@ -124,6 +125,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         InputError: a saved report, which a gate compares with, that is not there or not readable.
     """
     recipe = loaded.recipe
+    check_detector(recipe.stages, loaded)
     reference = parse_model_reference(recipe.model, loaded.folder("model"))
     builder = _Builder(loaded, reference)
     for index, config in enumerate(recipe.stages):

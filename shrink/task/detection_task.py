@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
-from shrink.base.errors import DataError, RecipeError
+from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.losses import DETECTION
 from shrink.base.metrics import METRICS, metric_of
 from shrink.data.boxes import COLUMNS
@@ -78,10 +80,36 @@ def _check_config(config: TaskConfig, dataset: Dataset) -> None:
                 subject=f"task.{key}",
                 hint="a detector's loss is task.decode.loss",
             )
-    for name in config.metrics or ():
+    _check_metrics(config, dataset.class_names)
+
+
+def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
+    """Refuse metrics of other tasks, functions, and classes that there are not."""
+    for key in config.functions():
+        raise RecipeError(
+            f"{key} is a function, and functions do not measure detectors",
+            subject="task.metrics",
+            hint=f"one of {_known()}",
+        )
+    for name in (*(config.metrics or ()), *([config.monitor] if config.monitor else [])):
         metric = metric_of(name)
-        if metric is not None and "boxes" not in metric.info.kinds:
-            known = ", ".join(one for one, info in METRICS.items() if "boxes" in info.kinds)
+        if metric is None:
+            continue
+        if "boxes" not in metric.info.kinds:
             raise RecipeError(
-                f"{name} is no metric of a detector", subject="task.metrics", hint=f"one of {known}"
+                f"{name} is no metric of a detector",
+                subject="task.metrics",
+                hint=f"one of {_known()}",
             )
+        wanted = str(metric.arguments.get("class", "0"))
+        is_number = wanted.isdecimal() and int(wanted) < len(classes)
+        if wanted not in classes and not is_number:
+            raise RecipeError(
+                f"metric {name}: there is no class {wanted!r} among the {len(classes)} of the data",
+                subject="task.metrics",
+                hint=hint_for(wanted, classes),
+            )
+
+
+def _known() -> str:
+    return ", ".join(name for name, info in METRICS.items() if "boxes" in info.kinds)

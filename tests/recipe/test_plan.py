@@ -356,3 +356,32 @@ def test_build_plan_tells_no_other_stage_of_compaction() -> None:
     found = built.step("apart").config
     assert found is not None
     assert "max_extra_macs" not in found.model_dump()
+
+
+DETECTOR: dict[str, Any] = {"decode": {"name": "grid", "strides": [8]}}
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "words"),
+    [
+        ({"distill": {"epochs": 1, "student": "build.py:build"}}, {}, "cannot be distilled"),
+        (
+            {"prune": {"method": "channels", "ratio": 0.3, "epochs": 1, "teacher": "self"}},
+            {},
+            "with a teacher",
+        ),
+        (QUANTIZE, {"gates": {"worst_slice_drop": 0.1}}, "slices of a detector"),
+        (
+            QUANTIZE,
+            {"data": {"source": "digits", "slices": ["build.py:f"]}},
+            "slices of a detector",
+        ),
+    ],
+)
+def test_build_plan_refuses_what_a_detector_cannot_have(
+    stage: dict[str, Any], more: dict[str, Any], words: str
+) -> None:
+    plan(TRAIN, stage, **more)
+    with pytest.raises(RecipeError, match=words) as caught:
+        plan(TRAIN, stage, task=DETECTOR, **more)
+    assert caught.value.exit_code == 2

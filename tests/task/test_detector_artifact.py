@@ -28,6 +28,7 @@ pytestmark = pytest.mark.skipif(
 RANDOM = np.random.default_rng(2)
 PICTURES, CANDIDATES, CLASSES = 40, 24, ("cat", "dog")
 DECODE = {"name": "boxes"}
+OWL = {"name": "map", "class": "owl"}
 
 
 def scenes() -> tuple[np.ndarray, np.ndarray]:
@@ -97,6 +98,9 @@ def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Pa
         ({}, True, RecipeError, "the targets are boxes"),
         ({"decode": DECODE}, False, DataError, "needs boxes"),
         ({"decode": DECODE, "metrics": ["accuracy"]}, True, RecipeError, "no metric of a detector"),
+        ({"decode": DECODE, "metrics": ["map", "own.py:cost"]}, True, RecipeError, "a function"),
+        ({"decode": DECODE, "metrics": [OWL]}, True, RecipeError, "no class 'owl' among the 2"),
+        ({"decode": DECODE, "monitor": "map_owl"}, True, RecipeError, "no class 'owl'"),
         ({"decode": DECODE, "loss": "mean_squared_error"}, True, RecipeError, "means nothing"),
     ],
 )
@@ -106,6 +110,12 @@ def test_what_does_not_belong_together_is_refused(
     config = TaskConfig.model_validate(settings)
     with pytest.raises(error, match=words):
         resolve_task(config, dataset(has_boxes), keras_interface(identity()))
+
+
+def test_class_of_a_metric_may_be_a_name_or_a_number() -> None:
+    config = TaskConfig.model_validate({"decode": DECODE, "metrics": ["map_cat", "map_50_1"]})
+    task = resolve_task(config, dataset(), keras_interface(identity()))
+    assert task.metrics == ("map_cat", "map_50_1")
 
 
 def test_task_follows_the_loss_and_measures_map_by_default() -> None:

@@ -163,6 +163,21 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("coco", "all.json", ('"category_id": 10', '"category_id": 4'), "category 4", "annotation"),
         ("coco", "all.json", ('"p00.png"', '"gone.png"'), "no picture", "image 0"),
         ("coco", "all.json", ("[4, 2, 16, 10]", "[4, 2]"), "bbox is not", "annotation 0"),
+        ("coco", "all.json", ("[4, 2, 16, 10]", "[4, 2, NaN, 10]"), "not finite", "annotation 0"),
+        ("coco", "all.json", ('"area": 80.0', '"area": Infinity'), "not finite", "annotation 0"),
+        ("coco", "all.json", (', "name": "dog"', ""), "name is missing", "categories[0]"),
+        ("coco", "all.json", ('"id": 7,', '"id": "7",'), "numbers and texts", "all.json"),
+        ("coco", "all.json", ('"id": 7,', '"id": 10,'), "10 is there twice", "categories[1]"),
+        ("coco", "all.json", ('"image_id": 0', '"image_id": [0]'), "image_id is", "annotation 0"),
+        ("coco", "all.json", ('"id": 1, "file', '"id": 0, "file'), "0 is there twice", "image 0"),
+        ("coco", "all.json", ('"p00.png"', '"../out.png"'), "leaves the folder", "image 0"),
+        ("coco", "all.json", ('"p00.png"', '"a/../../o.png"'), "leaves the folder", "image 0"),
+        ("coco", "all.json", ('"p00.png"', '"/out.png"'), "leaves the folder", "image 0"),
+        ("coco", "all.json", ('"p00.png"', '"p\\u0000.png"'), "no name of a file", "image 0"),
+        ("coco", "all.json", ('"p00.png"', "null"), "file_name is None", "image 0"),
+        ("yolo", "labels/p00.txt", ("0 0.625", "nan 0.625"), "no class nan", "p00.txt:2"),
+        ("yolo", "labels/p00.txt", ("0 0.625", "inf 0.625"), "no class inf", "p00.txt:2"),
+        ("voc", "Annotations/p00.xml", ("p00.png", "../o.png"), "leaves the folder", "p00.xml"),
         ("yolo", "labels/p00.txt", ("0 0.625", "5 0.625"), "no class 5", "p00.txt:2"),
         ("yolo", "labels/p00.txt", ("1 0.3 ", "1 0.9 "), "not inside", "p00.txt:1"),
         ("yolo", "labels/p00.txt", ("1 0.3 ", "1 "), "not five numbers", "p00.txt:1"),
@@ -183,6 +198,13 @@ def test_what_is_wrong_is_named_with_its_place(
         read_boxes(path, None)
     assert where in str(raised.value.subject)
     assert raised.value.exit_code == 3
+
+
+def test_box_beside_its_picture_by_less_than_a_pixel_is_cut_to_the_edge(tmp_path: Path) -> None:
+    path = coco(tmp_path / "data")
+    path.write_text(path.read_text().replace("[4, 2, 16, 10]", f"[{WIDTH + 0.5}, 1, 0.4, 4]"))
+    (box, _) = read_boxes(path, None).splits["all"][0].boxes
+    assert (box.left, box.top, box.right, box.bottom) == (WIDTH, 1, WIDTH, 5)
 
 
 def test_class_that_data_classes_lacks_is_named(tmp_path: Path) -> None:
