@@ -117,8 +117,9 @@ def compare(
     console = Console(as_json=json_, quiet=quiet)
     found = compare_folders(runs, output)
     if output is not None:
-        from shrink.report.compare_rendered import render_comparison
+        from shrink.report.compare_rendered import check_overwritten, render_comparison
 
+        check_overwritten(output, "choose another folder with --output")
         files.make_folder(output)
         files.write_together(output, render_comparison(found))
     for warning in found.warnings:

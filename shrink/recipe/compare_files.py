@@ -20,10 +20,11 @@ from shrink.report.compared import RunToCompare, Titled, compare_runs
 
 @dataclass(frozen=True)
 class _Named:
-    """What the command line names: a run, or a sweep with its runs."""
+    """What the command line names: a run, or a sweep with its runs, which `prefix` goes before."""
 
     path: Path
     sweep: Comparison | None
+    prefix: str = ""
 
 
 def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
@@ -37,10 +38,10 @@ def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
         InputError: a folder that is missing, or is neither a run nor a sweep.
         RecipeError: the output is the folder of another sweep.
     """
-    named = [_Named(path, _sweep_in(path)) for path in paths]
+    named = _prefixed([_Named(path, _sweep_in(path)) for path in paths])
     alone = named[0].sweep if len(named) == 1 else None
     _check_output(output, named)
-    runs = list(_distinct(run for one in named for run in _runs(one, output, alone is not None)))
+    runs = list(_distinct(run for one in named for run in _runs(one, output)))
     if alone is not None:
         return compare_runs(runs, Titled(alone.title, True, alone.repeat, alone.jobs))
     settings = settings_that_differ([run.report for run in runs])
@@ -48,6 +49,20 @@ def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
     repeats = [one.sweep.repeat for one in named if one.sweep is not None and one.sweep.repeat]
     title = f"{len(runs)} runs" if len(runs) != 1 else runs[0].name
     return compare_runs(_called_apart(runs), Titled(title, repeat=max(repeats, default=None)))
+
+
+def _prefixed(named: Sequence[_Named]) -> list[_Named]:
+    """Return sweeps with what tells the runs of each from the others': its name, or its path."""
+    if len(named) == 1:
+        return list(named)
+    folders = {one.path.resolve() for one in named if one.sweep is not None}
+    names = [_name(folder) for folder in folders]
+
+    def prefix(one: _Named) -> str:
+        own = _name(one.path)
+        return f"{own if names.count(own) == 1 else os.path.relpath(one.path.resolve())}: "
+
+    return [one if one.sweep is None else replace(one, prefix=prefix(one)) for one in named]
 
 
 def _sweep_in(path: Path) -> Comparison | None:
@@ -63,18 +78,17 @@ def _sweep_in(path: Path) -> Comparison | None:
         ) from None
 
 
-def _runs(named: _Named, output: Path | None, is_alone: bool) -> Iterator[RunToCompare]:
+def _runs(named: _Named, output: Path | None) -> Iterator[RunToCompare]:
     if named.sweep is None:
         report = read_report(named.path)
         folder = named.path if named.path.is_dir() else named.path.parent
         yield RunToCompare(_name(folder), _place(folder, output), folder, report, {})
         return
-    prefix = "" if is_alone else f"{_name(named.path)}: "
     seen: set[str] = set()
     for row in named.sweep.rows:
         if row.run not in seen:
             seen.add(row.run)
-            yield _run_of_sweep(row, named.path / row.run, prefix, output)
+            yield _run_of_sweep(row, named.path / row.run, named.prefix, output)
 
 
 def _run_of_sweep(row: ComparedRow, folder: Path, prefix: str, output: Path | None) -> RunToCompare:

@@ -28,7 +28,7 @@ from shrink.contract.report_file import read_report
 from shrink.recipe.combination import Combination
 from shrink.recipe.matrix import Variants
 from shrink.recipe.plan import Plan, build_plan
-from shrink.report.compare_rendered import render_comparison
+from shrink.report.compare_rendered import check_overwritten, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
@@ -320,6 +320,10 @@ def _check_owner(output: Path, name: str, force: bool) -> None:
             "the output folder is a file, which --force does not overwrite",
             subject=output,
             hint="choose another folder with --output",
+        )
+    if not force:
+        check_overwritten(
+            output, "choose another folder with --output, or overwrite it with --force"
         )
     known = files.read_mapping(output / COMPARE_NAME)
     run = files.read_mapping(output / REPORT_NAME).get("recipe")

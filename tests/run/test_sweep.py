@@ -15,6 +15,7 @@ import pytest
 
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, StageError
+from shrink.cli.reports import compare
 from shrink.recipe.matrix import load_variants
 from shrink.recipe.plan import build_plan
 from shrink.run.options import RunOptions
@@ -160,6 +161,23 @@ def test_sweep_refuses_the_folder_of_another_recipe(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="runs of the recipe 's'"):
         sweep(tmp_path, "prune.sparsity=0.3,0.5")
     assert sweep(tmp_path, "prune.sparsity=0.3,0.5", force=True).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["compare.html", "compare.md", "compare.json"])
+def test_files_of_the_user_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    mine = tmp_path / "out" / name
+    (tmp_path / "out" / "compare.json").unlink()
+    mine.write_text('{"title": "r"}', encoding="utf-8")
+    with pytest.raises(RecipeError, match="is not shrink's"):
+        sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    runs = [tmp_path / "out" / f"prune.sparsity={text}" for text in ("0.3", "0.5")]
+    with pytest.raises(RecipeError, match="is not shrink's"):
+        compare(runs, tmp_path / "out", quiet=True)
+    assert mine.read_text(encoding="utf-8") == '{"title": "r"}'
+    assert sweep(tmp_path, "prune.sparsity=0.3,0.5", force=True).exit_code == 0
+    compare(runs, tmp_path / "page", quiet=True)
+    compare(runs, tmp_path / "page", quiet=True)
 
 
 def test_plan_sweep_refuses_one_file_for_several_artifacts(tmp_path: Path) -> None:

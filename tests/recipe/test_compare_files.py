@@ -1,0 +1,51 @@
+"""What `shrink compare` makes of the sweeps that it is given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base.files import json_text
+from shrink.recipe.compare_files import compare_folders
+from tests.report.toys import outcome, report
+
+
+def write_sweep(folder: Path, correct: list[int]) -> Path:
+    """A sweep of one combination, with a seed for each number of correct predictions of 100."""
+    rows: list[dict[str, Any]] = []
+    for seed, number in enumerate(correct):
+        settings = {"prune.sparsity": "0.5", "training.seed": str(seed)}
+        name = f"prune.sparsity=0.5,training.seed={seed}"
+        (folder / name).mkdir(parents=True)
+        made = report([outcome("train", number, 1000 + number, None)], finals=("train",))
+        (folder / name / "report.json").write_text(json_text(made), encoding="utf-8")
+        row = {"name": name, "run": name, "settings": settings, "status": "finished"}
+        row |= {"combination": "prune.sparsity = 0.5", "figures": {}, "intervals": {}, "delta": {}}
+        rows.append(row)
+    found = {"schema_version": 1, "title": "r", "sweep": True, "repeat": len(rows), "rows": rows}
+    (folder / "compare.json").write_text(json.dumps(found), encoding="utf-8")
+    return folder
+
+
+def test_sweeps_of_the_same_name_are_kept_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = write_sweep(tmp_path / "v1" / "sweep", [90, 92])
+    second = write_sweep(tmp_path / "v2" / "sweep", [60, 64])
+    third = write_sweep(tmp_path / "other", [10, 20])
+    found = compare_folders([first, second, third], None)
+    assert {one.name: round(one.figures["accuracy"].mean, 9) for one in found.repeats} == {
+        "v1/sweep: prune.sparsity = 0.5": 0.91,
+        "v2/sweep: prune.sparsity = 0.5": 0.62,
+        "other: prune.sparsity = 0.5": 0.15,
+    }
+    assert [len(one.rows) for one in found.repeats] == [2, 2, 2]
+    assert len({row.name for row in found.rows}) == 6
+    twice = compare_folders([first, first], None)
+    assert [(one.name, len(one.rows)) for one in twice.repeats] == [
+        ("sweep: prune.sparsity = 0.5", 2)
+    ]
