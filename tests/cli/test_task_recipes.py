@@ -88,7 +88,7 @@ CASES = [
 ]
 
 
-IN_THE_DEFAULT_SUITE = "digits-segment"
+IN_THE_DEFAULT_SUITE = "series-forecast"
 """A short run takes 20 seconds of processor time; the slow suite has one of each."""
 EACH = [
     case if case.name == IN_THE_DEFAULT_SUITE else pytest.param(case, marks=pytest.mark.slow)
