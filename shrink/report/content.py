@@ -82,7 +82,7 @@ def columns(report: Report) -> list[Column]:
         *_int8_columns(report),
         figure_column("training", "training_peak_bytes"),
         figure_column("arena", "arena_bytes"),
-        figure_column("on CPU", "cpu_operators"),
+        *_placed_columns(report),
         figure_column("p50", "p50_ms"),
         figure_column("MACs", "macs"),
         figure_column("parameters", "parameters"),
@@ -96,6 +96,12 @@ def filled_cells(candidates: Sequence[Column], report: Report) -> list[list[str]
     """Return the cells of those columns that hold a value for some stage, each below its head."""
     cells = [[column.head, *map(column.cell, report.stages)] for column in candidates]
     return [column for column in cells if set(column[1:]) != {NULL}]
+
+
+def _placed_columns(report: Report) -> list[Column]:
+    """Return the column of operators left on the CPU, where a file was placed on an accelerator."""
+    placed = any(stage.figure("cpu_operators") is not None for stage in report.stages)
+    return [figure_column("on CPU", "cpu_operators")] if placed else []
 
 
 def _int8_columns(report: Report) -> list[Column]:
