@@ -19,6 +19,7 @@ from shrink.compact.bands import (
     Step,
     Tile,
 )
+from shrink.compact.concatenate import concatenation
 from shrink.compact.graph import Graph, Operator, OperatorCode, Options, Tensor
 from shrink.compact.rows import RESIZES, Padded, Transposed
 from shrink.compact.stretch import Stretch, Survey
@@ -107,12 +108,8 @@ class _Build:
         self._emit(_BuiltinOperator.SLICE, inputs, output, options, _Options.SliceOptions)
 
     def _add_concatenation(self, step: Step) -> None:
-        options = schema.ConcatenationOptionsT()
-        options.axis, options.fusedActivationFunction = 1, schema.ActivationFunctionType.NONE
         inputs = [self._tensor(tile) for tile in step.inputs]
-        kind = _Options.ConcatenationOptions
-        output = self._tensor(step.output)
-        self._emit(_BuiltinOperator.CONCATENATION, inputs, output, options, kind)
+        self.operators.append(concatenation(inputs, self._tensor(step.output), axis=1))
 
     def _add_pad(self, step: Step) -> None:
         above, below, left, right = step.padding

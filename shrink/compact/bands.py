@@ -13,13 +13,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from shrink.compact.concatenate import MOST_CONCATENATED
 from shrink.compact.cost import WHEEL, Cost
 from shrink.compact.lives import Memory, Rows, lives
 from shrink.compact.stretch import Impossible, Stretch
 
 SLICE, CONCATENATE, PAD = -1, -2, -3
-MOST_CONCATENATED = 10
-"""Inputs that TFLite Micro's CONCATENATION takes."""
 
 
 class Banding(NamedTuple):

@@ -204,5 +204,4 @@ def _signatures(graph: Graph, side: str, outer: int, inner: int) -> Iterator[sch
 
 
 def _name(tensor: Tensor) -> str:
-    stored = None if tensor.stored is None else tensor.stored.name
-    return (stored or b"").decode("utf-8", "replace") or "without a name"
+    return tensor.name or "without a name"

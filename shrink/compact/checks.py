@@ -63,7 +63,7 @@ def check_graph(graph: Graph) -> None:
 def _check_tensor(graph: Graph, tensor: Tensor) -> None:
     if tensor.stored is None or tensor.stored.sparsity is not None:
         return
-    name = (tensor.stored.name or b"").decode("utf-8", "replace")[:80] or "without a name"
+    name = tensor.name[:80] or "without a name"
     if not tensor.constant:
         if not 0 < tensor.size_bytes <= _MOST_BYTES:
             raise _corrupt(f"tensor {name} takes {tensor.size_bytes:,} bytes")

@@ -281,9 +281,21 @@ def _unchanged(
 ) -> Compacted:
     graph, left = bordered.graph, bordered.left
     macs = graph_macs(graph)
-    before = memory_map(graph, has_plan(graph))
     return Compacted(
-        model, reason, (), macs, macs, arena, arena, None, (), None, before, None, (), left, target
+        content=model,
+        reason=reason,
+        done=(),
+        macs_before=macs,
+        macs_after=macs,
+        arena_before=arena,
+        arena_after=arena,
+        bound_bytes=None,
+        new_operators=(),
+        equality=None,
+        memory_before=memory_map(graph, has_plan(graph)),
+        memory_after=None,
+        borders_left=left,
+        target=target,
     )
 
 

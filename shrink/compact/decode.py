@@ -19,15 +19,14 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
+from shrink.compact.concatenate import MOST_CONCATENATED, concatenation
 from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor
 from shrink.tflite.decode import DECODE, Encoded, smallest_form
 
 _CODE = OperatorCode(schema.BuiltinOperator.CUSTOM, 1, DECODE)
-_CONCATENATION = OperatorCode(schema.BuiltinOperator.CONCATENATION, 2)
 _KERNEL, _BIAS = 1, 2
 _READERS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _SPLIT = frozenset({"CONV_2D", "FULLY_CONNECTED"})
-_MOST_CONCATENATED = 10
 _BIASES = {schema.TensorType.INT32: "<i4", schema.TensorType.INT64: "<i8"}
 
 
@@ -255,8 +254,8 @@ class _Writer:
 
     def _concatenate(self, parts: Sequence[int], output: int) -> None:
         """Concatenate along the last axis, ten inputs at a time, which is what the kernel takes."""
-        while len(parts) > _MOST_CONCATENATED:
-            groups = bounds(len(parts), -(-len(parts) // _MOST_CONCATENATED))
+        while len(parts) > MOST_CONCATENATED:
+            groups = bounds(len(parts), -(-len(parts) // MOST_CONCATENATED))
             parts = [self._group(parts[start:end], output) for start, end in groups]
         self._emit_concatenation(parts, output)
 
@@ -269,11 +268,8 @@ class _Writer:
         return joined
 
     def _emit_concatenation(self, parts: Sequence[int], output: int) -> None:
-        options = schema.ConcatenationOptionsT()
-        options.axis = len(self.tensors[output].shape) - 1
-        options.fusedActivationFunction = schema.ActivationFunctionType.NONE
-        kind = schema.BuiltinOptions.ConcatenationOptions
-        self.operators.append(Operator(_CONCATENATION, tuple(parts), (output,), options, kind))
+        axis = len(self.tensors[output].shape) - 1
+        self.operators.append(concatenation(parts, output, axis))
 
 
 def _some_scales(
@@ -296,6 +292,5 @@ def _some_scales(
 def shown_name(graph: Graph, kernel: Kernel) -> str:
     """Return the name of what the first reader of a kernel writes, else the operator's number."""
     number = kernel.readers[0]
-    stored = graph.tensors[graph.operators[number].outputs[0]].stored
-    name = b"" if stored is None or stored.name is None else stored.name
-    return name.decode("utf-8", "replace") or f"{graph.operators[number].name} {number}"
+    operator = graph.operators[number]
+    return graph.tensors[operator.outputs[0]].name or f"{operator.name} {number}"

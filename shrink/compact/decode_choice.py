@@ -185,7 +185,15 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
         )
     reason = _why_nothing(found, choices)
     layers = _layers(graph, found, others, {})
-    return Decoding(content, reason, len(content), len(content), before, before, layers)
+    return Decoding(
+        content=content,
+        reason=reason,
+        file_bytes_before=len(content),
+        file_bytes=len(content),
+        arena_before=before,
+        arena_after=before,
+        layers=layers,
+    )
 
 
 def _why_nothing(found: Sequence[Kernel], choices: Sequence[_Choice]) -> str:
@@ -321,9 +329,7 @@ def _layers(
     rows = [_layer(graph, kernel, parts.get(kernel.index, 0)) for kernel in found]
     for index, reason in others:
         tensor = graph.tensors[index]
-        name = b"" if tensor.stored is None else tensor.stored.name or b""
-        shown, size = name.decode("utf-8", "replace") or f"tensor {index}", tensor.size_bytes
-        rows.append(_dense(shown, reason, size))
+        rows.append(_dense(tensor.name or f"tensor {index}", reason, tensor.size_bytes))
     return tuple(sorted(rows, key=lambda one: -one.bytes_before))
 
 

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
-from shrink.compact.graph import Graph, Operator
-
-_FLATTENS = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS"}
+from shrink.compact.graph import Graph, Operator, mean_the_same
+from shrink.compact.views import RESHAPES
 
 
 def without_flattening(graph: Graph) -> Graph:
@@ -29,7 +26,7 @@ def without_flattening(graph: Graph) -> Graph:
             inputs = (sources[operator.inputs[0]], *operator.inputs[1:])
             changed = dataclasses.replace(operator, inputs=inputs)
         operators.append(changed)
-        if operator.name in _FLATTENS and _keeps_values(graph, operator):
+        if operator.code.builtin in RESHAPES and _keeps_values(graph, operator):
             sources[operator.outputs[0]] = operator.inputs[0]
     return graph.with_operators(operators)
 
@@ -48,12 +45,4 @@ def _reads_a_row(graph: Graph, operator: Operator) -> bool:
 def _keeps_values(graph: Graph, operator: Operator) -> bool:
     """Whether a number stands for the same value in an operator's input and in its output."""
     source, output = (graph.tensors[index] for index in (operator.inputs[0], operator.outputs[0]))
-    if source.stored is None or output.stored is None or source.type != output.type:
-        return False
-    if not graph.is_activation(operator.inputs[0]):
-        return False
-    one, other = source.stored.quantization, output.stored.quantization
-    if one is None or other is None:
-        return one is other
-    same = np.array_equal(one.scale, other.scale)
-    return same and np.array_equal(one.zeroPoint, other.zeroPoint)
+    return graph.is_activation(operator.inputs[0]) and mean_the_same(source, output)

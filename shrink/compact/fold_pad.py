@@ -16,7 +16,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.cost import macs_of
+from shrink.compact.cost import graph_macs
 from shrink.compact.graph import Graph, Operator
 from shrink.compact.rows import CONVOLUTIONS, same_padding
 
@@ -34,13 +34,9 @@ def with_folded_pads(graph: Graph, max_macs: int) -> Graph:
     for pad in graph.operators:
         folded = _folded(graph, pad, max_macs)
         if folded is not None:
-            max_macs -= _macs(folded) - _macs(graph)
+            max_macs -= graph_macs(folded) - graph_macs(graph)
             graph = folded
     return graph
-
-
-def _macs(graph: Graph) -> int:
-    return sum(macs_of(graph, operator) for operator in graph.operators)
 
 
 def _folded(graph: Graph, pad: Operator, max_macs: int) -> Graph | None:
@@ -58,7 +54,7 @@ def _folded(graph: Graph, pad: Operator, max_macs: int) -> Graph | None:
         found, changed[reader] = grown
     operators = [changed.get(o, o) for o in found.operators if o is not pad]
     found = found.with_operators(operators)
-    return found if _macs(found) - _macs(graph) <= max_macs else None
+    return found if graph_macs(found) - graph_macs(graph) <= max_macs else None
 
 
 def _keeps_values(graph: Graph, pad: Operator) -> bool:

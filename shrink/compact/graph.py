@@ -90,6 +90,11 @@ class Tensor:
     constant: bool = False
     loose: bool = False
 
+    @property
+    def name(self) -> str:
+        """As the file has it; empty where it has none."""
+        return "" if self.stored is None else _text(self.stored.name)
+
     @functools.cached_property
     def size_bytes(self) -> int:
         """The bytes of its values, without alignment."""
@@ -99,6 +104,17 @@ class Tensor:
     def row_bytes(self) -> int:
         """The bytes of one row of a tensor (1, height, width, channels)."""
         return self.size_bytes // self.shape[1]
+
+
+def mean_the_same(one: Tensor, other: Tensor) -> bool:
+    """Whether values of two tensors of the file stand for the same numbers."""
+    if one.stored is None or other.stored is None or one.type != other.type:
+        return False
+    given, found = one.stored.quantization, other.stored.quantization
+    if given is None or found is None:
+        return given is found
+    same = np.array_equal(given.scale, found.scale)
+    return same and np.array_equal(given.zeroPoint, found.zeroPoint)
 
 
 Options: TypeAlias = (

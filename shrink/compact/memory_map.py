@@ -78,6 +78,5 @@ def _holder(graph: Graph, index: int, live: int) -> Holder:
     tensor = graph.tensors[index]
     assert tensor.stored is not None, "bands are of tensors of the file"
     item = tensor.size_bytes // max(1, math.prod(tensor.shape))
-    name = (tensor.stored.name or b"").decode("utf-8", "replace")
     whole = math.prod(int(dimension) for dimension in tensor.stored.shape) * item
-    return Holder(name=name or f"tensor {index}", live_bytes=live, size_bytes=whole)
+    return Holder(name=tensor.name or f"tensor {index}", live_bytes=live, size_bytes=whole)

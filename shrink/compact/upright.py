@@ -17,11 +17,11 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.graph import Graph, Operator, OperatorCode, Options, Tensor
+from shrink.compact.graph import Graph, Operator, OperatorCode, Options, Tensor, mean_the_same
 from shrink.compact.rows import CONVOLUTIONS, POINTWISE, POOLS
+from shrink.compact.views import RESHAPES
 
 BuiltinOperator = schema.BuiltinOperator
-_RESHAPES = {BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS}
 _INT32 = schema.TensorType.INT32
 
 
@@ -35,7 +35,7 @@ def upright(graph: Graph) -> Graph:
         return graph
     build = _Build(graph)
     for operator in graph.operators:
-        if stands[id(operator)] and operator.code.builtin in _RESHAPES:
+        if stands[id(operator)] and operator.code.builtin in RESHAPES:
             build.alias(operator)
         elif stands[id(operator)]:
             build.stand(operator)
@@ -67,8 +67,8 @@ def _stands(graph: Graph, operator: Operator) -> bool:
     if before is None or after is None or source.constant:
         return False
     lying = _lies(source.shape) and _lies(output.shape)
-    if builtin in _RESHAPES:
-        return before == after and _mean_the_same(source, output)
+    if builtin in RESHAPES:
+        return before == after and mean_the_same(source, output)
     if builtin in CONVOLUTIONS:
         weights = graph.tensors[operator.inputs[1]]
         by_row = weights.constant and len(weights.shape) == 4 and weights.shape[1] == 1
@@ -87,19 +87,6 @@ def _stands(graph: Graph, operator: Operator) -> bool:
     if builtin == BuiltinOperator.PAD:
         return _paddings(graph, operator) is not None
     return builtin in POINTWISE and _is_pointwise(graph, operator, output.shape)
-
-
-def _mean_the_same(one: Tensor, other: Tensor) -> bool:
-    """Whether values of two tensors stand for the same numbers."""
-    if one.stored is None or other.stored is None or one.type != other.type:
-        return False
-    given = [stored.quantization for stored in (one.stored, other.stored)]
-    if None in given:
-        return given == [None, None]
-    return all(
-        np.array_equal(getattr(given[0], field), getattr(given[1], field))
-        for field in ("scale", "zeroPoint")
-    )
 
 
 def _lies(shape: tuple[int, ...]) -> bool:

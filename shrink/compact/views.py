@@ -23,7 +23,8 @@ from shrink.compact.graph import Graph, Operator
 from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
 BuiltinOperator = schema.BuiltinOperator
-_RESHAPES = {BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS}
+RESHAPES = {BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS}
+"""Operators that leave all bytes where they are."""
 
 
 _MOST_GROWTH = 1.25
@@ -85,7 +86,7 @@ def copied_bytes(graph: Graph, operator: Operator) -> tuple[int, int] | None:
     Returns:
         None for an operator that does anything else.
     """
-    if operator.code.builtin in _RESHAPES:
+    if operator.code.builtin in RESHAPES:
         return 0, graph.tensors[operator.inputs[0]].size_bytes
     if operator.code.builtin != BuiltinOperator.SLICE:
         return None

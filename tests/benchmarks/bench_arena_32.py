@@ -103,9 +103,10 @@ def pairs(options: argparse.Namespace) -> Iterator[Pair]:
 
 def estimates(figure: ArenaFigure) -> dict[str, int | None]:
     """Return shrink's figures by kernels."""
-    return dict(
-        zip(KERNELS, (figure.estimate_32_reference.value, figure.estimate_32.value), strict=True)
-    )
+    return {
+        "reference": figure.estimate_32_reference.value,
+        "cmsis_nn": figure.estimate_32.value,
+    }
 
 
 def digest(content: bytes) -> str:
@@ -163,20 +164,15 @@ def _last_feature_map(graph: Graph, other: Graph) -> tuple[int | None, int | Non
         name: index
         for operator in other.operators
         for index in operator.outputs
-        if (name := _name(other, index))
+        if (name := other.tensors[index].name)
     }
     for operator in reversed(graph.operators):
         for index in operator.outputs:
-            shape, place = graph.tensors[index].shape, places.get(_name(graph, index))
+            shape, place = graph.tensors[index].shape, places.get(graph.tensors[index].name)
             several = len(shape) == 4 and shape[1] * shape[2] > 1
             if several and place is not None and other.tensors[place].shape == shape:
                 return index, place
     return None, None
-
-
-def _name(graph: Graph, index: int) -> str:
-    stored = graph.tensors[index].stored
-    return "" if stored is None else str(stored.name or "")
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from shrink.compact.bands import MOST_CONCATENATED
+from shrink.compact.concatenate import MOST_CONCATENATED
 from shrink.compact.cost import WHEEL, graph_macs
 from shrink.compact.cuts import even_cuts
 from shrink.compact.flatten import without_flattening

@@ -1,4 +1,4 @@
-"""Conditions on tensors that rules of XNNPACK share: each yields why an operator is not taken."""
+"""Conditions on tensors that rules share: each yields why an operator is not taken."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ compiler 16.0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from shrink.compact.targets.conditions import Reasons, fixed, name_of
 from shrink.compact.targets.view import Node, Value, View
 
 SOURCE = "the Edge TPU's public list of operators (compiler 16.0)"
@@ -23,7 +24,6 @@ _MOST_SOFTMAX = 16_000
 _DEPTH_STEP = 4
 _BIASES = ("INT32", "INT64")
 
-Reasons = Iterator[str]
 Rule = Callable[[Node], Reasons]
 
 
@@ -70,7 +70,7 @@ def _reasons(node: Node) -> Reasons:
 
 
 def _tensor(value: Value) -> Reasons:
-    name = value.name[:60] or f"tensor {value.index}"
+    name = name_of(value)
     bias_or_size = value.constant and value.dtype in _BIASES
     if not value.is_int8 and not bias_or_size:
         yield f"{name} is {value.dtype}, and 8-bit integers are mapped"
@@ -92,22 +92,17 @@ def _no_activation(node: Node) -> Reasons:
         yield f"the activation {node.activation} is part of it"
 
 
-def _constant(value: Value | None, what: str) -> Reasons:
-    if value is None or not value.constant:
-        yield f"its {what} are no constant of the file"
-
-
 def _convolution(node: Node) -> Reasons:
-    yield from _constant(node.given(1), "weights")
+    yield from fixed(node.given(1), (), "weights")
     if node.given(2) is not None:
-        yield from _constant(node.given(2), "biases")
+        yield from fixed(node.given(2), (), "biases")
     across, down = node.option("dilationWFactor", 1), node.option("dilationHFactor", 1)
     if across != down:
         yield f"its dilation is {down} down and {across} across"
 
 
 def _fully_connected(node: Node) -> Reasons:
-    yield from _constant(node.given(1), "weights")
+    yield from fixed(node.given(1), (), "weights")
     if node.option("weightsFormat"):
         yield "its weights are shuffled"
     shape = node.outputs[0].shape
@@ -116,16 +111,16 @@ def _fully_connected(node: Node) -> Reasons:
 
 
 def _transposed_convolution(node: Node) -> Reasons:
-    yield from _constant(node.given(0), "sizes")
-    yield from _constant(node.given(1), "weights")
+    yield from fixed(node.given(0), (), "sizes")
+    yield from fixed(node.given(1), (), "weights")
 
 
 def _concatenation(node: Node) -> Reasons:
     yield from _no_activation(node)
-    fixed = [one for one in node.inputs if one is not None and one.constant]
-    if fixed and len(node.inputs) != 2:
+    constants = [one for one in node.inputs if one is not None and one.constant]
+    if constants and len(node.inputs) != 2:
         yield "one of its more than 2 inputs is a constant"
-    if any((one.data != one.zero_point % 256).any() for one in fixed):
+    if any((one.data != one.zero_point % 256).any() for one in constants):
         yield "it appends a constant that is not zero"
 
 
@@ -138,7 +133,7 @@ def _axes(node: Node) -> list[int]:
 def _reduction(node: Node) -> Reasons:
     source = node.given(0)
     assert source is not None
-    yield from _constant(node.given(1), "axes")
+    yield from fixed(node.given(1), (), "axes")
     axes, rank = _axes(node), len(source.shape)
     if 0 in axes and rank > _MOST_DIMENSIONS:
         yield "it reduces the batch"
@@ -148,7 +143,7 @@ def _reduction(node: Node) -> Reasons:
 
 def _pad(node: Node) -> Reasons:
     source, sizes = node.given(0), node.given(1)
-    yield from _constant(sizes, "sizes")
+    yield from fixed(sizes, (), "sizes")
     assert source is not None
     assert sizes is not None
     if len(source.shape) > _MOST_DIMENSIONS and any(sizes.integers()[:2]):
@@ -157,7 +152,7 @@ def _pad(node: Node) -> Reasons:
 
 def _prelu(node: Node) -> Reasons:
     slope = node.given(1)
-    yield from _constant(slope, "slopes")
+    yield from fixed(slope, (), "slopes")
     assert slope is not None
     if any(size != 1 for size in slope.shape[:-1]):
         yield f"its slopes {slope.shape} differ along more than the channels"
@@ -171,7 +166,7 @@ def _pack(node: Node) -> Reasons:
 def _split(node: Node) -> Reasons:
     source = node.given(1)
     axis = node.given(0)
-    yield from _constant(axis, "dimensions")
+    yield from fixed(axis, (), "dimensions")
     assert source is not None
     assert axis is not None
     rank = len(source.shape)
@@ -203,7 +198,7 @@ def _strided_slice(node: Node) -> Reasons:
     if node.option("ellipsisMask") or node.option("newAxisMask"):
         yield "it adds a dimension"
     strides = node.given(3)
-    yield from _constant(strides, "strides")
+    yield from fixed(strides, (), "strides")
     assert strides is not None
     if any(one != 1 for one in strides.integers()):
         yield "its strides are not 1"

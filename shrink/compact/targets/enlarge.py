@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.compact.concatenate import MOST_CONCATENATED, concatenation
 from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor
 
 ENLARGEMENT = "RESIZE_NEAREST_NEIGHBOR"
-_MOST_INPUTS = 10
-"""Inputs that TFLite Micro's CONCATENATION takes."""
-_CONCATENATION = OperatorCode(schema.BuiltinOperator.CONCATENATION, 2)
 _RESHAPE = OperatorCode(schema.BuiltinOperator.RESHAPE, 1)
 
 
@@ -63,7 +61,7 @@ def _factor(given: int, made: int, half: bool) -> int | None:
 
     As TensorFlow Lite's kernel, places are found in float32.
     """
-    if made % given or made // given > _MOST_INPUTS:
+    if made % given or made // given > MOST_CONCATENATED:
         return None
     wanted = np.arange(made, dtype=np.float32)
     scale = np.float32(given) / np.float32(made)
@@ -85,18 +83,11 @@ def _copies(tensors: list[Tensor], operator: Operator, factors: Factors) -> list
     rows = added(batch, height, 1, width * factors.columns * channels)
     tall = added(batch, height, 1, factors.rows * width * factors.columns * channels)
     return [
-        _concatenation((source,) * factors.columns, wide),
+        concatenation((source,) * factors.columns, wide, axis=3),
         _reshape(wide, rows, tensors[rows].shape),
-        _concatenation((rows,) * factors.rows, tall),
+        concatenation((rows,) * factors.rows, tall, axis=3),
         _reshape(tall, result, tensors[result].shape),
     ]
-
-
-def _concatenation(inputs: tuple[int, ...], output: int) -> Operator:
-    options = schema.ConcatenationOptionsT()
-    options.axis = 3
-    kind = schema.BuiltinOptions.ConcatenationOptions
-    return Operator(_CONCATENATION, inputs, (output,), options, kind)
 
 
 def _reshape(given: int, output: int, shape: tuple[int, ...]) -> Operator:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from shrink.base.errors import StageError
@@ -43,9 +41,6 @@ def test_with_copied_pixels_leaves_others() -> None:
         assert with_copied_pixels(graph, places).operators == graph.operators
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("ethosu") is None, reason="ethos-u-vela is not installed"
-)
 def test_place_rewrites_what_an_npu_would_leave() -> None:
     placed = place(enlarged(3), "ethos-u55-64")
     assert placed.placement.on_cpu == ()

@@ -18,9 +18,6 @@ from shrink.tflite.structure import read
 from tests.compact.toys import Net, chain
 
 _CODE = schema.BuiltinOperator
-needs_vela = pytest.mark.skipif(
-    importlib.util.find_spec("ethosu") is None, reason="ethos-u-vela is not installed"
-)
 
 
 def with_bilinear() -> bytes:
@@ -29,7 +26,6 @@ def with_bilinear() -> bytes:
     return net.file(net.conv(net.enlarge(net.conv(net.input, 8), 3, bilinear=True), 4))
 
 
-@needs_vela
 def test_compile_with_vela_gives_one_operator_for_all_that_the_npu_runs() -> None:
     compiled, told = compile_with_vela(chain(), "ethos-u55-128")
     graph = read(compiled)[0]
@@ -49,7 +45,6 @@ def test_compile_with_vela_gives_one_operator_for_all_that_the_npu_runs() -> Non
             assert (a.shape, a.dtype, a.scales) == (b.shape, b.dtype, b.scales)
 
 
-@needs_vela
 def test_compile_with_vela_names_what_it_leaves_on_the_cpu_with_its_reason() -> None:
     _, told = compile_with_vela(with_bilinear(), "ethos-u55-64")
     (left,) = told.on_cpu
@@ -57,7 +52,6 @@ def test_compile_with_vela_names_what_it_leaves_on_the_cpu_with_its_reason() -> 
     assert "scale" in left.reason.lower()
 
 
-@needs_vela
 def test_compile_with_vela_refuses_in_its_own_words() -> None:
     net = Net((1, 8, 8, 4))
     output = net.tensor((1, 8, 8), schema.TensorType.INT64)

@@ -1,0 +1,27 @@
+"""The concatenation that passes add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ai_edge_litert import schema_py_generated as schema
+
+from shrink.compact.graph import Operator, OperatorCode
+
+MOST_CONCATENATED = 10
+"""Inputs that TFLite Micro's CONCATENATION takes."""
+_CODE = OperatorCode(schema.BuiltinOperator.CONCATENATION, 2)
+
+
+def concatenation(inputs: Sequence[int], output: int, axis: int) -> Operator:
+    """Return a CONCATENATION, without an activation, of tensors given by their indices.
+
+    Args:
+        inputs: at most `MOST_CONCATENATED`.
+        output: as long along the axis as the inputs together.
+        axis: from 0 on.
+    """
+    options = schema.ConcatenationOptionsT()
+    options.axis, options.fusedActivationFunction = axis, schema.ActivationFunctionType.NONE
+    kind = schema.BuiltinOptions.ConcatenationOptions
+    return Operator(_CODE, tuple(inputs), (output,), options, kind)
