@@ -124,10 +124,10 @@ def _of_both(first: Equality | None, second: Equality | None) -> Equality | None
         return first or second
     bare = {name: name.removesuffix(KERNELS_DENSE) for name in second.runtimes}
     return Equality(
-        min(first.examples, second.examples),
-        tuple(name for name in second.runtimes if bare[name] in first.runtimes),
-        (*first.different, *second.different),
-        first.distinct and second.distinct,
+        examples=min(first.examples, second.examples),
+        runtimes=tuple(name for name in second.runtimes if bare[name] in first.runtimes),
+        different=(*first.different, *second.different),
+        distinct=first.distinct and second.distinct,
     )
 
 

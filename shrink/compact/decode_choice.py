@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from shrink.base.errors import InternalError
 from shrink.compact.cost import channels_tail, graph_macs, tail_of
@@ -142,6 +142,10 @@ class _Option(NamedTuple):
     tail: int
 
 
+_Options: TypeAlias = Mapping[int, Sequence[_Option]]
+"""In how many parts each kernel can be decoded, by its tensor's index."""
+
+
 class _Choice(NamedTuple):
     """Parts by kernel, and what they save and cost, estimated."""
 
@@ -165,7 +169,9 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
     before = allocated_as_given(content, graph)
     found, others = kernels(graph)
     limit = None if arena_bytes is None else arena_bytes - before
-    choices = _choices(graph, found, limit)
+    live = live_bytes(blocks_of(graph), len(graph.operators))
+    options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
+    choices = _choices(options, max(live, default=0), limit)
     for choice in choices[:_TRIES]:
         tried = _tried(graph, found, choice.parts)
         if tried is None or not _worth(content, before, tried, arena_bytes):
@@ -183,7 +189,7 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
             memory_after=memory_map(tried.graph, planned=True),
             operators=frozenset(operator.name for operator in tried.graph.operators),
         )
-    reason = _why_nothing(found, choices)
+    reason = _why_nothing(options, choices, arena_bytes)
     layers = _layers(graph, found, others, {})
     return Decoding(
         content=content,
@@ -196,13 +202,18 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
     )
 
 
-def _why_nothing(found: Sequence[Kernel], choices: Sequence[_Choice]) -> str:
-    if not found:
+def _why_nothing(options: _Options, choices: Sequence[_Choice], arena_bytes: int | None) -> str:
+    if not options:
         return "no kernel of int8 is large enough to be stored otherwise"
-    if not choices:
+    if not any(one.saved > 0 for several in options.values() for one in several):
         return (
-            "no kernel has enough zeros, or few enough values, to save flash within the arena: "
-            "prune or cluster before quantize"
+            "no kernel has enough zeros, or few enough values, to save flash: prune or cluster "
+            "before quantize"
+        )
+    if not choices and arena_bytes is None:
+        return (
+            f"no kernel saves {FLASH_OF_ARENA} bytes of flash for each byte of arena that it would "
+            "cost: arena_bytes says how large the arena may be"
         )
     return "what was tried did not save flash within the arena"
 
@@ -216,11 +227,14 @@ def _worth(content: bytes, before: int, tried: _Tried, arena_bytes: int | None) 
     return saved > FLASH_OF_ARENA * (tried.arena - before)
 
 
-def _choices(graph: Graph, found: Sequence[Kernel], limit: int | None) -> list[_Choice]:
-    """Return choices, best first; none that saves nothing."""
-    live = live_bytes(blocks_of(graph), len(graph.operators))
-    peak = max(live, default=0)
-    options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
+def _choices(options: _Options, peak: int, limit: int | None) -> list[_Choice]:
+    """Return choices, best first; none that saves nothing.
+
+    Args:
+        options: by kernel.
+        peak: bytes that activations take while all kernels are dense.
+        limit: by which the arena may grow; None where a byte of it counts as four of flash.
+    """
     heights = {max(peak, one.need) for several in options.values() for one in several}
     choices = {}
     for height, rate in itertools.product(sorted(heights), _RATES):
@@ -235,9 +249,7 @@ def _choices(graph: Graph, found: Sequence[Kernel], limit: int | None) -> list[_
     return sorted(worth, key=lambda one: FLASH_OF_ARENA * one.growth - one.saved)
 
 
-def _choice(
-    options: Mapping[int, Sequence[_Option]], height: int, peak: int, rate: float
-) -> _Choice | None:
+def _choice(options: _Options, height: int, peak: int, rate: float) -> _Choice | None:
     """Return what saves most flash below a height of the arena.
 
     Args:
