@@ -12,6 +12,9 @@ from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOpt
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN_DIR", help="A run folder, or a report.json.")
 ]
+MarkdownFlag = Annotated[
+    bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,23 +60,19 @@ def report(
 def diff(
     before: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run before.")],
     after: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run after.")],
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
-    ] = False,
+    markdown: MarkdownFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
     from shrink.base.console import Console
-    from shrink.base.errors import RecipeError
     from shrink.contract.codec import to_plain
     from shrink.contract.report_file import read_report
     from shrink.recipe.recipe_diff import recipe_changes
     from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 
     console = Console(as_json=json_, quiet=quiet)
-    if markdown and json_:
-        raise RecipeError("it does nothing beside --json: give one", subject="--markdown")
+    _check_one_form(markdown, json_)
     first, second = read_report(before), read_report(after)
     difference = diff_reports(first, second, recipe_changes(first, second))
     if json_:
@@ -101,9 +100,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
-    ] = False,
+    markdown: MarkdownFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -112,13 +109,13 @@ def compare(
     from shrink.base.console import Console
     from shrink.contract.codec import to_plain
     from shrink.recipe.compare_files import compare_folders
+    from shrink.report.compare_rendered import HTML_NAME, check_overwritten, render_comparison
     from shrink.report.compare_text import render_comparison_markdown, render_comparison_terminal
 
     console = Console(as_json=json_, quiet=quiet)
+    _check_one_form(markdown, json_)
     found = compare_folders(runs, output)
     if output is not None:
-        from shrink.report.compare_rendered import check_overwritten, render_comparison
-
         check_overwritten(output, "choose another folder with --output")
         files.make_folder(output)
         files.write_together(output, render_comparison(found))
@@ -131,4 +128,12 @@ def compare(
     elif not quiet:
         render_comparison_terminal(found, console.rich())
     if output is not None and not json_ and not markdown:
-        console.print(str(output / "compare.html"))
+        console.print(str(output / HTML_NAME))
+
+
+def _check_one_form(markdown: bool, json_: bool) -> None:
+    """Raise `RecipeError` where a command is asked to print two things."""
+    from shrink.base.errors import RecipeError
+
+    if markdown and json_:
+        raise RecipeError("it does nothing beside --json: give one", subject="--markdown")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from shrink.base.foreign import Json
+from shrink.base.settings import in_words
 from shrink.recipe.overrides import Override
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+-]+")
@@ -60,7 +61,7 @@ class Combination:
     @property
     def title(self) -> str:
         """The settings for people: `prune.sparsity = 0.3, training.seed = 1`."""
-        return ", ".join(f"{key} = {text}" for key, text in self.texts.items())
+        return in_words(self.texts)
 
     @property
     def folder(self) -> str:

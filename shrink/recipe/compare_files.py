@@ -10,9 +10,9 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import REPORT_NAME
 from shrink.base.errors import InputError, RecipeError
+from shrink.base.settings import in_words
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.comparison import COMPARE_NAME, ComparedRow, Comparison
-from shrink.contract.report import Report
 from shrink.contract.report_file import read_report
 from shrink.recipe.recipe_diff import settings_that_differ
 from shrink.report.compared import RunToCompare, Titled, compare_runs
@@ -92,10 +92,8 @@ def _runs(named: _Named, output: Path | None) -> Iterator[RunToCompare]:
 
 
 def _run_of_sweep(row: ComparedRow, folder: Path, prefix: str, output: Path | None) -> RunToCompare:
-    name = ", ".join(f"{key} = {text}" for key, text in row.settings.items()) or row.name
-    report: Report | None = None
-    if (folder / REPORT_NAME).is_file():
-        report = read_report(folder)
+    name = in_words(row.settings) or row.name
+    report = read_report(folder) if (folder / REPORT_NAME).is_file() else None
     return RunToCompare(
         name=prefix + name,
         place=_place(folder, output),

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from shrink.base.errors import Position, RecipeError, hint_for, together
 from shrink.base.foreign import Json
+from shrink.base.settings import SEED
 from shrink.recipe.combination import Combination, Setting, written
 from shrink.recipe.load import STDIN, LoadedRecipe, RawRecipe, read_raw, validated
 from shrink.recipe.overrides import SECTIONS, Override, apply_override, stage_names
 from shrink.recipe.values import is_swept, values_of
 
 MATRIX, REPEAT = "matrix", "repeat"
-SEED = "training.seed"
 _EXCLUDE, _INCLUDE = "exclude", "include"
 _MOST = 1000
 _NOT_SWEPT = ("name", "stages", "extends", MATRIX, REPEAT)
@@ -365,7 +365,7 @@ def _repeated(
     for one in combinations:
         _check_seedless(one)
         for seed in range(begin, begin + count):
-            override = Override(("training", "seed"), seed, f"{SEED}={seed}", place, str(seed))
+            override = Override(tuple(SEED.split(".")), seed, f"{SEED}={seed}", place, str(seed))
             yield one.and_((Setting(override),), is_repeat=True)
 
 

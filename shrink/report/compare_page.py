@@ -16,6 +16,7 @@ from shrink.report.compare_table import (
     comparison_table,
     delta_table,
     failures_of,
+    runs_of,
     settings_table,
     summary_of,
 )
@@ -82,7 +83,7 @@ def render_comparison_html(found: Comparison) -> str:
         slices=slices_table(found),
         deltas=delta_table(found),
         settings=None if found.sweep else settings_table(found),
-        reports=list(_reports(found.rows)),
+        reports=list(_reports(found)),
     )
 
 
@@ -118,11 +119,8 @@ def _tone(rows: Sequence[ComparedRow]) -> str:
     return next((tone for tone in ("fail", "warn", "plain", "pass") if tone in tones), "plain")
 
 
-def _reports(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, address of the report, and outcome, of each run once."""
-    seen: set[str] = set()
-    for row in rows:
-        if row.run not in seen:
-            seen.add(row.run)
-            link = "" if row.stage is None else quote(f"{row.run}/report.html", errors="replace")
-            yield row.name, link, STATUS[row.status]
+def _reports(found: Comparison) -> Iterator[tuple[str, str, str]]:
+    """Yield name, address of the report, and outcome, of each run."""
+    for one in runs_of(found):
+        link = quote(f"{one.place}/report.html", errors="replace") if one.has_report else ""
+        yield one.name, link, STATUS[one.status]

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from shrink.base.figures import (
+    DURATION,
     Figure,
     figure_of,
     format_change,
     format_ratio,
     metric_figure,
 )
-from shrink.contract.comparison import ComparedRow, Comparison, Front, RepeatedRow, Spread
+from shrink.base.settings import SEED
+from shrink.contract.comparison import (
+    ComparedRow,
+    Comparison,
+    Front,
+    RepeatedRow,
+    RowStatus,
+    Spread,
+)
 from shrink.contract.details import FigureDelta
 from shrink.report.content import NULL, Table, metric_head
 from shrink.report.deltas import change_texts
 from shrink.report.fronts import change_of, single_rows
 
-STATUS = {
+STATUS: dict[RowStatus, str] = {
     "passed": "PASSED",
     "missed": "GATE MISSED",
     "finished": "FINISHED",
@@ -25,6 +35,7 @@ STATUS = {
     "stopped": "STOPPED",
     "not run": "NOT RUN",
 }
+"""The outcomes in words, the worst last."""
 _HEADS = {
     "tflite_bytes": "tflite",
     "gzip_bytes": "gzip",
@@ -54,17 +65,61 @@ AnyRow = ComparedRow | RepeatedRow
 Cell = Callable[[AnyRow], str]
 
 
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run, whatever its branches: one or more rows of a comparison.
+
+    Attributes:
+        rows: one for each branch.
+    """
+
+    rows: tuple[ComparedRow, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called, without its branches."""
+        first = self.rows[0]
+        return first.name.removesuffix(f" / {first.stage}") if self.rows[1:] else first.name
+
+    @property
+    def place(self) -> str:
+        """Its folder, as compare.json names it."""
+        return self.rows[0].run
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What was set of it, or what differs."""
+        return self.rows[0].settings
+
+    @property
+    def status(self) -> RowStatus:
+        """The worst of its branches'."""
+        return max((row.status for row in self.rows), key=list(STATUS).index)
+
+    @property
+    def has_report(self) -> bool:
+        """Whether there is a page of its own."""
+        return self.rows[0].stage is not None
+
+
+def runs_of(found: Comparison) -> list[ComparedRun]:
+    """Return the runs in the order of their rows."""
+    rows: dict[str, list[ComparedRow]] = {}
+    for row in found.rows:
+        rows.setdefault(row.run, []).append(row)
+    return [ComparedRun(tuple(one)) for one in rows.values()]
+
+
 def comparison_table(found: Comparison) -> Table:
     """Return the table: a row for each branch; with repeats one for each combination, runs below.
 
     Columns without a value are left out.
     """
-    columns = [(head, cell) for head, cell in _columns(found)]
+    columns = list(_columns(found))
     rows = list(ordered_rows(found))
     cells = [[cell(row) for row in rows] for _, cell in columns]
     kept = [n for n, column in enumerate(cells) if n == 0 or set(column) - {NULL, ""}]
-    first = _head(found)
-    heads = tuple(first if n == 0 else columns[n][0] for n in kept)
+    heads = tuple(columns[n][0] for n in kept)
     return Table(heads, tuple(zip(*(cells[n] for n in kept), strict=True)))
 
 
@@ -74,7 +129,7 @@ def ordered_rows(found: Comparison) -> Iterator[AnyRow]:
     shown: set[str] = set()
     for group in found.repeats:
         yield group
-        yield from (by_name[name] for name in group.rows)
+        yield from (by_name[name] for name in group.rows if name not in shown)
         shown |= {*group.rows}
     yield from (row for row in found.rows if row.name not in shown)
 
@@ -84,7 +139,7 @@ def _head(found: Comparison) -> str:
 
 
 def _columns(found: Comparison) -> Iterator[tuple[str, Cell]]:
-    yield "", lambda row: row_name(found, row)
+    yield _head(found), lambda row: row_name(found, row)
     yield "outcome", _outcome
     if (name := found.metric) is not None:
         unit = "points" if metric_figure(name).unit == "fraction" else "change"
@@ -96,16 +151,16 @@ def _columns(found: Comparison) -> Iterator[tuple[str, Cell]]:
             yield "ratio", _ratio_cell(cost)
     others = (n for row in found.rows for n in row.figures if figure_of(n).group == "metrics")
     for name in dict.fromkeys(others):
-        if name not in (found.metric, "duration_s"):
+        if name not in (found.metric, DURATION):
             yield metric_head(name), _figure_cell(name)
 
 
 def row_name(found: Comparison, row: AnyRow) -> str:
     """Return what a row is called: a repeat by its seed, below its combination."""
     if isinstance(row, ComparedRow) and found.repeats and row.combination is not None:
-        settings = row.settings.get("training.seed")
-        if settings is not None:
-            return f"{_SEEDS}training.seed = {settings}"
+        seed = row.settings.get(SEED)
+        if seed is not None:
+            return f"{_SEEDS}{SEED} = {seed}"
     return row.name
 
 
@@ -196,7 +251,7 @@ def delta_table(found: Comparison) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row.delta))
     kept = [name for name in names if any(_delta_text(row, name) != NULL for row in rows)]
     cells = ((row.name, *(_delta_text(row, name) for name in kept)) for row in rows)
-    return Table(("settings" if found.sweep else "run", *kept), tuple(cells))
+    return Table((_head(found), *kept), tuple(cells))
 
 
 def _delta_text(row: ComparedRow, name: str) -> str:
@@ -212,15 +267,9 @@ def _delta_text(row: ComparedRow, name: str) -> str:
 
 def settings_table(found: Comparison) -> Table:
     """Return a row for each setting that differs, and a column for each run."""
-    runs: dict[str, ComparedRow] = {}
-    for row in found.rows:
-        runs.setdefault(row.run, row)
-    names = [row.name.partition(" / ")[0] for row in runs.values()]
-    rows = (
-        (key, *(row.settings.get(key, NULL) for row in runs.values()))
-        for key in found.setting_names
-    )
-    return Table(("setting", *names), tuple(rows))
+    runs = runs_of(found)
+    rows = ((key, *(one.settings.get(key, NULL) for one in runs)) for key in found.setting_names)
+    return Table(("setting", *(one.name for one in runs)), tuple(rows))
 
 
 def caption_of(found: Comparison) -> str:
@@ -268,11 +317,7 @@ def failures_of(found: Comparison) -> list[tuple[str, str, str]]:
 
 def summary_of(found: Comparison) -> str:
     """Return how many runs ended in which way: `2 passed, 1 missed a gate`."""
-    statuses: dict[str, str] = {}
-    worst: Sequence[str] = list(STATUS)
-    for row in found.rows:
-        known = statuses.get(row.run, row.status)
-        statuses[row.run] = max(known, row.status, key=worst.index)
-    counts = {name: list(statuses.values()).count(name) for name in STATUS}
+    statuses = [one.status for one in runs_of(found)]
+    counts = {name: statuses.count(name) for name in STATUS}
     words = {"missed": "missed a gate"}
     return ", ".join(f"{n} {words.get(name, name)}" for name, n in counts.items() if n)

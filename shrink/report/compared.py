@@ -11,6 +11,7 @@ from pathlib import Path
 from shrink.base.errors import listed
 from shrink.base.figures import DURATION, FIGURES, LOSS, figure_of
 from shrink.base.intervals import student_quantile
+from shrink.base.settings import SEED
 from shrink.contract.comparison import (
     ComparedRow,
     Comparison,
@@ -183,27 +184,27 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 def _repeated(rows: Sequence[ComparedRow]) -> Iterator[RepeatedRow]:
     """Yield a row for each combination and branch, in the order of their first runs."""
-    groups: dict[tuple[str, str | None], list[ComparedRow]] = {}
+    combinations: dict[str, list[ComparedRow]] = {}
     for row in rows:
         if row.combination is not None:
-            groups.setdefault((row.combination, row.stage), []).append(row)
-    several = {name for name, stage in groups if stage is not None}
-    branches = {name: sum(1 for n, s in groups if n == name and s is not None) for name in several}
-    for (name, stage), mine in groups.items():
-        if stage is None and name in several:
-            continue  # a run without a report is seen among the runs
-        yield RepeatedRow(
-            name=f"{name} / {stage}" if branches.get(name, 0) > 1 else name,
-            stage=stage,
-            settings={k: v for k, v in mine[0].settings.items() if _is_shared(k, mine)},
-            rows=tuple(row.name for row in mine),
-            figures=_spreads(mine, lambda row: row.figures),
-            delta=_spreads(mine, _changes),
-        )
+            combinations.setdefault(row.combination, []).append(row)
+    for name, repeats in combinations.items():
+        stages = dict.fromkeys(row.stage for row in repeats if row.stage is not None)
+        for stage in stages or (None,):
+            # A run without a report is one of those that each of its branches should have.
+            mine = [row for row in repeats if row.stage in (stage, None)]
+            yield RepeatedRow(
+                name=f"{name} / {stage}" if len(stages) > 1 else name,
+                stage=stage,
+                settings={k: v for k, v in mine[0].settings.items() if _is_shared(k, mine)},
+                rows=tuple(row.name for row in mine),
+                figures=_spreads(mine, lambda row: row.figures),
+                delta=_spreads(mine, _changes),
+            )
 
 
 def _is_shared(key: str, rows: Sequence[ComparedRow]) -> bool:
-    return key != "training.seed" and len({row.settings.get(key) for row in rows}) == 1
+    return key != SEED and len({row.settings.get(key) for row in rows}) == 1
 
 
 def _changes(row: ComparedRow) -> Mapping[str, float]:

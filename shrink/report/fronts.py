@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shrink.base.figures import LOSS, figure_of
+from shrink.base.figures import DURATION, LOSS, figure_of
 from shrink.contract.comparison import ComparedRow, Front, RepeatedRow
 from shrink.contract.details import Limits, MetricDelta
 
@@ -148,7 +148,7 @@ def fronts_of(
 
 def _candidates(rows: Sequence[ComparedRow], metric: str | None) -> list[str]:
     found = dict.fromkeys(name for row in rows for name in row.figures)
-    metrics = [n for n in found if figure_of(n).group == "metrics" and n != "duration_s"]
+    metrics = [n for n in found if figure_of(n).group == "metrics" and n != DURATION]
     ordered = sorted(metrics, key=lambda name: (name != metric, name == LOSS))
     return [*ordered[:_MOST_METRICS], *(name for name in COSTS if name in found)]
 

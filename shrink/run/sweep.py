@@ -20,6 +20,7 @@ from shrink.base.cache import REPORT_NAME, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ShrinkError, Terminated
 from shrink.base.foreign import JsonObject
+from shrink.base.settings import in_words
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import COMPARE_NAME, Comparison
 from shrink.contract.model_source import Trust
@@ -28,7 +29,7 @@ from shrink.contract.report_file import read_report
 from shrink.recipe.combination import Combination
 from shrink.recipe.matrix import Variants
 from shrink.recipe.plan import Plan, build_plan
-from shrink.report.compare_rendered import check_overwritten, render_comparison
+from shrink.report.compare_rendered import HTML_NAME, check_overwritten, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
@@ -52,7 +53,7 @@ class Planned:
     folder: Path
 
 
-@dataclass
+@dataclass(frozen=True)
 class Ended:
     """How the run of a combination ended; nothing of it is there before it has.
 
@@ -91,11 +92,10 @@ def plan_sweep(variants: Variants, output: Path) -> list[Planned]:
             subject=output,
             hint="name a folder with --output, without .tflite at its end",
         )
-    planned = [
+    return [
         Planned(one.combination, build_plan(one.loaded), output / one.combination.folder)
         for one in variants.each
     ]
-    return planned
 
 
 class Sweep:
@@ -263,8 +263,7 @@ def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Conso
         for row in rows:
             console.print(f"  {row['name']:<{width}}  {row['status']:<7}  {row['why']}")
     runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
-    new = len({key for key in computed})
-    console.print(f"{runs}, {new} different stages")
+    console.print(f"{runs}, {len(computed)} different stages")
 
 
 def _planned_document(one: Planned, rows: list[dict[str, str]]) -> dict[str, object]:
@@ -301,7 +300,7 @@ def _tell_trackers(trackers: Trackers, one: Planned, ended: Ended, console: Cons
 def _to_compare(one: Planned, ended: Ended, output: Path, name: str) -> RunToCompare:
     folder = ended.folder or one.folder
     error = None if ended.error is None else from_plain(Failure, ended.error.to_dict())
-    group = ", ".join(f"{key} = {text}" for key, text in one.combination.own.items())
+    group = in_words(one.combination.own)
     return RunToCompare(
         name=one.combination.title or name,
         place=os.path.relpath(folder, output),
@@ -350,7 +349,7 @@ def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
         from shrink.report.compare_text import render_comparison_terminal
 
         render_comparison_terminal(result.comparison, console.rich())
-        console.print(f"{output / 'compare.html'}")
+        console.print(str(output / HTML_NAME))
     if result.error is not None:
         Console(quiet=console.quiet).error(result.error)
     _tell_ci(result, console)

@@ -209,6 +209,7 @@ def test_a_file_that_is_there_is_overwritten_by_force_alone(
         ("cache --json list", "shrink cache list --json"),
         ("cache --quiet clear", "shrink cache clear --quiet"),
         ("diff a b --json --markdown", "--markdown: it does nothing beside --json"),
+        ("compare a b --json --markdown", "--markdown: it does nothing beside --json"),
     ],
 )
 def test_flags_that_others_would_hide_are_refused(

@@ -28,6 +28,7 @@ from shrink.contract.result import StepResult
 from shrink.contract.slices import Slice, SliceTest, Slicing
 from shrink.report.compare_page import plots_of
 from shrink.report.compare_rendered import render_comparison
+from shrink.report.compare_table import comparison_table
 from shrink.report.compare_text import render_comparison_terminal
 from shrink.report.compared import RunToCompare, Titled, compare_runs, spread_of
 from shrink.report.compared_slices import slices_table
@@ -75,6 +76,20 @@ def test_compare_runs_names_every_branch() -> None:
     made = report_of(report(stages, finals=("small", "tiny")))
     rows = compare_runs([replace(run("0.3", 9, 9), report=made)], SWEEP).rows
     assert [row.name for row in rows] == [f"prune.sparsity = 0.3 / {n}" for n in ("small", "tiny")]
+
+
+def test_page_tells_the_worst_outcome_of_a_run_with_branches() -> None:
+    stages = [outcome("train", 98, 100_000, None)]
+    stages += [outcome("small", 90, 10_000, "train", training=False)]
+    stages += [outcome("large", 90, 70_000, "train", training=False)]
+    made = report_of(report(stages, finals=("small", "large"), gates={"tflite_bytes": 60_000}))
+    found = compare_runs([replace(run("0.3", 9, 9), report=made), run("0.5", 95, 50_000)], SWEEP)
+    assert [row.status for row in found.rows] == ["passed", "missed", "passed"]
+    page = Page(render_comparison(found)["compare.html"])
+    told = page.text.partition("Reports")[2]
+    assert "prune.sparsity = 0.3 : GATE MISSED" in told
+    assert "prune.sparsity = 0.5 : PASSED" in told
+    assert "1 passed, 1 missed a gate" in page.text
 
 
 def test_compare_runs_keeps_a_failed_run_with_its_reason() -> None:
@@ -172,6 +187,34 @@ def test_repeats_are_a_row_with_their_runs_beneath() -> None:
     assert {name for front in found.fronts for name in front.rows} <= {
         one.name for one in found.repeats
     }
+
+
+def test_a_repeat_without_a_report_stays_beneath_its_combination() -> None:
+    def seeds(name: str, lost: int) -> list[RunToCompare]:
+        runs = [
+            run(
+                f"{name}, training.seed = {seed}",
+                95,
+                50_000,
+                settings={"prune.sparsity": name, "training.seed": str(seed)},
+                combination=f"prune.sparsity = {name}",
+            )
+            for seed in range(3)
+        ]
+        return [replace(one, report=None) if n == lost else one for n, one in enumerate(runs)]
+
+    titled = Titled("digits", sweep=True, repeat=3)
+    found = compare_runs([*seeds("0.3", lost=1), *seeds("0.5", lost=0)], titled)
+    assert [(row[0], row[1]) for row in comparison_table(found).rows] == [
+        ("prune.sparsity = 0.3", "2 of 3 runs"),
+        ("- training.seed = 0", "PASSED"),
+        ("- training.seed = 1", "NOT RUN"),
+        ("- training.seed = 2", "PASSED"),
+        ("prune.sparsity = 0.5", "2 of 3 runs"),
+        ("- training.seed = 0", "NOT RUN"),
+        ("- training.seed = 1", "PASSED"),
+        ("- training.seed = 2", "PASSED"),
+    ]
 
 
 def with_splits(folder: Path, sha256: str, test: list[bytes]) -> Path:

@@ -1,0 +1,13 @@
+"""How the settings are written that tell the runs of a sweep from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SEED = "training.seed"
+"""The one in which the repeats of a combination differ."""
+
+
+def in_words(settings: Mapping[str, str]) -> str:
+    """Return settings for people: `prune.sparsity = 0.3, training.seed = 1`."""
+    return ", ".join(f"{key} = {text}" for key, text in settings.items())
