@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
@@ -127,6 +127,27 @@ IMAGES = FileKind("images", IMAGE_ENDINGS)
 CLIPS = FileKind("clips", (".wav",))
 SPLIT_OF_NAME = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 """What a folder, a file or a cell calls a split, and the split's own name."""
+ALL = "all"
+"""The split of examples that are not divided."""
+
+
+def named_splits(root: Path, is_there: Callable[[str], bool]) -> dict[str, str]:
+    """Return by split what it is called, of those that are there.
+
+    Args:
+        root: of the data, for messages.
+        is_there: whether there is something of a name.
+
+    Raises:
+        DataError: both `val` and `validation` are there.
+    """
+    named: dict[str, str] = {}
+    for name, split in SPLIT_OF_NAME.items():
+        if is_there(name) and named.setdefault(split, name) != name:
+            raise DataError(
+                "both val and validation are there", subject=shown(root), hint="keep one of them"
+            )
+    return named
 
 
 @dataclass(frozen=True)
@@ -185,7 +206,7 @@ def find_images(root: Path, kind: FileKind = IMAGES) -> ImageFolders:
     if any(listing.folders and not listing.files for listing in divided.values()):
         splits = finder.splits(top)
     else:
-        splits = {"all": finder.classes("", top)}
+        splits = {ALL: finder.classes("", top)}
     if not finder.names:
         endings = ", ".join(kind.endings)
         raise DataError(
@@ -210,20 +231,11 @@ class _Finder:
     def splits(self, top: _Listing) -> dict[str, dict[str, Names]]:
         """Return the names in folders by split, by split and class."""
         self._count_outside(top)
-        splits: dict[str, dict[str, Names]] = {}
-        for name in sorted(top.folders):
-            if not _is_split(name):
-                self._ignored["folders beside train, validation and test"] += 1
-                continue
-            split = SPLIT_OF_NAME[name]
-            if split in splits:
-                raise DataError(
-                    "both val and validation are there",
-                    subject=shown(self._root),
-                    hint="keep one of them",
-                )
-            splits[split] = self.classes(name, self.listed(name))
-        return splits
+        named = named_splits(self._root, top.folders.__contains__)
+        if beside := len(top.folders) - len(named):
+            self._ignored["folders beside train, validation and test"] += beside
+        by_name = sorted(named.items(), key=lambda pair: pair[1])
+        return {split: self.classes(name, self.listed(name)) for split, name in by_name}
 
     def classes(self, split: str, listing: _Listing) -> dict[str, Names]:
         """Return the names in folders by class."""

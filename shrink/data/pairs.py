@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.data.folders import IMAGE_ENDINGS, SPLIT_OF_NAME, Names, shown
+from shrink.data.folders import ALL, IMAGE_ENDINGS, SPLIT_OF_NAME, Names, named_splits, shown
 
 IMAGES, MASKS = "images", "masks"
 MASK_ENDING = ".png"
-ALL = "all"
-"""The split of pairs that are not divided."""
 _HINT = "put images into images/ and a PNG of the same stem for each of them into masks/"
 
 
@@ -59,16 +57,11 @@ def find_pairs(root: Path) -> Pairs:
         )
     if (root / IMAGES).is_dir() or (root / MASKS).is_dir():
         return Pairs(root, {ALL: _paired(root, "")})
-    folders = sorted(name for name in SPLIT_OF_NAME if (root / name).is_dir())
-    names = [SPLIT_OF_NAME[folder] for folder in folders]
-    if len(set(names)) < len(names):
-        raise DataError(
-            "both val and validation are there", subject=shown(root), hint="keep one of them"
-        )
-    if "train" not in names:
+    named = named_splits(root, lambda name: (root / name).is_dir())
+    if "train" not in named:
         raise DataError("no folders images and masks", subject=shown(root), hint=_HINT)
-    pairs = zip(names, folders, strict=True)
-    return Pairs(root, {name: _paired(root, f"{folder}/") for name, folder in pairs})
+    by_folder = sorted(named.items(), key=lambda pair: pair[1])
+    return Pairs(root, {split: _paired(root, f"{folder}/") for split, folder in by_folder})
 
 
 def _paired(root: Path, prefix: str) -> tuple[Names, Names]:

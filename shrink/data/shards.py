@@ -12,10 +12,9 @@ from pydantic import ValidationError
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import DataConfig, FeatureConfig
-from shrink.data.folders import SPLIT_OF_NAME, shown
+from shrink.data.folders import ALL, SPLIT_OF_NAME, shown
 
 MANIFEST = "shrink-data.json"
-ALL = "all"
 _HINT = "name a folder, a file, or a pattern such as data/train-*.tfrecord"
 
 

@@ -16,10 +16,10 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Batch, first_problem
 from shrink.data.fingerprint import hash_files
-from shrink.data.folders import CLIPS, Names, shown
+from shrink.data.folders import ALL, CLIPS, Names, shown
 from shrink.data.front_end import features, fitted
 from shrink.data.membership import Membership, contents_of, leak_notes
-from shrink.data.sources.images import ALL, divided, in_folders, listed_images, sliced
+from shrink.data.sources.images import divided, in_folders, listed_images, sliced
 from shrink.data.wav import Clip, read_wav
 
 

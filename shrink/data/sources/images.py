@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder, read_first_image
-from shrink.data.examples import SPLIT_NAMES, DecodedExamples
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import hash_files
 from shrink.data.folders import (
+    ALL,
     IMAGES,
     FileKind,
     ImageFolders,
@@ -26,13 +26,11 @@ from shrink.data.folders import (
     shown,
 )
 from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.pictures import TargetedPictures
 from shrink.data.slice_config import SliceConfig
 from shrink.data.slices import listed_values, path_values
 from shrink.data.splits import derived_splits
 from shrink.data.table import Listing, read_listing
-
-ALL = "all"
-"""The split of images that are not divided."""
 
 Numbered = tuple[Names, np.ndarray]
 """Absolute paths, and int64 (n,) labels or float32 (n, k) targets."""
@@ -163,61 +161,6 @@ def numbers_of(listing: Listing, column: str) -> np.ndarray:
 _MOST_TRIED = 100
 
 
-class ImageExamples(DecodedExamples):
-    """Images with a label or other target each; decoded when they are asked for.
-
-    Args:
-        files: absolute paths.
-        targets: int64 (n,) labels, or float32 (n, k).
-        decoder: decides shape and channels.
-    """
-
-    def __init__(self, files: Sequence[str], targets: np.ndarray, decoder: ImageDecoder) -> None:
-        target_spec = tf.TensorSpec(targets.shape[1:], tf.as_dtype(targets.dtype))
-        super().__init__(targets if targets.ndim == 1 else None, decoder.spec, target_spec)
-        self._files = files if isinstance(files, Names) else Names(files)
-        self._decoder = decoder
-        self._targets = targets
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def file(self, index: int) -> str:
-        """Return the path of an image."""
-        return self._files[int(index)]
-
-    def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a batch as tensors; images are decoded in parallel."""
-        by_batch = self._decoder.reads_batches
-        images = tf.map_fn(
-            self._decoder.decode if by_batch else self._read_and_decode,
-            tf.numpy_function(self._read, [indices], tf.string) if by_batch else indices,
-            fn_output_signature=self._decoder.spec,
-            parallel_iterations=self._decoder.parallel_decodes,
-        )
-        targets = tf.numpy_function(self._targets.__getitem__, [indices], self.target_spec.dtype)
-        return images, tf.ensure_shape(targets, (indices.shape[0], *self.target_spec.shape))
-
-    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these images that cannot be used, or None."""
-        with tf.device("CPU:0"):
-            errors = map(self._decoder.explain, map(self.file, indices))
-            return next((error for error in errors if error is not None), None)
-
-    def _read(self, indices: np.ndarray) -> np.ndarray:
-        contents = np.empty(len(indices), object)
-        for position, index in enumerate(indices):
-            contents[position] = self._decoder.read(self._files.encoded(index))
-        return contents
-
-    def _read_and_decode(self, index: tf.Tensor) -> tf.Tensor:
-        content = tf.numpy_function(self._read_one, [index], tf.string)
-        return self._decoder.decode(tf.ensure_shape(content, ()))
-
-    def _read_one(self, index: int) -> bytes:
-        return self._decoder.read(self._files.encoded(index))
-
-
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the images under `config.path`; without `on_bad_example: skip`, only one is read.
 
@@ -229,7 +172,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     if config.on_bad_example == "skip":
         images = _without_bad(images, decoder, config)
     parts, rows = divided(images, config, seed)
-    opened = {split: ImageExamples(*parts[split], decoder) for split in SPLIT_NAMES}
+    opened = {split: TargetedPictures(*parts[split], decoder) for split in SPLIT_NAMES}
     contents = contents_of({split: parts[split][0] for split in SPLIT_NAMES}, *_hashed(images))
     leaks = leak_notes({split: parts[split][0] for split in SPLIT_NAMES}, contents)
     return Dataset(

@@ -12,8 +12,8 @@ from shrink.base.errors import DataError, ResourceError
 from shrink.base.packages import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.folders import SPLIT_OF_NAME
-from shrink.data.shards import ALL, described
+from shrink.data.folders import ALL, SPLIT_OF_NAME
+from shrink.data.shards import described
 from shrink.data.sources.records import Parser, divided, labels_by_number, scanned_labels
 from shrink.data.sources.tfrecord import ExampleParser
 

@@ -13,12 +13,13 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, ExtremeLabel
 from shrink.data.decoding import ImageDecoder
-from shrink.data.examples import SPLIT_NAMES, DecodedExamples
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import DIGEST_BYTES, hash_files
-from shrink.data.folders import Names, shown
+from shrink.data.folders import ALL, Names, shown
 from shrink.data.masks import examined, read_mask, resized_mask
 from shrink.data.membership import Membership, contents_of, leak_notes
-from shrink.data.pairs import ALL, Pairs, find_pairs
+from shrink.data.pairs import Pairs, find_pairs
+from shrink.data.pictures import FilePictures
 from shrink.data.slices import path_values
 from shrink.data.sources.images import image_decoder
 from shrink.data.splits import derived_splits
@@ -27,7 +28,7 @@ Paired = tuple[Names, Names]
 """Absolute paths of images and of their masks."""
 
 
-class MaskedImages(DecodedExamples):
+class MaskedImages(FilePictures):
     """Images with masks; both are read when they are asked for.
 
     Args:
@@ -36,44 +37,24 @@ class MaskedImages(DecodedExamples):
     """
 
     def __init__(self, files: Paired, decoder: ImageDecoder) -> None:
+        images, self._masks = files
         mask = tf.TensorSpec((decoder.height, decoder.width), tf.uint8)
-        super().__init__(None, decoder.spec, mask)
-        self._images, self._masks = files
-        self._decoder = decoder
-
-    def __len__(self) -> int:
-        return len(self._images)
+        super().__init__(images, decoder, None, mask)
 
     def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a batch as tensors; images are decoded in parallel."""
-        images = tf.map_fn(
-            self._read_and_decode,
-            indices,
-            fn_output_signature=self._decoder.spec,
-            parallel_iterations=self._decoder.parallel_decodes,
-        )
+        """Return a batch as tensors."""
         masks = tf.numpy_function(self._read_masks, [indices], tf.uint8)
-        return images, tf.ensure_shape(masks, (indices.shape[0], *self.target_spec.shape))
+        whole = tf.ensure_shape(masks, (indices.shape[0], *self.target_spec.shape))
+        return self.pictures(indices), whole
 
-    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these pairs that cannot be used, or None."""
-        for index in indices:
-            with tf.device("CPU:0"):
-                error = self._decoder.explain(self._images[int(index)])
-            if error is not None:
-                return error
+    def _why_unusable(self, index: int) -> DataError | None:
+        error = super()._why_unusable(index)
+        if error is None:
             try:
-                read_mask(self._masks[int(index)])
+                read_mask(self._masks.encoded(index))
             except DataError as unreadable:
                 return unreadable
-        return None
-
-    def _read_and_decode(self, index: tf.Tensor) -> tf.Tensor:
-        content = tf.numpy_function(self._read, [index], tf.string)
-        return self._decoder.decode(tf.ensure_shape(content, ()))
-
-    def _read(self, index: int) -> bytes:
-        return self._decoder.read(self._images.encoded(index))
+        return error
 
     def _read_masks(self, indices: np.ndarray) -> np.ndarray:
         size = self._decoder.height, self._decoder.width

@@ -24,7 +24,8 @@ from shrink.data.examples import (
     reading_batch,
     single,
 )
-from shrink.data.shards import ALL, Manifest
+from shrink.data.folders import ALL
+from shrink.data.shards import Manifest
 from shrink.data.splits import derived_splits
 
 FEATURES_HINT = "correct data.features, or write the file again"

@@ -26,10 +26,10 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import DIGEST_BYTES, hash_files
-from shrink.data.folders import shown
+from shrink.data.folders import ALL, shown
 from shrink.data.membership import Membership
 from shrink.data.slices import listed_values, path_values
-from shrink.data.sources.images import ALL, listed_targets, numbers_of
+from shrink.data.sources.images import listed_targets, numbers_of
 from shrink.data.splits import derived_splits
 from shrink.data.table import read_listing
 

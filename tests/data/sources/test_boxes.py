@@ -168,6 +168,9 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("coco", "all.json", (', "name": "dog"', ""), "name is missing", "categories[0]"),
         ("coco", "all.json", ('"id": 7,', '"id": "7",'), "numbers and texts", "all.json"),
         ("coco", "all.json", ('"id": 7,', '"id": 10,'), "10 is there twice", "categories[1]"),
+        ("coco", "all.json", ('"dog"', '"cat"'), "'cat' is there twice", "categories[1]"),
+        ("coco", "all.json", ('"iscrowd": 1', '"iscrowd": "0"'), "iscrowd is '0'", "annotation 10"),
+        ("coco", "all.json", ('"iscrowd": 1', '"iscrowd": 2'), "iscrowd is 2", "annotation 10"),
         ("coco", "all.json", ('"image_id": 0', '"image_id": [0]'), "image_id is", "annotation 0"),
         ("coco", "all.json", ('"id": 1, "file', '"id": 0, "file'), "0 is there twice", "image 0"),
         ("coco", "all.json", ('"p00.png"', '"../out.png"'), "leaves the folder", "image 0"),
@@ -185,6 +188,9 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("voc", "Annotations/p00.xml", ("p00.png", "gone.png"), "no picture", "p00.xml"),
         ("voc", "Annotations/p00.xml", ("ymin", "top"), "no bndbox", "p00.xml:2"),
         ("voc", "Annotations/p00.xml", ("</object>", ""), "cannot be read", "p00.xml"),
+        ("voc", "Annotations/p00.xml", ("t>0</d", "t>yes</d"), "difficult is 'yes'", "p00.xml:2"),
+        ("yolo", "classes.txt", ("dog", "cat"), "'cat' is there twice", "classes.txt:2"),
+        ("yolo", "classes.txt", ("cat\n", "cat\n\n"), "line is empty", "classes.txt:2"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(
@@ -211,6 +217,27 @@ def test_class_that_data_classes_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no class 'dog'") as raised:
         read_boxes(voc(tmp_path / "data"), ["cat", "owl"])
     assert "p00.xml:2" in str(raised.value.subject)
+
+
+@pytest.mark.parametrize("form", MAKERS)
+def test_two_names_of_one_split_are_refused(form: str, tmp_path: Path) -> None:
+    path = MAKERS[form](tmp_path / "data")
+    root, lists = tmp_path / "data", tmp_path / "data" / "ImageSets" / "Main"
+    lists.mkdir(parents=True)
+    for name in ("train", "val", "validation"):
+        if form == "coco":
+            (root / f"{name}.json").write_bytes(path.read_bytes())
+        elif form == "yolo":
+            (root / "images" / name).mkdir()
+        else:
+            (lists / f"{name}.txt").write_text("p00\n")
+    with pytest.raises(DataError, match="both val and validation"):
+        read_boxes(root, None)
+
+
+def test_class_that_data_classes_names_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="names a class twice"):
+        read_boxes(yolo(tmp_path / "data"), ["cat", "cat"])
 
 
 def test_folder_without_boxes_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""Boxes in the XML files of Pascal VOC (Everingham et al. 2010)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.parsers import expat
+
+from shrink.base.errors import DataError
+from shrink.data.annotated import (
+    Annotated,
+    Box,
+    BoxFiles,
+    cut_off,
+    known_class,
+    picture_file,
+    picture_size,
+    text_of,
+)
+from shrink.data.folders import ALL, named_splits, shown
+
+
+@dataclass
+class _Object:
+    """An `object` of Pascal VOC: its line, and the text of what it holds by name."""
+
+    line: int
+    texts: dict[str, str]
+
+
+def read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
+    """Read the pictures of `Annotations/`.
+
+    Args:
+        root: absolute.
+        classes: names by number; None for those of the objects, sorted.
+
+    Raises:
+        DataError: a file is wrong, with its name and line.
+    """
+    images = root / "JPEGImages" if (root / "JPEGImages").is_dir() else root / "images"
+    pictures: dict[str, Annotated] = {}
+    files = sorted((root / "Annotations").glob("*.xml"))
+    read = {file: _objects(file) for file in files}
+    labels = {one.texts.get("name", "") for _, objects in read.values() for one in objects}
+    names = list(classes or sorted(labels))
+    for file, (picture, objects) in read.items():
+        place = picture_file(images, picture, shown(file))
+        pictures[file.stem] = _annotated(file, place, objects, names)
+    main = root / "ImageSets" / "Main"
+    named = named_splits(main, lambda name: (main / f"{name}.txt").is_file())
+    lists = {split: main / f"{name}.txt" for split, name in named.items()}
+    splits = {split: _listed(path, pictures) for split, path in lists.items()}
+    if "train" not in splits:
+        splits, lists = {ALL: list(pictures.values())}, {}
+    every = [*files, *lists.values(), *(one.file for one in pictures.values())]
+    return BoxFiles(splits, tuple(names), tuple(every))
+
+
+def _listed(path: Path, pictures: Mapping[str, Annotated]) -> list[Annotated]:
+    listed = []
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        stem = line.split()[0] if line.split() else ""
+        if stem and stem not in pictures:
+            raise DataError(f"Annotations has no {stem}.xml", subject=f"{shown(path)}:{number}")
+        listed += [pictures[stem]] if stem else []
+    return sorted(listed, key=lambda one: one.file)
+
+
+_EDGES = ("xmin", "ymin", "xmax", "ymax")
+_TEXTS = [
+    ["object", "name"],
+    ["object", "difficult"],
+    *(["object", "bndbox", edge] for edge in _EDGES),
+]
+
+
+def _objects(path: Path) -> tuple[str, list[_Object]]:
+    """Return the picture's name, and the objects with their lines."""
+    parser, objects, trail = expat.ParserCreate(), list[_Object](), list[str]()
+    picture = ""
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        trail.append(name)
+        if trail[1:] == ["object"]:
+            objects.append(_Object(parser.CurrentLineNumber, {}))
+
+    def text(content: str) -> None:
+        nonlocal picture
+        if trail[1:] == ["filename"]:
+            picture += content.strip()
+        elif trail[1:] in _TEXTS:
+            texts = objects[-1].texts
+            texts[trail[-1]] = texts.get(trail[-1], "") + content.strip()
+
+    parser.StartElementHandler, parser.CharacterDataHandler = start, text
+    parser.EndElementHandler = lambda name: trail.pop() and None
+    try:
+        parser.Parse(path.read_bytes(), True)
+    except (OSError, expat.ExpatError) as error:
+        raise DataError(f"cannot be read: {error}", subject=shown(path)) from error
+    return picture or f"{path.stem}.jpg", objects
+
+
+def _annotated(
+    path: Path, file: Path, objects: Sequence[_Object], names: Sequence[str]
+) -> Annotated:
+    """Return a picture; its pixels count from 1, and a box holds its last ones."""
+    size = picture_size(file, shown(path))
+    boxes = []
+    for one in objects:
+        where = f"{shown(path)}:{one.line}"
+        try:
+            left, top, right, bottom = (float(one.texts[key]) for key in _EDGES)
+        except (KeyError, ValueError) as error:
+            raise DataError(
+                "the object has no bndbox of xmin, ymin, xmax and ymax", subject=where
+            ) from error
+        label = known_class(one.texts.get("name", ""), names, where)
+        crowd = one.texts.get("difficult", "0")
+        if crowd not in ("0", "1", ""):
+            raise DataError(f"difficult is {crowd!r:.60}, and must be 0 or 1", subject=where)
+        box = Box(left - 1, top - 1, right, bottom, label, crowd == "1")
+        boxes.append(cut_off(box, size, where))
+    return Annotated(file, size, tuple(boxes))
