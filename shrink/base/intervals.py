@@ -57,6 +57,11 @@ class Interval:
     note: str | None = None
 
 
+def is_binary(scores: Sequence[float]) -> bool:
+    """Whether all scores are 0 or 1."""
+    return set(scores) <= {0, 1}
+
+
 def paired_interval(
     before: Sequence[float],
     after: Sequence[float],
@@ -82,7 +87,7 @@ def paired_interval(
         raise ValueError(f"{len(before)} scores cannot be paired with {len(after)}")
     _check(before)
     _check(after)
-    if _binary(before) and _binary(after):
+    if is_binary(before) and is_binary(after):
         pairs = Counter(zip(map(bool, before), map(bool, after), strict=True))
         return _newcombe(
             pairs[True, True],
@@ -115,7 +120,7 @@ def mean_interval(
         ValueError: no examples, or a score that is not finite.
     """
     _check(scores)
-    if not _binary(scores):
+    if not is_binary(scores):
         unseen = max(scores[0] - bounds[0], bounds[1] - scores[0]) if bounds else 0.0
         apart = max(scores) - min(scores) if bounds else 0.0
         return _student(scores, confidence, unseen, bounds, apart)
@@ -193,11 +198,7 @@ def student_p(values: Sequence[float], unseen: float) -> float:
 
 def effective_number(values: Sequence[float], unseen: float) -> float:
     """Return how many values make up the variance, sum(r²)² / sum(r⁴); 0 where all are equal."""
-    mean = math.fsum(values) / len(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    if squares <= len(values) * (_ROUNDING * max(abs(mean), unseen)) ** 2:
-        return 0.0
-    return squares**2 / math.fsum((value - mean) ** 4 for value in values)
+    return _moments(values, unseen).effective
 
 
 def few_make_it_up(effective: float) -> bool:
@@ -321,10 +322,6 @@ def _student_expansion(degrees: int, z: float) -> float:
 
 def _normal_quantile(confidence: float) -> float:
     return NormalDist().inv_cdf((1 + confidence) / 2)
-
-
-def _binary(scores: Sequence[float]) -> bool:
-    return set(scores) <= {0, 1}
 
 
 def _check(scores: Sequence[float]) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from shrink.base.intervals import Bounds, effective_number, few_make_it_up, student_p
+from shrink.base.intervals import Bounds, effective_number, few_make_it_up, is_binary, student_p
 from shrink.base.resampled import Resampled, paired_influences
 
 LEVEL = 0.05
@@ -49,11 +49,6 @@ def holm(levels: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(levels) - rank) * levels[index]))
         adjusted[index] = largest
     return adjusted
-
-
-def is_binary(scores: Sequence[float]) -> bool:
-    """Whether all scores are 0 or 1."""
-    return set(scores) <= {0, 1}
 
 
 def paired_p(

@@ -25,6 +25,8 @@ _LEAST_NORM = 1e-12
 LossFunction = Callable[[tf.Tensor, tf.Tensor, bool], tf.Tensor]
 """(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
 Arguments = Mapping[str, Value]
+Function = Callable[[tf.Tensor, tf.Tensor, bool, Arguments], tf.Tensor]
+"""A `LossFunction` that also takes the loss's arguments."""
 
 
 def loss_values(key: str, y: tf.Tensor, output: tf.Tensor, from_logits: bool) -> tf.Tensor:
@@ -53,7 +55,7 @@ def loss_function(key: str) -> LossFunction:
 
 
 def _called(
-    function: Callable[[tf.Tensor, tf.Tensor, bool, Arguments], tf.Tensor],
+    function: Function,
     arguments: Arguments,
     y: tf.Tensor,
     outputs: tf.Tensor,
@@ -176,43 +178,34 @@ def _sparse_categorical_crossentropy(
     y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
 ) -> tf.Tensor:
     if _is_one_hot(y, outputs):  # labels that mixup made probabilities
-        return _categorical_crossentropy(class_shares(y, outputs), outputs, from_logits, {})
+        return FUNCTIONS["categorical_crossentropy"](y, outputs, from_logits, {})
     outputs = _as_stated(outputs, "Softmax", from_logits)
     y = _without_last(y, outputs)
     return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
 
 
-def _categorical_crossentropy(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    outputs = _as_stated(outputs, "Softmax", from_logits)
-    return keras.losses.categorical_crossentropy(y, outputs, from_logits=from_logits, **arguments)
+def _of_classes(function: Callable[..., tf.Tensor]) -> Function:
+    """Return a loss of tf-keras that is of the probabilities of classes."""
+
+    def loss(
+        y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
+    ) -> tf.Tensor:
+        stated = _as_stated(outputs, "Softmax", from_logits)
+        return function(class_shares(y, outputs), stated, from_logits=from_logits, **arguments)
+
+    return loss
 
 
-def _binary_crossentropy(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    y = values_of(y, outputs)
-    outputs = _as_stated(outputs, "Sigmoid", from_logits)
-    return keras.losses.binary_crossentropy(y, outputs, from_logits=from_logits, **arguments)
+def _of_labels(function: Callable[..., tf.Tensor]) -> Function:
+    """Return a loss of tf-keras that is of the probability of each label."""
 
+    def loss(
+        y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
+    ) -> tf.Tensor:
+        stated = _as_stated(outputs, "Sigmoid", from_logits)
+        return function(values_of(y, outputs), stated, from_logits=from_logits, **arguments)
 
-def _binary_focal_crossentropy(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    y = values_of(y, outputs)
-    outputs = _as_stated(outputs, "Sigmoid", from_logits)
-    return keras.losses.binary_focal_crossentropy(y, outputs, from_logits=from_logits, **arguments)
-
-
-def _categorical_focal_crossentropy(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    y = class_shares(y, outputs)
-    outputs = _as_stated(outputs, "Softmax", from_logits)
-    return keras.losses.categorical_focal_crossentropy(
-        y, outputs, from_logits=from_logits, **arguments
-    )
+    return loss
 
 
 def _kl_divergence(
@@ -318,14 +311,14 @@ def _squared_logarithmic(
     return tf.square(next(logs) - next(logs))
 
 
-FUNCTIONS: Mapping[str, Callable[[tf.Tensor, tf.Tensor, bool, Arguments], tf.Tensor]] = {
+FUNCTIONS: Mapping[str, Function] = {
     "sparse_categorical_crossentropy": _sparse_categorical_crossentropy,
-    "categorical_crossentropy": _categorical_crossentropy,
-    "binary_crossentropy": _binary_crossentropy,
+    "categorical_crossentropy": _of_classes(keras.losses.categorical_crossentropy),
+    "binary_crossentropy": _of_labels(keras.losses.binary_crossentropy),
     "mean_squared_error": _squared,
     "mean_absolute_error": _absolute,
-    "binary_focal_crossentropy": _binary_focal_crossentropy,
-    "categorical_focal_crossentropy": _categorical_focal_crossentropy,
+    "binary_focal_crossentropy": _of_labels(keras.losses.binary_focal_crossentropy),
+    "categorical_focal_crossentropy": _of_classes(keras.losses.categorical_focal_crossentropy),
     "kl_divergence": _kl_divergence,
     "hinge": _hinge,
     "squared_hinge": _squared_hinge,

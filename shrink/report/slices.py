@@ -12,9 +12,9 @@ from typing import Literal
 
 from shrink.base.errors import InternalError
 from shrink.base.figures import metric_figure
-from shrink.base.intervals import Interval
+from shrink.base.intervals import Interval, is_binary
 from shrink.base.resampled import Resampled
-from shrink.base.significance import LEVEL, holm, is_binary, paired_p, resampled_test
+from shrink.base.significance import LEVEL, holm, paired_p, resampled_test
 from shrink.contract.details import Limits, MetricDelta, metric_delta
 from shrink.contract.report import Stage
 from shrink.contract.result import Evidence, Scores, StageOutcome

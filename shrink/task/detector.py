@@ -11,10 +11,10 @@ import tensorflow as tf
 from shrink.base.errors import RecipeError, StageError
 from shrink.base.losses import DETECTION
 from shrink.base.types import Array, Tensors
-from shrink.data import boxes
 from shrink.detection.decode import Selection, decode
 from shrink.detection.head import Head, HeadSettings, head_of
 from shrink.detection.loss import DetectionLoss, detection_loss
+from shrink.engine.losses import at_least_float32
 from shrink.task.decode_config import DecodeConfig
 
 METRIC = "map"
@@ -63,21 +63,21 @@ def detector_of(
         ModelError: the outputs are not those of such a head.
     """
     settings = HeadSettings(
-        config.name,
-        config.strides,
-        config.anchors,
-        config.box_format,
-        config.units,
-        config.coding,
-        config.variances,
-        config.scores,
+        kind=config.name,
+        strides=config.strides,
+        anchors=config.anchors,
+        box_format=config.box_format,
+        units=config.units,
+        coding=config.coding,
+        variances=config.variances,
+        scores=config.scores,
     )
     chosen = Selection(config.score_threshold, config.nms_iou, config.max_detections)
     loss = config.loss
     return Detector(
         head_of(settings, picture, outputs, classes),
         chosen,
-        DetectionLoss(loss.gamma, loss.alpha, loss.box, loss.box_weight),
+        DetectionLoss(gamma=loss.gamma, alpha=loss.alpha, box=loss.box, box_weight=loss.box_weight),
     )
 
 
@@ -112,11 +112,7 @@ class DetectionObjective:
 
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,), in float32 at least."""
-        halves = (tf.float16, tf.bfloat16)
-        own = [
-            tf.cast(one, tf.float32) if one.dtype in halves else one
-            for one in tf.nest.flatten(outputs)
-        ]
+        own = [at_least_float32(one) for one in tf.nest.flatten(outputs)]
         return self._detector.losses(tf.nest.flatten(y)[0], own)
 
     def ignored(self, outputs: int) -> Sequence[int | None]:
@@ -136,8 +132,3 @@ class DetectionObjective:
         if name != DETECTION:
             raise RecipeError(f"{name} is no mean over batches of a detector")
         return self.validation_loss(y, outputs)
-
-
-def box_count(targets: Array) -> int:
-    """Return how many boxes some targets (n, g, 7) hold."""
-    return int(np.count_nonzero(targets[..., boxes.CLASS] >= 0))

@@ -31,20 +31,32 @@ class DetectorScores:
     undefined: dict[str, str]
 
 
-def score_detector(batches: Iterable[Batch], task: Task, detector: Detector) -> DetectorScores:
-    """Return the loss and all metrics over some batches."""
+def score_detector(
+    batches: Iterable[Batch], task: Task, detector: Detector, *, with_intervals: bool
+) -> DetectorScores:
+    """Return the loss and all metrics over some batches.
+
+    Args:
+        batches, task, with_intervals: as in `shrink.task.artifact.evaluate_batches`.
+        detector: of the task.
+    """
     whole, losses = WholeSplit(task, task.metrics), list[Array]()
     for outputs, targets, present in batches:
         whole.add(outputs, targets, present)
         scores = detector.scores(outputs, targets[0])
         losses += [] if scores is None else [scores]
     known = {LOSS: np.concatenate(losses)} if losses else {}
-    resampled = whole.resampled()
-    undefined = {name: whole.undefined(name) for name, one in resampled.items() if one is None}
+    resampled: dict[str, Resampled | None] = {}
+    if with_intervals:
+        resampled = whole.resampled()
+        values = {name: None if one is None else one.value for name, one in resampled.items()}
+    else:
+        values = whole.values()
+    undefined = {name: whole.undefined(name) for name, value in values.items() if value is None}
     return DetectorScores(
         {
             LOSS: float(known[LOSS].mean()) if known else None,
-            **{name: None if one is None else one.value for name, one in resampled.items()},
+            **values,
         },
         known,
         {name: one for name, one in resampled.items() if one is not None},

@@ -23,6 +23,7 @@ from shrink.data.slices import Slicing
 from shrink.task.accuracy import Pooled, Sums, pool
 from shrink.task.combined import MeansWithin
 from shrink.task.metrics.rule import seen, shares_of_largest
+from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.task import Task
 
@@ -146,8 +147,9 @@ def measure_slices(
     """
     sliced = Sliced()
     measure_classes(counts, task.classes, sliced)
+    main, allowed = next(iter(task.metrics), LOSS), CallTime()
     for slicing in slicings:
-        measure_slicing(slicing, next(iter(task.metrics), LOSS), means, whole, sliced)
+        measure_slicing(slicing, main, means, whole, sliced, allowed)
     return sliced
 
 
@@ -183,7 +185,12 @@ def measure_classes(counts: ClassCounts, names: Sequence[str], into: Sliced) -> 
 
 
 def measure_slicing(
-    slicing: Slicing, main: str, means: MeansWithin, whole: WholeSplit, into: Sliced
+    slicing: Slicing,
+    main: str,
+    means: MeansWithin,
+    whole: WholeSplit,
+    into: Sliced,
+    allowed: CallTime,
 ) -> None:
     """Add what the slices of one slicing score: every metric, and evidence of the main one.
 
@@ -193,6 +200,7 @@ def measure_slicing(
         means: of the metrics that are means.
         whole: of the others.
         into: receives it.
+        allowed: for the intervals of a user's metric in all slicings.
     """
     sizes = np.bincount(slicing.index, minlength=len(slicing.names))
     largest = np.argsort(-sizes, kind="stable")[:_MOST_SLICES]
@@ -207,7 +215,7 @@ def measure_slicing(
             for key, value in metrics.items()
             if value is None
         }
-        evidence = _evidence(main, found, part, len(chosen))
+        evidence = _evidence(main, found, part, len(chosen), allowed)
         if evidence is not None:
             into.evidence[slice_evidence(slicing.by, name)] = evidence
         slices.append(
@@ -225,10 +233,14 @@ def measure_slicing(
 
 
 def _evidence(
-    main: str, means: dict[str, Pooled | None], part: WholeSplit, examples: int
+    main: str,
+    means: dict[str, Pooled | None],
+    part: WholeSplit,
+    examples: int,
+    allowed: CallTime,
 ) -> Evidence | None:
     """Return what the interval of the main metric is computed from; None where there is none."""
     if main in means:
         pooled = means[main]
         return None if pooled is None else pooled.scores.tolist()
-    return part.only(main).resampled()[main] if examples >= FEWEST_EXAMPLES else None
+    return part.only(main).resampled(allowed)[main] if examples >= FEWEST_EXAMPLES else None

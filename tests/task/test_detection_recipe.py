@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,6 @@ from shrink.data.opening import open_dataset
 from tests.cli.shell import read_report, shrink, stage
 from tests.oracle.detection import of_boxes_head
 from tests.oracle.drive import ROOT
-
-pytestmark = pytest.mark.skipif(
-    find_spec("pycocotools") is None, reason="the extra [detection] is not installed"
-)
 
 RECIPE = ROOT / "recipes" / "digits-detect.yaml"
 THRESHOLD = 0.001

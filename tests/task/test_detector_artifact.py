@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,6 @@ from shrink.task.interface import keras_interface
 from shrink.task.resolve import resolve_task
 from shrink.tflite.convert import convert
 from tests.oracle.detection import of_boxes_head
-
-pytestmark = pytest.mark.skipif(
-    find_spec("pycocotools") is None, reason="the extra [detection] is not installed"
-)
 
 RANDOM = np.random.default_rng(2)
 PICTURES, CANDIDATES, CLASSES = 40, 24, ("cat", "dog")
@@ -62,12 +57,14 @@ def identity(apart: bool = False) -> keras.Model:
     return keras.Model(inputs, outputs)
 
 
-def evaluated(model: keras.Model, folder: Path, **settings: object) -> Evaluation:
+def evaluated(
+    model: keras.Model, folder: Path, *, with_intervals: bool = True, **settings: object
+) -> Evaluation:
     config = TaskConfig.model_validate({"decode": DECODE, **settings})
     task = resolve_task(config, dataset(), keras_interface(model))
     path = folder / "model.tflite"
     path.write_bytes(convert(model, "float32").content)
-    return evaluate_artifact(path, dataset().test, task)
+    return evaluate_artifact(path, dataset().test, task, with_intervals=with_intervals)
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -79,6 +76,15 @@ def test_metrics_are_those_that_the_oracle_finds(apart: bool, tmp_path: Path) ->
         assert found.metrics[name] == pytest.approx(expected[name], abs=1e-9)
         assert 0 < expected[name] < 1
     assert set(found.evidence) == set(names)
+
+
+def test_candidates_are_measured_without_resamples(tmp_path: Path) -> None:
+    found = evaluated(identity(), tmp_path, with_intervals=False, metrics=["map", "map_large"])
+    expected = of_boxes_head(tmp_path / "model.tflite", {"x": PICTURE}, BOXES, tmp_path)
+    assert found.metrics["map"] == pytest.approx(expected["map"], abs=1e-9)
+    assert found.metrics["map_large"] is None
+    assert "map_large" in found.undefined
+    assert found.resampled == {}
 
 
 def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Path) -> None:

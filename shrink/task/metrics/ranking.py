@@ -98,8 +98,9 @@ def _reconstruction(seen: Seen) -> Array:
 class Ranking:
     """Elements by descending score, in groups that are ranked as one.
 
-    Equal scores are one group. So are neighbours that are all negative, for no positive is between
-    them; areas are the same. More groups than 1,024 are joined where `coarse` says so.
+    Equal scores are one group, and so is NaN, which ranks below all of them. So are neighbours that
+    are all negative, for no positive is between them; areas are the same. More groups than 1,024
+    are joined where `coarse` says so.
 
     Args:
         scores: float64 (m,).
@@ -109,6 +110,7 @@ class Ranking:
     """
 
     def __init__(self, scores: Array, truth: Array, example: Array, *, coarse: bool) -> None:
+        scores = np.where(np.isnan(scores), -np.inf, scores)
         order = np.argsort(-scores, kind="stable")
         ranked, positive = scores[order], truth[order].astype(bool)
         starts = np.r_[True, ranked[1:] != ranked[:-1]][: len(order)]

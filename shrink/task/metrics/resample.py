@@ -113,5 +113,6 @@ def _influences(value: float, without: Array) -> Array:
     A block that the metric has no value without counts as if it changed nothing: there are then
     too many resamples without a value for an interval.
     """
-    known = np.where(np.isnan(without), np.nanmean(without) if len(without) > 1 else 0.0, without)
+    missing = np.isnan(without)
+    known = np.where(missing, value if missing.all() else np.nanmean(without), without)
     return value + (len(known) - 1) * (known.mean() - known)

@@ -15,7 +15,7 @@ from shrink.task.losses import without_ignored
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined, seen
-from shrink.task.metrics.user import Collected, OfExamples, resampled
+from shrink.task.metrics.user import CallTime, Collected, OfExamples, resampled
 from shrink.task.task import Task
 
 
@@ -73,13 +73,17 @@ class WholeSplit:
         found |= {one.key: self._metric(one)() for one in self._functions}
         return {name: None if np.isnan(value) else value for name, value in found.items()}
 
-    def resampled(self) -> dict[str, Resampled | None]:
-        """Return each metric with what its interval is computed from; None is not defined."""
+    def resampled(self, allowed: CallTime | None = None) -> dict[str, Resampled | None]:
+        """Return each metric with what its interval is computed from; None is not defined.
+
+        Args:
+            allowed: of users' functions in slices; None for all examples.
+        """
         found: dict[str, Resampled | None] = {}
         if self._rules:
             every = [self._weighted(name) for name in self._rules]
             found |= zip(self._rules, resample(every, sum(self._counts)), strict=True)
-        return found | {one.key: resampled(self._metric(one)) for one in self._functions}
+        return found | {one.key: resampled(self._metric(one), allowed) for one in self._functions}
 
     def _metric(self, function: UserMetric) -> OfExamples:
         return self._seen.metric(function, self.groups)

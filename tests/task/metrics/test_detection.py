@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,6 @@ from shrink.detection.precision import average_precision
 from shrink.task.metrics.resample import draws
 from tests.oracle.coco import NAMES, coco_stats
 from tests.task.metrics.toys import sampled, value, weighted
-
-pytestmark = pytest.mark.skipif(
-    find_spec("pycocotools") is None, reason="the extra [detection] is not installed"
-)
 
 CLASSES = ("cat", "dog", "owl")
 

@@ -32,6 +32,18 @@ def test_one_output_equals_scikit_learn_with_and_without_ties(
     )
 
 
+@pytest.mark.parametrize("name", AREAS)
+def test_nan_ranks_below_all_scores_and_equal_to_itself(name: str) -> None:
+    # Sorted by class: the order of the examples would rank the positives first.
+    bits, scores = np.sort(BITS)[::-1], COARSE.copy()
+    scores[::3] = np.nan
+    expected = AREAS[name](bits, np.nan_to_num(scores, nan=-1e9))
+    found = value(name, scores[:, None], bits, from_logits=True)
+    assert found == pytest.approx(expected, abs=1e-9)
+    nothing = value(name, np.full((400, 1), np.nan), bits, from_logits=True)
+    assert nothing == pytest.approx(0.5 if name == "roc_auc" else bits.mean(), abs=1e-9)
+
+
 def test_several_classes_equal_scikit_learn_one_against_the_rest() -> None:
     expected = sk.roc_auc_score(LABELS, PROBABILITIES, multi_class="ovr", average="macro")
     assert value("roc_auc", PROBABILITIES, LABELS) == pytest.approx(expected, abs=1e-9)

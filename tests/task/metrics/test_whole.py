@@ -62,6 +62,15 @@ def test_what_is_not_defined_has_a_reason_and_leaves_the_others() -> None:
     assert "no example" in found.undefined("roc_auc")
 
 
+def test_examples_that_the_metric_needs_all_of_have_finite_influences_and_no_interval() -> None:
+    found = WholeSplit(task("roc_auc", losses=("binary_crossentropy",)), ("roc_auc",))
+    found.add([np.array([[1.0], [-1.0]])], [np.array([1, 0])], [None])
+    sample = found.resampled()["roc_auc"]
+    assert sample is not None
+    assert sample.influences == (1.0, 1.0)
+    assert resampled_interval(sample).low is None
+
+
 def test_resamples_of_two_artifacts_on_the_same_examples_are_paired() -> None:
     close = LOGITS + 0.05 * RANDOM.normal(size=LOGITS.shape)
     own = task("roc_auc")
