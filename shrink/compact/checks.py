@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.base.errors import ModelError
 from shrink.compact.graph import ITEM_BYTES, Graph, Operator, Tensor
+from shrink.tflite.structure import corrupt
 
 _MOST_BYTES = (1 << 31) - 1
 """Runtimes count bytes of tensors and arenas in 32 bits."""
@@ -66,32 +66,32 @@ def _check_tensor(graph: Graph, tensor: Tensor) -> None:
     name = tensor.name[:80] or "without a name"
     if not tensor.constant:
         if not 0 < tensor.size_bytes <= _MOST_BYTES:
-            raise _corrupt(f"tensor {name} takes {tensor.size_bytes:,} bytes")
+            raise corrupt(f"tensor {name} takes {tensor.size_bytes:,} bytes")
     elif tensor.type in ITEM_BYTES:
         stored = len(graph.model.buffers[tensor.stored.buffer].data)
         if stored != tensor.size_bytes:
-            raise _corrupt(f"tensor {name} needs {tensor.size_bytes:,} bytes, {stored:,} are there")
+            raise corrupt(f"tensor {name} needs {tensor.size_bytes:,} bytes, {stored:,} are there")
 
 
 def _check_operator(graph: Graph, operator: Operator, who: str) -> None:
     if not operator.outputs:
-        raise _corrupt(f"{who} has no output")
+        raise corrupt(f"{who} has no output")
     form = _FORMS.get(operator.name, _Form(1))
     inputs = operator.inputs
     if len(inputs) < form.inputs or min(inputs[: form.inputs], default=0) < 0:
         given = sum(index >= 0 for index in inputs)
-        raise _corrupt(f"{who} has {given} inputs, and needs {form.inputs}")
+        raise corrupt(f"{who} has {given} inputs, and needs {form.inputs}")
     for index, rank in zip(inputs, form.ranks, strict=False):
         found = len(graph.tensors[index].shape)
         if rank is not None and found != rank:
-            raise _corrupt(f"an input of {who} has {found} dimensions, and needs {rank}")
+            raise corrupt(f"an input of {who} has {found} dimensions, and needs {rank}")
     if 4 in form.ranks and len(graph.tensors[operator.outputs[0]].shape) != 4:
-        raise _corrupt(f"the output of {who} does not have 4 dimensions")
+        raise corrupt(f"the output of {who} does not have 4 dimensions")
     if form.numbers is not None and graph.tensors[inputs[form.numbers]].type not in _NUMBERS:
-        raise _corrupt(f"input {form.numbers} of {who} is no int32 tensor")
+        raise corrupt(f"input {form.numbers} of {who} is no int32 tensor")
     for name in _ABOVE_ZERO:
         if getattr(operator.options, name, 1) < 1:
-            raise _corrupt(f"{name} of {who} is {getattr(operator.options, name)}")
+            raise corrupt(f"{name} of {who} is {getattr(operator.options, name)}")
     if operator.name == "CONCATENATION":
         _check_joined(graph, operator, who)
 
@@ -100,16 +100,9 @@ def _check_joined(graph: Graph, operator: Operator, who: str) -> None:
     shapes = [graph.tensors[index].shape for index in operator.inputs if index >= 0]
     output = graph.tensors[operator.outputs[0]].shape
     if len(shapes) < len(operator.inputs) or any(len(one) != len(output) for one in shapes):
-        raise _corrupt(f"an input of {who} does not have {len(output)} dimensions")
+        raise corrupt(f"an input of {who} does not have {len(output)} dimensions")
     axis = 0 if operator.options is None else operator.options.axis
     if not -len(output) <= axis < len(output):
-        raise _corrupt(f"{who} joins along axis {axis} of {len(output)}")
+        raise corrupt(f"{who} joins along axis {axis} of {len(output)}")
     if sum(math.prod(shape) for shape in shapes) != math.prod(output):
-        raise _corrupt(f"the output of {who} is not as large as its inputs")
-
-
-def _corrupt(why: str) -> ModelError:
-    return ModelError(
-        f"the TFLite file is corrupt ({why})",
-        hint="copy the file again, or convert the model again",
-    )
+        raise corrupt(f"the output of {who} is not as large as its inputs")

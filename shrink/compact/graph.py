@@ -23,7 +23,7 @@ from shrink.tflite.decode import DECODE
 from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
 from shrink.tflite.litert_twin import in_rank
 from shrink.tflite.offline_plan import ONLINE, with_plan
-from shrink.tflite.structure import MALFORMED, Subgraph, read
+from shrink.tflite.structure import MALFORMED, Subgraph, corrupt, read
 
 ITEM_BYTES = {
     schema.TensorType.INT8: 1,
@@ -224,7 +224,7 @@ def read_graph(content: bytes) -> Graph:
         _check(subgraphs[0])
         return _graph(model)
     except MALFORMED as error:
-        raise ModelError(f"the TFLite file is corrupt ({error})") from error
+        raise corrupt(error) from error
 
 
 def _refused(why: str) -> ModelError:
@@ -311,9 +311,9 @@ def _check_tables(graph: Graph) -> None:
     for operator in graph.operators:
         wanted = _TABLES.get(operator.name)
         if wanted is not None and not isinstance(operator.options, (wanted, type(None))):
-            raise ModelError(f"the TFLite file is corrupt (options of {operator.name})")
+            raise corrupt(f"options of {operator.name}")
     if any(not 0 <= entry.buffer < len(model.buffers) for entry in model.metadata or []):
-        raise ModelError("the TFLite file is corrupt (metadata in a buffer that is not there)")
+        raise corrupt("metadata in a buffer that is not there")
 
 
 def write_graph(graph: Graph, offsets: Mapping[int, int] | None = None) -> bytes:

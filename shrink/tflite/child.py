@@ -285,20 +285,17 @@ def check_artifact(path: Path) -> int:
     """
     from shrink.tflite.offline_plan import read_plan
     from shrink.tflite.planner import planned_bytes, tensor_bytes
-    from shrink.tflite.structure import read_file
+    from shrink.tflite.structure import corrupt, read_file
 
     arena, graphs = 0, read_file(path)
     for graph in graphs:
         if any(index < 0 for index in (*graph.inputs, *graph.outputs)):
-            raise ModelError("the TFLite file is corrupt (an input or output is left out)")
+            raise corrupt("an input or output is left out")
         for tensor in graph.tensors:
             stored, needed = tensor.data.size, tensor_bytes(tensor)
             flexible = tensor.sparse or tensor.dtype in ("STRING", "RESOURCE", "VARIANT")
             if tensor.constant and not flexible and stored != needed:
-                raise ModelError(
-                    f"the TFLite file is corrupt ({tensor.name[:80]} needs {needed} bytes, "
-                    f"{stored} are there)"
-                )
+                raise corrupt(f"{tensor.name[:80]} needs {needed} bytes, {stored} are there")
         arena += planned_bytes(graph)
     plan = read_plan(path.read_bytes())
     arena += plan.size_bytes if plan is not None else 0

@@ -31,6 +31,11 @@ MALFORMED = (
 )
 
 
+def corrupt(why: object) -> ModelError:
+    """Return what is wrong with a .tflite file that is read, but is not what it should be."""
+    return ModelError(f"the TFLite file is corrupt ({why})", hint=_AGAIN)
+
+
 def _names(enumeration: type) -> dict[int, str]:
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
 

@@ -28,7 +28,7 @@ from shrink.compact.verify import (
     with_output,
 )
 from shrink.contract.compaction import CpuOperator, Placement
-from shrink.tflite.structure import MALFORMED
+from shrink.tflite.structure import MALFORMED, corrupt
 
 _TIMEOUT_S = 120.0
 _UNKNOWN_REASON = "LiteRT's delegate leaves it here, by none of the conditions that are known"
@@ -83,10 +83,7 @@ def _asked(staying: Callable[[View], dict[int, str]], view: View) -> dict[int, s
         return staying(view)
     except (*MALFORMED, AssertionError, ArithmeticError) as error:
         why = str(error) or "an operator lacks an input that it needs"
-        raise ModelError(
-            f"the TFLite file is corrupt ({why})",
-            hint="copy the file again, or convert the model again",
-        ) from error
+        raise corrupt(why) from error
 
 
 def _compiled(content: bytes, target: str) -> tuple[bytes, Placement]:

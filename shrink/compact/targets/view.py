@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.tflite.edit import unpacked
-from shrink.tflite.structure import MALFORMED
+from shrink.tflite.structure import MALFORMED, corrupt
 
 _TYPES = {v: k for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
 _KINDS = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
@@ -139,7 +139,7 @@ def read_view(content: bytes) -> View:
         if count == 1:
             return _view(model)
     except MALFORMED as error:
-        raise ModelError(f"the TFLite file is corrupt ({error})") from error
+        raise corrupt(error) from error
     raise ModelError(
         f"this .tflite file has {count} subgraphs; where operators run is known of one alone",
         hint="convert the model without loops and branches",
