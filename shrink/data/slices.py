@@ -101,19 +101,29 @@ def divided(
         return Slicing(by, tuple(map(str, names)), index.astype(np.int64))
     distinct, index = np.unique(numbers, return_inverse=True)
     if edges is None and len(distinct) <= _MOST_VALUES:
-        return Slicing(by, tuple(f"{value:.12g}" for value in distinct), index.astype(np.int64))
+        return Slicing(by, _told_apart(distinct, 12), index.astype(np.int64))
     limits = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)) if edges is None else edges)
     bins = np.digitize(numbers, limits)
     present, index = np.unique(bins, return_inverse=True)
-    return Slicing(by, tuple(_range(limits, int(one)) for one in present), index.astype(np.int64))
+    ends = _told_apart(limits, 6)
+    return Slicing(by, tuple(_range(ends, int(one)) for one in present), index.astype(np.int64))
 
 
-def _range(limits: Array, place: int) -> str:
+def _range(ends: Sequence[str], place: int) -> str:
     if place == 0:
-        return f"below {limits[0]:.6g}"
-    if place == len(limits):
-        return f"from {limits[-1]:.6g}"
-    return f"{limits[place - 1]:.6g} to {limits[place]:.6g}"
+        return f"below {ends[0]}"
+    if place == len(ends):
+        return f"from {ends[-1]}"
+    return f"{ends[place - 1]} to {ends[place]}"
+
+
+def _told_apart(distinct: Array, least_digits: int) -> tuple[str, ...]:
+    """Return different numbers as different texts: 17 digits always do (IEEE 754-2019, 5.12.2)."""
+    for digits in (least_digits, 12):
+        texts = tuple(f"{value:.{digits}g}" for value in distinct)
+        if len(set(texts)) == len(texts):
+            return texts
+    return tuple(f"{value:.17g}" for value in distinct)
 
 
 def _numbers(texts: Sequence[str]) -> Array | None:

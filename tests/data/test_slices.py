@@ -168,6 +168,18 @@ def test_divided_takes_quartiles_of_many_numbers() -> None:
     assert list(found.index) == [(v - 1) // 25 for v in values]
 
 
+def test_divided_gives_each_slice_a_name_of_its_own_where_numbers_are_close() -> None:
+    hour = divided("time", 1_716_500_000 + np.arange(1, 101))
+    assert hour.names == (
+        "below 1716500025.75",
+        "1716500025.75 to 1716500050.5",
+        "1716500050.5 to 1716500075.25",
+        "from 1716500075.25",
+    )
+    few = divided("id", np.array([9_000_000_000_001, 9_000_000_000_002]))
+    assert few.names == ("9000000000001", "9000000000002")
+
+
 def test_divided_takes_few_numbers_and_texts_as_names() -> None:
     few = divided("n", np.array([10, 9, 10]))
     assert (few.names, few.labels) == (("9", "10"), ("10", "9", "10"))

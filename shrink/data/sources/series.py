@@ -36,12 +36,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     settings = config.series or SeriesConfig()
     is_table = path.suffix.lower() == ".csv"
-    rows, split = (_of_table if is_table else _of_arrays)(path, config, settings)
-    given: frozenset[str] = frozenset()
+    rows, split, given = (_of_table if is_table else _of_arrays)(path, config, settings)
     if split is None:
         split = splits_by_time(rows.run, config.validation_split, config.test_split)
-    else:
-        given = frozenset({"validation", "test"})
     parts = windows(rows, split, settings, str(path))
     note = (
         f"windows of {settings.window} rows, {settings.horizon} predicted; none crosses the border "
@@ -58,8 +55,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     )
 
 
-Found = tuple[Rows, np.ndarray | None]
-"""Rows, and the split of each where the file says so: places in `SPLIT_NAMES`, int64 (rows,)."""
+Found = tuple[Rows, np.ndarray | None, frozenset[str]]
+"""Rows, the split of each where the file says so (places in `SPLIT_NAMES`, int64 (rows,)), and
+which splits beside the training one it gives."""
 
 
 def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
@@ -75,11 +73,12 @@ def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
     if settings.time is not None:
         _check_order(path, table, settings.time, run)
     x, y = (np.stack([numbers(path, n, table) for n in names], 1) for names in (inputs, targets))
-    split = None
-    if SPLIT in table.cells:
-        names = split_names(path, table.cells[SPLIT])
-        split = np.array([SPLIT_NAMES.index(name) for name in names], np.int64)
-    return Rows(x, y, run), split
+    rows = Rows(x, y, run)
+    if SPLIT not in table.cells:
+        return rows, None, frozenset()
+    names = split_names(path, table.cells[SPLIT])
+    split = np.array([SPLIT_NAMES.index(name) for name in names], np.int64)
+    return rows, split, frozenset(names) - {"train"}
 
 
 def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
@@ -148,9 +147,8 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
         np.concatenate([y for _, y in parts.values()]),
         np.repeat(np.arange(len(parts)), lengths),
     )
-    if len(parts) == 1:
-        return rows, None
-    return rows, _given(rows, list(parts), config)
+    split = _given(rows, list(parts), config) if len(parts) > 1 else None
+    return rows, split, frozenset(parts) - {"train"}
 
 
 def _check_widths(path: Path, names: Sequence[str], widths: Mapping[str, int]) -> None:

@@ -105,6 +105,7 @@ def test_arrays_of_an_npz_file_are_series(tmp_path: Path, split: bool) -> None:
     np.savez(path, allow_pickle=False, **arrays)
     dataset = opened(path, validation_split=0.2)
     x, y = pairs(dataset.test)
+    assert dataset.given == ({"test"} if split else frozenset())
     if split:
         assert x[:, 0, 0].tolist() == list(range(60, 93))
         np.testing.assert_array_equal(y[:, 0], x[:, -1, 0] + 1)
