@@ -239,8 +239,8 @@ class DataConfig(Config):
     channels: Literal[1, 3] | None = None
     """Channels of the images; by default those of the first one."""
     audio: AudioConfig | None = None
-    """Of sources audio and tones: how clips become inputs; by default log-mel energies of a second
-    at 16 kHz."""
+    """Of sources audio, tones and machine: how clips become inputs; by default log-mel energies of
+    a second at 16 kHz."""
     series: SeriesConfig | None = None
     """Of sources series and season: how windows are cut."""
     level: NonNegative = 0

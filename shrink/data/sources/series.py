@@ -147,8 +147,8 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
         np.concatenate([y for _, y in parts.values()]),
         np.repeat(np.arange(len(parts)), lengths),
     )
-    split = _given(rows, list(parts), config) if len(parts) > 1 else None
-    return rows, split, frozenset(parts) - {"train"}
+    by_row = _given(rows, list(parts), config) if len(parts) > 1 else None
+    return rows, by_row, frozenset(parts) - {"train"}
 
 
 def _check_widths(path: Path, names: Sequence[str], widths: Mapping[str, int]) -> None:
