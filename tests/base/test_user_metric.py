@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jsonschema
 import pytest
 
 from shrink.base.figures import metric_figure, target_of
@@ -63,7 +64,6 @@ def test_a_gate_knows_the_functions_of_the_recipe_alone() -> None:
 
 
 def test_schema_takes_functions() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     listed = ["m.py:cost", {"name": "m.py:cost", "better": "lower", "unit": "fraction"}]
     jsonschema.validate(listed, metrics_json_schema())
     with pytest.raises(jsonschema.ValidationError):

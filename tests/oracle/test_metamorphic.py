@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import tf_keras as keras
@@ -200,7 +201,6 @@ def test_keys_that_have_nothing_to_do_with_a_baseline_change_nothing(
 def test_shards_and_kinds_of_files_change_nothing(
     base: tuple[dict[str, Any], Path], fork: Fork, tmp_path: Path
 ) -> None:
-    h5py = pytest.importorskip("h5py")
     arrays = _arrays(_model())
     with h5py.File(tmp_path / "data.h5", "w") as file:
         for name, array in arrays.items():

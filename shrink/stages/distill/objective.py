@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -245,11 +245,15 @@ def open_outputs(
         yield logits
 
 
+def opened_task(task: Task) -> Task:
+    """Return the task of what `open_outputs` yields: classes are logits."""
+    pairs = zip(task.losses, task.from_logits, strict=True)
+    return replace(task, from_logits=tuple(takes_logits(loss) or logits for loss, logits in pairs))
+
+
 def hard_loss(task: Task) -> SupervisedObjective:
     """Return the loss on the labels of what `open_outputs` yields."""
-    pairs = zip(task.losses, task.from_logits, strict=True)
-    opened = tuple(takes_logits(loss) or logits for loss, logits in pairs)
-    return SupervisedObjective(task.losses, opened, task.loss_weights)
+    return SupervisedObjective(task.losses, opened_task(task).from_logits, task.loss_weights)
 
 
 def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:

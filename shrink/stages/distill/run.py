@@ -29,6 +29,7 @@ from shrink.stages.distill.objective import (
     hard_loss,
     logarithm_note,
     open_outputs,
+    opened_task,
     soft_loss,
 )
 from shrink.stages.distill.teacher_cache import Shape, shapes_of
@@ -183,7 +184,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         )
         initial = student.get_weights()
         record = context.train(
-            learning, objective, config.epochs, dataset=teaching.dataset, task=_opened(task)
+            learning, objective, config.epochs, dataset=teaching.dataset, task=opened_task(task)
         )
     record = _honest(record, distillation_loss)
     notes, details = [*teaching.notes, *said], StageDetails(teacher_cache=teaching.cached)
@@ -192,12 +193,6 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         notes.append(control.note)
         details = replace(details, control=control.figures)
     return StageResult(model=student, training=record, notes=notes, details=details)
-
-
-def _opened(task: Task) -> Task:
-    """Return the task of a model whose classes are logits, as the student's are while it learns."""
-    pairs = zip(task.losses, task.from_logits, strict=True)
-    return replace(task, from_logits=tuple(takes_logits(loss) or logits for loss, logits in pairs))
 
 
 def distillation_loss_of(
