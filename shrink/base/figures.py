@@ -188,8 +188,11 @@ def target_of(name: str) -> Target | None:
     """Return what a gate's name means, None where no gate has this name."""
     if name in TARGETS:
         return TARGETS[name]
-    for metric in (name.removesuffix("_drop"), name.removesuffix("_rise"), name):
-        if is_known_name(metric) and name in (targets := _metric_targets(metric)):
+    for ending in ("_drop", "_rise", ""):
+        metric = name.removesuffix(ending)
+        if not name.endswith(ending) or not is_known_name(metric):
+            continue
+        if name in (targets := _metric_targets(metric)):
             return targets[name]
     return None
 

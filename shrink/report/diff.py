@@ -233,7 +233,7 @@ def _slice_diffs(a: Mapping[str, Stage], b: Mapping[str, Stage]) -> list[SliceCh
         there = {(one.by, one.metric): one for one in (b[name].slices if name in b else ())}
         for slicing in before.slices:
             other = there.get((slicing.by, slicing.metric))
-            for row in slicing.slices if other else ():
+            for row in slicing.slices:
                 after = other.slice(row.name) if other else None
                 then = row.metrics.get(slicing.metric)
                 now = after.metrics.get(slicing.metric) if after else None
@@ -341,12 +341,12 @@ def _slice_lines(diff: Changes) -> list[str]:
         if one.stage in seen or _worsening(one) <= 0:
             continue
         seen.add(one.stage)
-        text, figure = metric_figure(one.metric).text, metric_figure(one.metric)
+        figure = metric_figure(one.metric)
         count = sum(other.stage == one.stage for other in diff.slices)
         lines.append(
-            f"{one.stage}: {slice_text(one.by, one.name)} lost most: {one.metric} {text(one.a)} in "
-            f"A, {text(one.b)} in B ({format_change(one.value, figure.unit)}); {count} slices "
-            "changed"
+            f"{one.stage}: {slice_text(one.by, one.name)} lost most: {one.metric} "
+            f"{figure.text(one.a)} in A, {figure.text(one.b)} in B "
+            f"({format_change(one.value, figure.unit)}); {count} slices changed"
         )
     return lines
 

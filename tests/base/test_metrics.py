@@ -92,7 +92,9 @@ def test_target_of_knows_metrics_with_arguments_and_none_by_chance() -> None:
     target = target_of("recall_cat_drop")
     assert target is not None
     assert (target.kind, target.figure.name) == ("drop", "recall_cat")
-    assert target_of("false_accepts_per_hour_0.05_1_rise") is not None
+    rise = target_of("false_accepts_per_hour_0.05_1_rise")
+    assert rise is not None
+    assert (rise.kind, rise.figure.name) == ("rise", "false_accepts_per_hour_0.05_1")
     assert target_of("acuracy_drop") is None
     assert target_of("recal_cat") is None
 
