@@ -117,7 +117,7 @@ class Slicing:
     Attributes:
         by, metric, unlisted: as in `MeasuredSlicing`.
         average: the difference to the baseline of all examples: of a mean the mean over the slices
-            by their examples.
+            by their examples; None where these are of several classes each.
         slices: sorted by what divides them.
     """
 

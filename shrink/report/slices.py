@@ -137,10 +137,15 @@ def _reason(one: MeasuredSlice, metric: str) -> str | None:
 
 
 def _average(stage: Stage, slicing: MeasuredSlicing, rows: Sequence[Slice]) -> float | None:
-    """Return the difference of all examples: of recalls within classes, that of the accuracy."""
+    """Return the difference of all examples: of recalls within classes, that of the accuracy.
+
+    None where examples hold elements of several classes, which count by their number, not told.
+    """
     if slicing.by != BY_CLASS:
         whole = metric_delta(stage.delta, slicing.metric)
         return None if whole is None else whole.value
+    if sum(row.examples for row in rows) != stage.examples:
+        return None
     known = [(row.examples, row.delta.value) for row in rows if row.delta is not None]
     total = sum(examples for examples, _ in known)
     return sum(examples * value for examples, value in known) / total if total else None

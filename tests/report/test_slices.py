@@ -39,7 +39,9 @@ def right(wrong: int, size: int) -> list[float]:
     return [0.0] * wrong + [1.0] * (size - wrong)
 
 
-def with_slices(outcome: StageOutcome, by: str = "place", **wrong: int) -> StageOutcome:
+def with_slices(
+    outcome: StageOutcome, by: str = "place", examples: int = 105, **wrong: int
+) -> StageOutcome:
     """The outcome with slices in which so many examples are wrong; of the others none."""
     metric = "recall" if by == "class" else "accuracy"
     scores = {name: right(wrong.get(name, 0), size) for name, size in SIZES.items()}
@@ -48,7 +50,8 @@ def with_slices(outcome: StageOutcome, by: str = "place", **wrong: int) -> Stage
         for name, s in scores.items()
     ]
     told = to_plain(outcome.result.slices)
-    done = toys.with_result(outcome, slices=[*told, {"by": by, "metric": metric, "slices": slices}])
+    added = {"by": by, "metric": metric, "slices": slices}
+    done = toys.with_result(outcome, examples=examples, slices=[*told, added])
     evidence = {slice_evidence(by, name): s for name, s in scores.items()}
     return replace(done, scores={**outcome.scores, **evidence})
 
@@ -120,6 +123,21 @@ def test_the_average_of_classes_is_that_of_their_examples() -> None:
     slicing = run(by="class").stages[2].slices[0]
     assert slicing.metric == "recall"
     assert slicing.average == pytest.approx(-12 / 105)
+
+
+def test_classes_that_share_examples_have_no_average() -> None:
+    """Of pixels: 105 examples hold a class each in the toys above, and 60 several of them."""
+    train, prune, quantize = toys.outcomes()
+    told = [
+        with_slices(train, "class", 60, barn=1),
+        with_slices(prune, "class", 60, barn=1),
+        with_slices(quantize, "class", 60, barn=13),
+    ]
+    found = from_plain(Report, toys.report(told))
+    slicing = found.stages[2].slices[0]
+    assert slicing.average is None
+    assert slicing.slices[0].delta is not None
+    assert "paid more than the average" not in " ".join(map(str, headlines(found)))
 
 
 def test_losses_of_few_examples_come_last_and_proven_ones_first() -> None:
