@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
@@ -108,10 +109,18 @@ def _pictures(
     names: Sequence[str],
 ) -> list[Annotated]:
     pictures: dict[int | str, tuple[Path, tuple[int, int], list[Box]]] = {}
+    owners: dict[str, int | str] = {}
     for row in _rows(content, "images", path):
         where = f"{shown(path)}: image {row.get('id')!r:.60}"
         own = _new_id(row, pictures, where)
         file = _file(path.parent, str(_value(row, "file_name", where)), where)
+        owner = owners.setdefault(os.path.normpath(file), own)
+        if owner != own:
+            raise DataError(
+                f"the picture {shown(file)} is image {owner!r} too",
+                subject=where,
+                hint="name a picture once, and give its annotations the id of that image",
+            )
         pictures[own] = (file, picture_size(file, where), [])
     for row in _rows(content, "annotations", path):
         where = f"{shown(path)}: annotation {row.get('id')!r:.60}"
@@ -128,17 +137,32 @@ def _pictures(
 
 
 def _box(row: Mapping[str, Json], label: str, where: str) -> Box:
-    try:
-        left, top, width, height = map(float, row["bbox"])
-        area = float(row.get("area", width * height))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DataError("bbox is not [left, top, width, height]", subject=where) from error
-    if not all(map(math.isfinite, (left, top, width, height, area))):
-        raise DataError("bbox is not finite, or area is not", subject=where)
+    edges = row.get("bbox")
+    if not isinstance(edges, list) or len(edges) != 4:
+        raise DataError("bbox is not [left, top, width, height]", subject=where)
+    left, top, width, height = (_number(edge, "bbox", where) for edge in edges)
+    area = _number(row.get("area", width * height), "area", where)
+    if area < 0:
+        raise DataError(f"area is {area:g}, and must be 0 or more", subject=where)
     crowd = row.get("iscrowd", 0)
     if crowd not in (0, 1):
         raise DataError(f"iscrowd is {crowd!r:.60}, and must be 0 or 1", subject=where)
     return Box(left, top, left + width, top + height, label, crowd == 1, area)
+
+
+def _number(value: Json, key: str, where: str) -> float:
+    """Return a finite number; a text that looks like one is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        held = "is" if key == "area" else "holds"
+        hint = "leave area out for width times height" if key == "area" else None
+        raise DataError(f"{key} {held} {value!r:.60}, which is no number", subject=where, hint=hint)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise DataError(f"{key} is not finite", subject=where)
+    return number
 
 
 def _file(folder: Path, name: str, where: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,16 @@ def read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
     read = {file: _objects(file) for file in files}
     labels = {one.texts.get("name", "") for _, objects in read.values() for one in objects}
     names = list(classes or sorted(labels))
+    owners: dict[str, Path] = {}
     for file, (picture, objects) in read.items():
         place = picture_file(images, picture, shown(file))
+        owner = owners.setdefault(os.path.normpath(place), file)
+        if owner != file:
+            raise DataError(
+                f"the picture {shown(place)} is that of {owner.name} too",
+                subject=shown(file),
+                hint="correct filename, or remove one of the files",
+            )
         pictures[file.stem] = _annotated(file, place, objects, names)
     main = root / "ImageSets" / "Main"
     named = named_splits(main, lambda name: (main / f"{name}.txt").is_file())

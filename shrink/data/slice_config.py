@@ -16,7 +16,7 @@ BY_CLASS = "class"
 """The slicing that every task of classes has, by the true class; nobody has to ask for it."""
 WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles", "machine")
 """Sources whose examples have columns or arrays beside inputs and targets."""
-WITH_PATHS = ("images", "masks", "audio", "tiles")
+WITH_PATHS = ("images", "masks", "audio", "tiles", "boxes")
 """Sources whose examples are files."""
 Kind = Literal["column", "folder", "pattern", "function"]
 _KINDS: tuple[Kind, ...] = ("column", "folder", "pattern", "function")

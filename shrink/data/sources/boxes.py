@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from shrink.base.types import Array
-from shrink.data.annotated import Annotated
+from shrink.data.annotated import Annotated, BoxFiles
 from shrink.data.box_files import read_boxes
 from shrink.data.boxes import AREA as AREA_COLUMN
 from shrink.data.boxes import box_rows, padded
@@ -16,8 +16,11 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder
 from shrink.data.examples import SPLIT_NAMES
+from shrink.data.fingerprint import hash_files
 from shrink.data.folders import ALL
+from shrink.data.membership import Membership, contents_of, leak_notes
 from shrink.data.pictures import TargetedPictures
+from shrink.data.slices import path_values
 from shrink.data.sources.images import image_decoder
 from shrink.data.splits import derived_splits
 
@@ -40,10 +43,13 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     decoder = image_decoder(config, [str(one.file) for one in pictures["train"]], skip=False)
     most = max([1, *(len(one.boxes) for own in pictures.values() for one in own)])
 
+    files = {split: [str(one.file) for one in pictures[split]] for split in SPLIT_NAMES}
+    root = path if path.is_dir() else path.parent
+    contents = _contents(found, root, path, files)
+
     def examples(split: str) -> TargetedPictures:
         own = [_rows(one, found.classes, decoder) for one in pictures[split]]
-        files = [str(one.file) for one in pictures[split]]
-        return TargetedPictures(files, padded(own, most), decoder)
+        return TargetedPictures(files[split], padded(own, most), decoder)
 
     return Dataset(
         train=examples("train"),
@@ -51,9 +57,23 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         test=examples("test"),
         class_names=found.classes,
         num_classes=None,
+        notes=leak_notes(files, contents),
         given=given,
+        known_membership=Membership("file", contents),
+        slice_values={
+            split: path_values(config.slices or (), files[split], root) for split in SPLIT_NAMES
+        },
         has_boxes=True,
     )
+
+
+def _contents(
+    found: BoxFiles, root: Path, owner: Path, files: Mapping[str, Sequence[str]]
+) -> dict[str, Array]:
+    """Return what stands for the content of each picture of a split, uint64 (n,)."""
+    # The files that the fingerprint hashes, in its order: they are then read once.
+    names = [str(file.relative_to(root)) for file in sorted(set(found.files))]
+    return contents_of(files, [f"{root}/{name}" for name in names], hash_files(root, names, owner))
 
 
 def _rows(one: Annotated, classes: Sequence[str], decoder: ImageDecoder) -> Array:

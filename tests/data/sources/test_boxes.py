@@ -165,6 +165,13 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("coco", "all.json", ("[4, 2, 16, 10]", "[4, 2]"), "bbox is not", "annotation 0"),
         ("coco", "all.json", ("[4, 2, 16, 10]", "[4, 2, NaN, 10]"), "not finite", "annotation 0"),
         ("coco", "all.json", ('"area": 80.0', '"area": Infinity'), "not finite", "annotation 0"),
+        ("coco", "all.json", ("[4, 2, 16, 10]", '[4, "2", 16, 10]'), "holds '2'", "annotation 0"),
+        ("coco", "all.json", ("[4, 2, 16, 10]", '"4216"'), "bbox is not", "annotation 0"),
+        ("coco", "all.json", ("[4, 2, 16, 10]", "[4, 2, true, 10]"), "holds True", "annotation 0"),
+        ("coco", "all.json", ('"area": 80.0', '"area": null'), "area is None", "annotation 0"),
+        ("coco", "all.json", ('"area": 80.0', '"area": -1'), "0 or more", "annotation 0"),
+        ("coco", "all.json", ('"p01.png"', '"./p00.png"'), "is image 0 too", "image 1"),
+        ("voc", "Annotations/p01.xml", ("p01.png", "p00.png"), "p00.xml too", "p01.xml"),
         ("coco", "all.json", (', "name": "dog"', ""), "name is missing", "categories[0]"),
         ("coco", "all.json", ('"id": 7,', '"id": "7",'), "numbers and texts", "all.json"),
         ("coco", "all.json", ('"id": 7,', '"id": 10,'), "10 is there twice", "categories[1]"),
@@ -243,3 +250,28 @@ def test_class_that_data_classes_names_twice_is_refused(tmp_path: Path) -> None:
 def test_folder_without_boxes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no boxes that shrink reads"):
         read_boxes(tmp_path, None)
+
+
+@pytest.mark.parametrize("form", MAKERS)
+def test_pictures_of_one_content_in_two_splits_are_named(form: str, tmp_path: Path) -> None:
+    path = MAKERS[form](tmp_path / "data")
+    assert opened(path).notes == ()
+    whole = opened(path)
+    shared = Path(whole.train.file(0))  # type: ignore[attr-defined]
+    twin = Path(whole.test.file(0))  # type: ignore[attr-defined]
+    twin.write_bytes(shared.read_bytes())
+    again = opened(path)
+    (note,) = again.notes
+    assert "1 images of the test split are in the train split too" in note
+    assert shared.name in note
+    assert twin.name in note
+    membership = again.membership()  # type: ignore[misc]
+    assert membership.identified_by == "file"
+    assert len(np.intersect1d(membership.splits["train"], membership.splits["test"])) == 1
+
+
+def test_examples_are_told_by_their_file_whatever_its_name(tmp_path: Path) -> None:
+    one, other = opened(coco(tmp_path / "a")), opened(yolo(tmp_path / "b"))
+    for split in ("train", "validation", "test"):
+        hashes = [dataset.membership().splits[split] for dataset in (one, other)]  # type: ignore[misc]
+        np.testing.assert_array_equal(*hashes)
