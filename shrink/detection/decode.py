@@ -61,11 +61,12 @@ def select(boxes: Array, scores: Array, selection: Selection) -> Array:
     """Return the detections of one picture, (k, 6), best first; equal scores in candidates' order.
 
     Args:
-        boxes: (a, 4).
+        boxes: (a, 4); one that is not finite is no box.
         scores: (a, classes); NaN is no score.
         selection: which of them.
     """
-    place, label = np.nonzero(scores >= selection.score_threshold)
+    counts = np.isfinite(boxes).all(axis=1, keepdims=True)
+    place, label = np.nonzero((scores >= selection.score_threshold) & counts)
     score = scores[place, label]
     order = np.argsort(-score, kind="stable")[:_MOST_BEFORE]
     place, label, score = place[order], label[order], score[order]

@@ -113,6 +113,12 @@ def test_boxes_are_as_the_model_says(units: str, form: str) -> None:
     np.testing.assert_allclose(found[0], expected, rtol=0, atol=2e-7)
 
 
+def test_boxes_that_are_not_finite_are_left_out() -> None:
+    boxes = np.array([[0.0, 0, 10, 10], [0, 0, np.inf, 10], [0, np.nan, 9, 9]])
+    got = select(boxes, np.array([[0.5], [0.9], [0.8]]), Selection(0.05, 0.5, 100))
+    np.testing.assert_allclose(got, [[0, 0, 10, 10, 0.5, 0]])
+
+
 def test_decode_pads_pictures_without_detections() -> None:
     head = head_of(HeadSettings("boxes"), (20, 20, 1), [(2, 5)], 1)
     found = decode(head, Selection(0.5, 0.5, 3), [np.zeros((2, 2, 5))])

@@ -46,7 +46,7 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
 
     def over(rows: Rows, examples: int) -> Weighted:
         confidence, right = rows.values
-        place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+        place = np.clip(np.ceil(np.nan_to_num(confidence) * bins).astype(int) - 1, 0, bins - 1)
         apart, count = np.zeros((len(place), bins)), np.full((len(place), 1), place.shape[1])
         own = np.arange(len(place))
         for label in range(place.shape[1]):
@@ -59,7 +59,7 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
 
         return Weighted(weighted)
 
-    return Rule(keep, over, "no element counts")
+    return Rule(keep, over, "no element counts", follows_nan=True)
 
 
 RULES: dict[str, MakeRule] = {"expected_calibration_error": _expected_calibration_error}

@@ -27,7 +27,7 @@ def _rmse(arguments: dict[str, object]) -> Rule:
 
         return Weighted(weighted)
 
-    return Rule(_keep, over, "no element counts")
+    return Rule(_keep, over, "no element counts", follows_nan=True)
 
 
 def _r2(arguments: dict[str, object]) -> Rule:
@@ -53,7 +53,7 @@ def _r2(arguments: dict[str, object]) -> Rule:
 
         return Weighted(weighted, columns=3 * width)
 
-    return Rule(_keep, over, "a target is the same for all examples")
+    return Rule(_keep, over, "a target is the same for all examples", follows_nan=True)
 
 
 RULES: dict[str, MakeRule] = {"rmse": _rmse, "r2": _r2}

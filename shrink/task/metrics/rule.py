@@ -199,11 +199,13 @@ class Rule:
         keep: what is kept of a batch.
         over: from what was kept of all n examples, the metric as a function of their weights.
         undefined: when it is not defined, in words.
+        follows_nan: whether one NaN among the outputs leaves no value; else NaN is a wrong answer.
     """
 
     keep: Callable[[Seen], Rows]
     over: Callable[[Rows, int], Weighted]
     undefined: str
+    follows_nan: bool = False
 
 
 class MakeRule(Protocol):

@@ -37,6 +37,7 @@ class WholeSplit:
             (name, i): [] for name, rules in self._rules.items() for i in rules
         }
         self._counts: list[int] = []
+        self._nan: list[Array] = []
         self.groups: Array | None = None
         """The slices of each example, for users' functions: see `shrink.task.slices.groups_of`."""
 
@@ -52,6 +53,8 @@ class WholeSplit:
         start = sum(self._counts)
         self._counts.append(len(outputs[0]))
         groups = None if self.groups is None else self.groups[start : start + len(outputs[0])]
+        pairs = zip(outputs, masks, strict=True)
+        self._nan.append(np.stack([_any_nan(own, mask) for own, mask in pairs], axis=1))
         for (name, i), kept in self._kept.items():
             one = seen(
                 outputs[i],
@@ -101,6 +104,7 @@ class WholeSplit:
         part = copy.copy(self)
         part._kept = {key: [_some(rows, place)] for key, (rows,) in self._kept.items()}
         part._counts = [len(chosen)]
+        part._nan = [np.concatenate(self._nan)[chosen]]
         part._seen = self._seen.some(chosen)
         part.groups = None if self.groups is None else self.groups[chosen]
         return part
@@ -116,7 +120,13 @@ class WholeSplit:
         """Return when a metric is not defined, in words."""
         if name not in self._rules:
             return "its function returned NaN"
-        return next(iter(self._rules[name].values())).undefined
+        rules = self._rules[name]
+        rule = next(iter(rules.values()))
+        if rule.follows_nan and self._nan:
+            wrong = np.concatenate(self._nan)[:, list(rules)].any(axis=1)
+            if wrong.any():
+                return f"the outputs of {wrong.sum()} of {len(wrong)} examples have NaN"
+        return rule.undefined
 
     def _weighted(self, name: str) -> Weighted:
         examples = sum(self._counts)
@@ -139,6 +149,17 @@ def _some(rows: Rows, place: Array) -> Rows:
     """Return the rows of examples that have a new place, which is at least 0."""
     new = place[rows.example]
     return Rows(new[new >= 0], tuple(values[new >= 0] for values in rows.values))
+
+
+def _any_nan(outputs: Array, mask: Array | None) -> Array:
+    """Return whether an element that counts is NaN, of each example, bool (n,)."""
+    found = np.isnan(np.asarray(outputs).sum(axis=tuple(range(1, np.ndim(outputs)))))
+    if not found.any():  # a sum finds NaN, or infinities of both signs, at a tenth of the cost
+        return np.asarray(found)
+    nan = np.isnan(outputs)
+    if mask is not None:
+        nan &= mask.reshape(mask.shape + (1,) * (nan.ndim - mask.ndim))
+    return np.asarray(nan.reshape(len(nan), -1).any(axis=1))
 
 
 def _mean_of(metrics: Sequence[OfWeights]) -> OfWeights:

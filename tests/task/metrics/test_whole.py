@@ -94,3 +94,22 @@ def test_every_metric_that_is_no_mean_has_a_value_and_an_interval() -> None:
         assert found.low is not None, key
         assert found.high is not None, key
         assert found.low <= sample.value <= found.high, key
+
+
+@pytest.mark.parametrize("loss", ["mean_squared_error", "sparse_categorical_crossentropy"])
+def test_nan_among_the_outputs_is_the_reason_where_it_leaves_no_value(loss: str) -> None:
+    real = loss == "mean_squared_error"
+    outputs, targets = (FOUND, ANGLES) if real else (LOGITS, LABELS)
+    outputs = outputs.copy()
+    outputs[[3, 50]] = np.nan
+    names = ("rmse", "r2") if real else ("expected_calibration_error_15",)
+    own = task(*names, losses=(loss,))
+    found = whole(own, [outputs], [targets])
+    assert found.values() == dict.fromkeys(names)
+    assert found.resampled() == dict.fromkeys(names)
+    for name in names:
+        assert found.undefined(name) == "the outputs of 2 of 90 examples have NaN"
+        assert found.within(np.arange(4, 50)).values()[name] is not None
+        assert "1 of 10 " in found.within(np.arange(45, 55)).undefined(name)
+    constant = whole(task("r2", losses=(loss,)), [FOUND], [np.ones_like(ANGLES)])
+    assert constant.undefined("r2") == "a target is the same for all examples"
