@@ -50,7 +50,8 @@ class MeasuredSlicing:
 
     Attributes:
         by: `class`, or a name of `data.slices`.
-        metric: of which slices have intervals: the main metric; of classes, their recall.
+        metric: of which slices have intervals: the main metric; of classes, their recall, or of a
+            detector's their mean average precision.
         slices: sorted by what divides them.
         unlisted: how many smaller slices there are beyond the most that are listed.
     """

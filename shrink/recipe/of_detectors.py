@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shrink.base.errors import RecipeError
-from shrink.base.figures import WORST_SLICE
 from shrink.recipe.load import LoadedRecipe
 from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig
@@ -13,7 +12,7 @@ from shrink.stages.prune.config import PruneConfig
 
 
 def check_detector(stages: Iterable[StageConfig], loaded: LoadedRecipe) -> None:
-    """Raise `RecipeError` where a recipe with `task.decode` asks for slices or for a teacher.
+    """Raise `RecipeError` where a recipe with `task.decode` asks for a teacher.
 
     Args:
         stages: the configuration of every stage, in the recipe's order.
@@ -22,18 +21,6 @@ def check_detector(stages: Iterable[StageConfig], loaded: LoadedRecipe) -> None:
     recipe = loaded.recipe
     if recipe.task.decode is None:
         return
-    if recipe.data.slices:
-        raise RecipeError(
-            "slices of a detector are not measured",
-            position=loaded.position("data", "slices"),
-            hint="leave out data.slices; {name: map, class: NAME} measures a class",
-        )
-    if WORST_SLICE in recipe.gates:
-        raise RecipeError(
-            f"gate {WORST_SLICE}: slices of a detector are not measured",
-            position=loaded.position("gates", WORST_SLICE),
-            hint="set a gate such as map_drop",
-        )
     for index, stage in enumerate(stages):
         if isinstance(stage, DistillConfig):
             raise RecipeError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shrink.base.figures import metric_figure
 from shrink.base.intervals import Interval
 from shrink.contract.report import Report, Stage
-from shrink.contract.slices import BY_CLASS, FEWEST_EXAMPLES, Slice, Slicing, slice_text
+from shrink.contract.slices import BY_CLASS, FEWEST_EXAMPLES, RECALL, Slice, Slicing, slice_text
 from shrink.report.content import NULL, Table
 from shrink.report.deltas import change_texts
 
@@ -111,8 +111,8 @@ def slice_table(
     tested = sum(line.row.test is not None for line in lines)
     rest = f" {len(lines) - most} more in {more_in}." if len(lines) > most else ""
     metrics = {line.slicing.metric for line in lines}
-    has_classes = any(line.slicing.by == BY_CLASS for line in lines)
-    recall = " Within a class, recall is the accuracy of its examples." if has_classes else ""
+    has_recall = any((one.slicing.by, one.slicing.metric) == (BY_CLASS, RECALL) for one in lines)
+    recall = " Within a class, recall is the accuracy of its examples." if has_recall else ""
     caption = (
         f"{', '.join(sorted(metrics))} against {report.baseline} over the same test examples, "
         f"with paired 95 % intervals. p is adjusted for {tested} slices (Holm).{recall}{rest}"

@@ -21,6 +21,7 @@ from shrink.contract.result import Evidence, Scores, StageOutcome
 from shrink.contract.slices import (
     BY_CLASS,
     FEWEST_EXAMPLES,
+    RECALL,
     MeasuredSlice,
     MeasuredSlicing,
     Slice,
@@ -139,9 +140,10 @@ def _reason(one: MeasuredSlice, metric: str) -> str | None:
 def _average(stage: Stage, slicing: MeasuredSlicing, rows: Sequence[Slice]) -> float | None:
     """Return the difference of all examples: of recalls within classes, that of the accuracy.
 
-    None where examples hold elements of several classes, which count by their number, not told.
+    The mean average precision of all boxes is the mean of that of the classes. None where examples
+    hold elements of several classes, which count by their number, not told.
     """
-    if slicing.by != BY_CLASS:
+    if slicing.by != BY_CLASS or slicing.metric != RECALL:
         whole = metric_delta(stage.delta, slicing.metric)
         return None if whole is None else whole.value
     if sum(row.examples for row in rows) != stage.examples:

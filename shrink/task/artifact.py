@@ -209,8 +209,11 @@ def evaluate_batches(
         task, slicings, with_intervals: as in `evaluate_artifact`.
     """
     if task.detector is not None:
-        found = score_detector(batches, task, task.detector, with_intervals=with_intervals)
-        return Evaluation(found.metrics, found.scores, examples, found.resampled, found.undefined)
+        found = score_detector(
+            batches, task, task.detector, slicings, with_intervals=with_intervals
+        )
+        kept = found.resampled, found.undefined, found.sliced
+        return Evaluation(found.metrics, found.scores, examples, *kept)
     whole_names = [n for n in task.metrics if n in task.functions or not is_mean(n)]
     means = [LOSS, *(name for name in task.metrics if name not in whole_names)]
     terms = {name: _terms(task, name) for name in means}

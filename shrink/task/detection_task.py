@@ -9,6 +9,7 @@ import tensorflow as tf
 from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.losses import DETECTION
 from shrink.base.metrics import METRICS, metric_of
+from shrink.base.user_metric import key_of_entry
 from shrink.data.boxes import COLUMNS
 from shrink.data.dataset import Dataset
 from shrink.detection.coco import check_installed
@@ -32,12 +33,12 @@ def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Ta
         ModelError: outputs that cannot be decoded so.
     """
     _check_config(config, dataset)
-    if config.metrics != ():
+    metrics = (METRIC,) if config.metrics is None else tuple(map(key_of_entry, config.metrics))
+    if set(metrics) - set(config.functions()):
         check_installed()
     assert config.decode is not None
     detector = detector_of(config.decode, model.inputs[0], model.outputs, len(dataset.class_names))
     by: Source = "data" if config.metrics is None else "recipe"
-    metrics = (METRIC,) if config.metrics is None else config.metrics
     outputs = tuple(
         OutputTask(name, DETECTION, "recipe", "boxes", None, None, ending, shape)
         for name, ending, shape in zip(
@@ -55,6 +56,7 @@ def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Ta
         outputs=outputs,
         metrics_by=by,
         classes=tuple(dataset.class_names),
+        functions=config.functions(),
         detector=detector,
     )
 
@@ -84,13 +86,7 @@ def _check_config(config: TaskConfig, dataset: Dataset) -> None:
 
 
 def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
-    """Refuse metrics of other tasks, functions, and classes that there are not."""
-    for key in config.functions():
-        raise RecipeError(
-            f"{key} is a function, and functions do not measure detectors",
-            subject="task.metrics",
-            hint=f"one of {_known()}",
-        )
+    """Refuse metrics of other tasks, and classes that there are not."""
     for name in (*(config.metrics or ()), *([config.monitor] if config.monitor else [])):
         metric = metric_of(name)
         if metric is None:

@@ -27,7 +27,7 @@ from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.task import Task
 
-_MOST_SLICES = 200
+MOST_SLICES = 200
 """Slices of one slicing that are listed; of more, those with the most examples."""
 
 
@@ -164,7 +164,7 @@ def measure_classes(counts: ClassCounts, names: Sequence[str], into: Sliced) -> 
     if not counts.applies:
         return
     every = sorted(counts.sums(), key=lambda one: (-len(one[1].values), one[0]))
-    listed = sorted(every[:_MOST_SLICES], key=lambda one: one[0])
+    listed = sorted(every[:MOST_SLICES], key=lambda one: one[0])
     slices = []
     for index, sums in listed:
         name = names[index] if index < len(names) else str(index)
@@ -203,7 +203,7 @@ def measure_slicing(
         allowed: for the intervals of a user's metric in all slicings.
     """
     sizes = np.bincount(slicing.index, minlength=len(slicing.names))
-    largest = np.argsort(-sizes, kind="stable")[:_MOST_SLICES]
+    largest = np.argsort(-sizes, kind="stable")[:MOST_SLICES]
     slices = []
     for place in sorted(largest.tolist()):
         name, chosen = slicing.names[place], np.flatnonzero(slicing.index == place)

@@ -370,12 +370,6 @@ DETECTOR: dict[str, Any] = {"decode": {"name": "grid", "strides": [8]}}
             {},
             "with a teacher",
         ),
-        (QUANTIZE, {"gates": {"worst_slice_drop": 0.1}}, "slices of a detector"),
-        (
-            QUANTIZE,
-            {"data": {"source": "digits", "slices": ["build.py:f"]}},
-            "slices of a detector",
-        ),
     ],
 )
 def test_build_plan_refuses_what_a_detector_cannot_have(

@@ -10,9 +10,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError, StageError
+from shrink.base.resampled import Resampled
 from shrink.data.arrays import ArrayExamples
 from shrink.data.boxes import box_rows, padded
 from shrink.data.dataset import Dataset
+from shrink.data.slices import divided
 from shrink.task.artifact import Evaluation, evaluate_artifact
 from shrink.task.config import TaskConfig
 from shrink.task.interface import keras_interface
@@ -104,7 +106,6 @@ def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Pa
         ({}, True, RecipeError, "the targets are boxes"),
         ({"decode": DECODE}, False, DataError, "needs boxes"),
         ({"decode": DECODE, "metrics": ["accuracy"]}, True, RecipeError, "no metric of a detector"),
-        ({"decode": DECODE, "metrics": ["map", "own.py:cost"]}, True, RecipeError, "a function"),
         ({"decode": DECODE, "metrics": [OWL]}, True, RecipeError, "no class 'owl' among the 2"),
         ({"decode": DECODE, "monitor": "map_owl"}, True, RecipeError, "no class 'owl'"),
         ({"decode": DECODE, "loss": "mean_squared_error"}, True, RecipeError, "means nothing"),
@@ -131,3 +132,49 @@ def test_task_follows_the_loss_and_measures_map_by_default() -> None:
     assert (task.metrics, task.monitor, task.losses) == (("map",), "loss", ("detection",))
     assert not task.has_accuracy
     assert tf.nest.flatten(task.classes) == list(CLASSES)
+
+
+FUNCTIONS = """
+import numpy as np
+
+def missed_error_rate(outputs, targets, groups):
+    assert outputs.dtype == np.float64
+    found = (outputs[..., 5] >= 0).any(1)
+    there = (targets[..., 4] >= 0).any(1)
+    return 1 - found[there].mean() if there.any() else np.nan
+"""
+
+
+def test_slices_have_every_metric_of_their_pictures_alone(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(FUNCTIONS)
+    metrics = ["map_50", "map", f"{tmp_path / 'own.py'}:missed_error_rate"]
+    config = TaskConfig.model_validate({"decode": DECODE, "metrics": metrics})
+    task = resolve_task(config, dataset(), keras_interface(identity()))
+    path = tmp_path / "model.tflite"
+    path.write_bytes(convert(identity(), "float32").content)
+    place = np.where(np.arange(PICTURES) % 4 == 0, "barn", "yard")
+    slicing = divided("place", place)
+    found = evaluate_artifact(path, dataset().test, task, slicings=[slicing])
+    by_class, by_place = found.sliced.slicings
+    assert (by_class.by, by_class.metric, by_place.by) == ("class", "map_50", "place")
+    for label, one in enumerate(by_class.slices):
+        alone = BOXES.copy()
+        alone[alone[..., 4] != label] = [0, 0, 0, 0, -1, 0, 0]
+        assert one.examples == (alone[..., 4] >= 0).any(1).sum()
+        own = evaluated(identity(), tmp_path, metrics=[f"map_50_{one.name}"])
+        assert one.metrics["map_50"] == own.metrics[f"map_50_{one.name}"]
+        evidence = found.evidence[f"slice class = {one.name}"]
+        assert isinstance(evidence, Resampled)
+        assert evidence.value == one.metrics["map_50"]
+    for one in by_place.slices:
+        chosen = place == one.name
+        expected = of_boxes_head(path, {"x": PICTURE[chosen]}, BOXES[chosen], tmp_path)
+        assert one.examples == chosen.sum()
+        assert one.metrics["map"] == pytest.approx(expected["map"], abs=1e-9)
+        assert one.metrics["map_50"] == pytest.approx(expected["map_50"], abs=1e-9)
+        assert one.metrics["missed_error_rate"] is not None
+    assert ("slice place = barn" in found.evidence, "slice place = yard" in found.evidence) == (
+        False,
+        True,
+    )  # 10 pictures are too few
+    assert found.metrics["missed_error_rate"] is not None

@@ -18,7 +18,7 @@ from shrink.detection.coco import ClassMatches, Size, matches
 from shrink.detection.precision import QuickPrecision, average_precision
 from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Weighted
 
-_UNDEFINED = "there is no such box to find"
+UNDEFINED = "there is no such box to find"
 _FOUND = 1.0
 """The first number of a row that is a detection; that of a box is 0."""
 _ALL, _AT_50, _AT_75 = slice(None), slice(0, 1), slice(5, 6)
@@ -59,6 +59,38 @@ def _matches(rows: bytes, example: bytes, examples: int, size: Size) -> dict[int
     return matches(truths, detections, size)
 
 
+def of_class(metric: str, label: int, rows: Rows, examples: int) -> Weighted:
+    """Return a metric of one class, from what `RULES` keep of all of them.
+
+    Args:
+        metric: a name in `RULES`.
+        label: number of the class.
+        rows: of all examples.
+        examples: how many these are.
+    """
+    return _weighted(rows, examples, label, *_KINDS[metric])
+
+
+def holders(rows: Rows, label: int, examples: int) -> int:
+    """Return how many pictures have a box of a class to find, which is no crowd."""
+    values = rows.values[0]
+    own = (values[:, 0] != _FOUND) & (values[:, 5] == label) & (values[:, 6] == 0)
+    return int(np.count_nonzero(np.bincount(rows.example[own], minlength=examples)))
+
+
+def _weighted(
+    rows: Rows, examples: int, label: int | None, size: Size, overlaps: slice
+) -> Weighted:
+    values, example = np.ascontiguousarray(rows.values[0]), rows.example.astype(np.int64)
+    every = _matches(values.tobytes(), example.tobytes(), examples, size)
+    chosen = [one for name, one in every.items() if label is None or name == label]
+    return Weighted(
+        lambda weights: np.array([average_precision(chosen, row, overlaps) for row in weights]),
+        QuickPrecision(chosen, overlaps),
+        1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1)),
+    )
+
+
 def _detections(rows: Array) -> Array:
     return rows[:, [1, 2, 3, 4, 6, 5]]
 
@@ -74,27 +106,19 @@ def _average_precision(size: Size, overlaps: slice) -> MakeRule:
             return _keep(seen)
 
         def over(rows: Rows, examples: int) -> Weighted:
-            values, example = np.ascontiguousarray(rows.values[0]), rows.example.astype(np.int64)
-            every = _matches(values.tobytes(), example.tobytes(), examples, size)
-            chosen = [one for name, one in every.items() if not label or name in label]
-            return Weighted(
-                lambda weights: np.array(
-                    [average_precision(chosen, row, overlaps) for row in weights]
-                ),
-                QuickPrecision(chosen, overlaps),
-                1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1)),
-            )
+            return _weighted(rows, examples, label[0] if label else None, size, overlaps)
 
-        return Rule(keep, over, _UNDEFINED)
+        return Rule(keep, over, UNDEFINED)
 
     return make
 
 
-RULES: dict[str, MakeRule] = {
-    "map": _average_precision("all", _ALL),
-    "map_50": _average_precision("all", _AT_50),
-    "map_75": _average_precision("all", _AT_75),
-    "map_small": _average_precision("small", _ALL),
-    "map_medium": _average_precision("medium", _ALL),
-    "map_large": _average_precision("large", _ALL),
+_KINDS: dict[str, tuple[Size, slice]] = {
+    "map": ("all", _ALL),
+    "map_50": ("all", _AT_50),
+    "map_75": ("all", _AT_75),
+    "map_small": ("small", _ALL),
+    "map_medium": ("medium", _ALL),
+    "map_large": ("large", _ALL),
 }
+RULES: dict[str, MakeRule] = {name: _average_precision(*kind) for name, kind in _KINDS.items()}

@@ -69,6 +69,11 @@ class WholeSplit:
         if self._functions:
             self._seen.add(outputs, targets, masks)
 
+    @property
+    def examples(self) -> int:
+        """How many there are."""
+        return sum(self._counts)
+
     def values(self) -> dict[str, float | None]:
         """Return each metric, None where it is not defined."""
         ones = np.ones((1, sum(self._counts)))
@@ -116,6 +121,10 @@ class WholeSplit:
         part._functions = [one for one in self._functions if one.key == name]
         return part
 
+    def kept(self, name: str) -> Rows:
+        """Return what was kept of all examples for a metric of one output."""
+        return joined(self._kept[name, 0], self._counts)
+
     def undefined(self, name: str) -> str:
         """Return when a metric is not defined, in words."""
         if name not in self._rules:
@@ -123,7 +132,7 @@ class WholeSplit:
         rules = self._rules[name]
         rule = next(iter(rules.values()))
         if rule.follows_nan and self._nan:
-            wrong = np.concatenate(self._nan)[:, list(rules)].any(axis=1)
+            wrong = np.asarray(np.concatenate(self._nan)[:, list(rules)].any(axis=1))
             if wrong.any():
                 return f"the outputs of {wrong.sum()} of {len(wrong)} examples have NaN"
         return rule.undefined

@@ -273,5 +273,5 @@ def test_pictures_of_one_content_in_two_splits_are_named(form: str, tmp_path: Pa
 def test_examples_are_told_by_their_file_whatever_its_name(tmp_path: Path) -> None:
     one, other = opened(coco(tmp_path / "a")), opened(yolo(tmp_path / "b"))
     for split in ("train", "validation", "test"):
-        hashes = [dataset.membership().splits[split] for dataset in (one, other)]  # type: ignore[misc]
-        np.testing.assert_array_equal(*hashes)
+        own, same = (dataset.membership().splits[split] for dataset in (one, other))  # type: ignore[misc]
+        np.testing.assert_array_equal(own, same)
