@@ -194,13 +194,16 @@ def _crash() -> NoReturn:
 def _serve() -> None:
     gc.disable()
     from shrink.base import child as children
-    from shrink.run import worker
+    from shrink.run import process, worker
     from shrink.stages import STAGES
 
     trackers = ("shrink.tools.trackers", "shrink.tools.trackers")
     heavy = {place.partition(":")[0] for _, place in worker.ACTIONS.values()}
     for name in (*heavy.difference(trackers), *(f"shrink.stages.{kind}.run" for kind in STAGES)):
         importlib.import_module(name)
+    # Workers are forks already: of the command that asks for them.
+    commands: Any = process
+    commands.preload = lambda: None
     held: Any = children
     held.subprocess = SimpleNamespace(Popen=_start, TimeoutExpired=subprocess.TimeoutExpired)
     gc.freeze()

@@ -4,6 +4,8 @@ A child runs as `python -P -m MODULE DESCRIPTOR PARENT_PID`. Its request is JSON
 input; to the descriptor it writes messages, an object of JSON a line. `{"result": ...}` is its
 answer, the last one counts; `{"error": ...}` is a `ShrinkError`; others are the module's own. What
 it and its libraries print goes to a file. It ends with its parent, and its group ends with it.
+Where its parent has a process that did the imports, the child is a fork of that one, all else being
+the same.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Generic, NoReturn, TypeVar
 from shrink.base import files
 from shrink.base.errors import ShrinkError
 from shrink.base.foreign import Json, JsonObject, Record
+from shrink.base.preloaded import Preloaded, Process
 
 A = TypeVar("A", covariant=True)
 _PR_SET_PDEATHSIG = 1
@@ -45,6 +48,7 @@ class Child:
         output: descriptor of the file that its stdout and stderr go to.
         environment: of the child, by default this process's.
         descriptors: that it inherits beside its own.
+        preloaded: the process that forks where it may; it runs its own module, whatever `module`.
 
     Attributes:
         pid: of the process.
@@ -63,6 +67,7 @@ class Child:
         output: int,
         environment: Mapping[str, str] | None = None,
         descriptors: Sequence[int] = (),
+        preloaded: Preloaded | None = None,
     ) -> None:
         self.result: Json = None
         self.error: ShrinkError | None = None
@@ -70,21 +75,16 @@ class Child:
         text = json.dumps(request, allow_nan=False, ensure_ascii=False)
         with contextlib.ExitStack() as until_started:
             with files.typed_errors(module):
-                asked = _in_memory(files.encoded(text))
+                asked = files.in_memory(files.encoded(text))
             until_started.callback(os.close, asked)
             self._reader, writer = os.pipe()
             until_started.callback(os.close, writer)
+            given = _in_utf8(os.environ if environment is None else environment)
+            kept = [writer, *descriptors]
             try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", module, str(writer), str(os.getpid())],
-                    stdin=asked,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(writer, *descriptors),
-                    env=_in_utf8(os.environ if environment is None else environment),
-                    start_new_session=True,  # a Ctrl-C reaches the parent alone, which ends it
-                )
-            except OSError:
+                fork = None if preloaded is None else preloaded.fork(asked, output, given, kept)
+                self._process: Process = fork or _started(module, asked, output, given, kept)
+            except BaseException:
                 os.close(self._reader)
                 raise
         self.pid = self._process.pid
@@ -150,6 +150,25 @@ class Child:
         raise TimeoutError
 
 
+def _started(
+    module: str,
+    asked: int,
+    output: int,
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+) -> Process:
+    """Return a fresh process; its first descriptor beside its own is for its messages."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(descriptors[0]), str(os.getpid())],
+        stdin=asked,
+        stdout=output,
+        stderr=output,
+        pass_fds=tuple(descriptors),
+        env=environment,
+        start_new_session=True,  # a Ctrl-C reaches the parent alone, which ends it
+    )
+
+
 @dataclass(frozen=True)
 class NoAnswer:
     """Of a child that gives none: all is well where it ends so."""
@@ -187,7 +206,7 @@ def run_child(
         answer: the type of what its function returns.
         timeout_s: after so many seconds it is killed.
     """
-    output, late, code, result, error = _in_memory(), False, None, None, None
+    output, late, code, result, error = files.in_memory(), False, None, None, None
     try:
         with Child(module, {type(request).__name__: dataclasses.asdict(request)}, output) as child:
             try:
@@ -301,15 +320,6 @@ def _prefer_as_victim(pid: int) -> None:
 def _in_utf8(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which every name of a file can be read, as TensorFlow must."""
     return {**environment, "PYTHONUTF8": "1"}
-
-
-def _in_memory(content: bytes = b"") -> int:
-    """Return the descriptor of a file that no disk can be too full for, at its end."""
-    descriptor = os.memfd_create("shrink-child")
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    return descriptor
 
 
 def _content(descriptor: int, errors: str = "replace") -> str:

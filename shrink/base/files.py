@@ -122,6 +122,15 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def in_memory(content: bytes = b"") -> int:
+    """Return the descriptor of a file that no disk can be too full for, at its end."""
+    descriptor = os.memfd_create("shrink")
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return descriptor
+
+
 def write_json(target: Path, value: object) -> None:
     """Write `value` as strict JSON (a NaN is an error), atomically."""
     write_text(target, json_text(value))

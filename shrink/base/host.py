@@ -50,6 +50,14 @@ def host_free_bytes() -> int:
     return int(found.group(1)) * 1024 if found else 0
 
 
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
+
+
+def gpu_device() -> str:
+    """Return a device file by which a GPU could be reached; empty where there is none."""
+    return next((path for path in _GPU_DEVICES if Path(path).exists()), "")
+
+
 def available_memory_bytes() -> int | None:
     """Return how much memory can still be had, by the kernel and the control group, or None."""
     found = []

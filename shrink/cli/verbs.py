@@ -293,8 +293,11 @@ def _run(
     from shrink.recipe.single import portable, single_recipe
     from shrink.run.lineage import named_code
     from shrink.run.options import RunOptions
+    from shrink.run.process import preload
     from shrink.run.session import RUNS, free_name, run_plan
 
+    if not common.emit_recipe:
+        preload()
     console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
     code = None if common.custom_objects is None else common.custom_objects.resolve()
     value = single_recipe(verb, model, common.data, stages, sections, Path.cwd(), code, named_code)
@@ -343,6 +346,10 @@ def run(
     verbose: VerboseFlag = False,
 ) -> None:
     """Run a recipe: every stage, its report, its gates; or a sweep of it, and a comparison."""
+    from shrink.run.process import preload
+
+    if not dry_run:
+        preload()  # while the recipe is read
     from shrink.base.console import Console
     from shrink.base.errors import RecipeError
     from shrink.recipe.bundle import find_recipe

@@ -400,6 +400,7 @@ class Examination:
         packages: versions by name.
         extras: that are installed.
         variables: of the environment, that change what shrink or TensorFlow do.
+        workers: how the workers of a run start.
         worker: None where none starts.
         problems: a sentence each.
     """
@@ -414,5 +415,6 @@ class Examination:
     extras: tuple[str, ...]
     store: StorePlace
     variables: Mapping[str, str]
+    workers: str = ""
     worker: Worked | None = None
     problems: tuple[str, ...] = ()

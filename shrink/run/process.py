@@ -16,6 +16,7 @@ from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.files import reached
 from shrink.base.host import HostMemory
+from shrink.base.preloaded import Preloaded, switched_off
 from shrink.base.progress import Activity, Printed
 from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
@@ -26,6 +27,8 @@ LOG_NAME = "worker.log"
 """In a worker's folder: what it printed, of all attempts."""
 _LOG_TAIL_LINES = 15
 _TAIL_BYTES, _PIECE_BYTES, _KEPT_BYTES = 1 << 16, 1 << 20, 1 << 21
+_FRESH = ("doctor",)
+"""Actions that are to find out how a process starts."""
 _MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
 
 
@@ -87,6 +90,22 @@ class WorkerDied(Exception):
         return StageError(f"{message}\n{self.log}".rstrip(), subject=self.name, hint=hint)
 
 
+class _Held:
+    """The process of which workers are forks, once it is started; workers of forks use it, too."""
+
+    process: Preloaded | None = None
+
+
+def preload() -> None:
+    """Start a process that does the imports of workers, of which those that follow are forks.
+
+    It costs nothing to have asked twice. Where it may not be used, workers are fresh processes.
+    """
+    if _Held.process is None and not switched_off():
+        with contextlib.suppress(OSError):
+            _Held.process = Preloaded("shrink.run.preloaded", _environment(Path(), alone=True))
+
+
 def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
     """Run one job in a fresh process and return its result.
 
@@ -130,6 +149,7 @@ def _attempt(
             descriptor,
             _environment(work, alone=job.place is None),
             descriptors=(heartbeat.descriptor,),
+            preloaded=None if job.place is not None or job.action in _FRESH else _Held.process,
         )
     with child:
         reached(f"worker-started:{job.name}")
@@ -254,6 +274,7 @@ def _environment(work: Path, *, alone: bool) -> dict[str, str]:
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
         "PYTHONUNBUFFERED": "1",
+        "PYTHONUTF8": "1",
         "PYTHONWARNINGS": "ignore",
     }
 

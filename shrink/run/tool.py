@@ -22,6 +22,7 @@ from shrink.base.console import Console
 from shrink.base.errors import InternalError, ResourceError, ShrinkError
 from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
+from shrink.base.preloaded import switched_off
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
 from shrink.contract.job import CompactJob, DoctorJob, Job, ModelJob, TrackerJob
@@ -155,6 +156,7 @@ def examine(console: Console) -> Examination:
         extras=tuple(name for name in _EXTRAS if _has_extra(name)),
         store=store,
         variables=_variables(),
+        workers=_workers(),
         worker=None if worked is None else replace(worked, problems=()),
         problems=tuple(problems),
     )
@@ -173,6 +175,7 @@ def lines_of(found: Examination) -> list[str]:
         "extras": ", ".join(found.extras) or "none",
         "store": f"{store.path}, {_gigabytes(store.free_bytes)} free",
         **found.variables,
+        "workers start as": found.workers,
         "devices": ", ".join(worker.devices) or "unknown",
         "TensorFlow starts in": _seconds(worker.tensorflow_import_s),
         "a training step takes": _seconds(worker.training_step_s),
@@ -231,6 +234,11 @@ def _variables() -> dict[str, str]:
     """Return the environment variables that change what shrink or TensorFlow do."""
     found = sorted((k, v) for k, v in os.environ.items() if _VARIABLES.match(k))
     return {name: _short(value) for name, value in found}
+
+
+def _workers() -> str:
+    why = switched_off()
+    return f"processes of their own: {why}" if why else "forks of a preloaded process"
 
 
 def _short(path: Path | str) -> str:

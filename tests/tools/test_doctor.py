@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shrink.base import preloaded
 from shrink.base.console import Console
 from shrink.base.errors import StageError
 from shrink.contract.findings import Worked
@@ -49,6 +50,20 @@ def test_examine_tells_what_a_report_needs_and_nothing_personal(
         assert words in text
     assert found.problems == ()
     assert text.endswith("No problems found.")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [("1", "forks of a preloaded process"), ("0", "processes of their own: SHRINK_PRELOAD is 0")],
+)
+def test_examine_tells_how_workers_start(
+    home: Path, monkeypatch: pytest.MonkeyPatch, value: str, told: str
+) -> None:
+    answering(monkeypatch)
+    monkeypatch.setattr(preloaded, "gpu_device", lambda: "")
+    monkeypatch.setenv("SHRINK_PRELOAD", value)
+    lines = doctor.lines_of(doctor.examine(Console(quiet=True)))
+    assert f"- workers start as: {told}" in lines
 
 
 def test_examine_tells_of_a_worker_that_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,84 @@
+"""Workers that are forks of a process that has TensorFlow imported."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.base.host import host_peak_bytes
+from shrink.base.preloaded import Preloaded
+from shrink.contract.job import DoctorJob
+from shrink.run import process
+from shrink.run.process import LOG_NAME, run_worker
+from tests.cli.shell import read_report, shrink
+from tests.run.tiny import write_recipe
+
+_ALIKE = 0.03
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Preloaded]:
+    monkeypatch.setattr(process, "switched_off", lambda: "")
+    monkeypatch.setattr(process._Held, "process", None)
+    process.preload()
+    started = process._Held.process
+    assert started is not None
+    yield started
+    started.close()
+
+
+def test_a_worker_is_a_fork_with_the_memory_of_a_fresh_process(
+    server: Preloaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_FRESH", ())
+    asked = []
+
+    def fork(*arguments: Any) -> Any:
+        asked.append(Preloaded.fork(server, *arguments))
+        return asked[-1]
+
+    monkeypatch.setattr(server, "fork", fork)
+    worked = run_worker(DoctorJob(), tmp_path, lambda event: None)
+    assert len(asked) == 1
+    assert asked[0] is not None
+    assert worked["devices"] == ["CPU:0"]
+    # The pages of libraries are in it, which a fork does not have until it touches them.
+    assert worked["host_peak_bytes"] > (1 - _ALIKE) * host_peak_bytes(server._process.pid)
+    assert "oneDNN custom operations" not in (tmp_path / LOG_NAME).read_text()
+    # The process itself has opened no device, and keeps no thread.
+    tasks = Path(f"/proc/{server._process.pid}/task")
+    assert len([*tasks.iterdir()]) == 1
+
+
+def weights(path: Path) -> list[np.ndarray]:
+    return keras.models.load_model(path, compile=False).get_weights()
+
+
+@pytest.mark.slow
+def test_a_run_of_forks_is_one_of_fresh_processes_to_the_bit(tmp_path: Path) -> None:
+    write_recipe(tmp_path)
+    ways, reports = {"0": tmp_path / "fresh", "1": tmp_path / "forks"}, []
+    for switch, out in ways.items():
+        words = ("run", "recipe.yaml", "--output", str(out))
+        told = {"SHRINK_PRELOAD": switch}
+        shrink(*words, cwd=tmp_path, store=tmp_path / f"store{switch}", env=told, fresh=True)
+        reports.append(read_report(out))
+    fresh, forks = ways.values()
+    for name in ("artifacts/00-train.keras", "artifacts/01-prune.keras"):
+        for a, b in zip(weights(fresh / name), weights(forks / name), strict=True):
+            np.testing.assert_array_equal(a, b)
+    tflite = [hashlib.sha256((out / "artifacts/02-quantize.tflite").read_bytes()).hexdigest()
+              for out in ways.values()]  # fmt: skip
+    assert tflite[0] == tflite[1]
+    for one, other in zip(reports[0]["stages"], reports[1]["stages"], strict=True):
+        assert one["metrics"] == other["metrics"]
+        for figure in ("training_peak_bytes", "arena_bytes"):
+            assert one["memory"][figure] == other["memory"][figure]
+    peaks = [r["stages"][0]["memory"]["training_host_peak_bytes"] for r in reports]
+    assert abs(peaks[0] - peaks[1]) < _ALIKE * peaks[0]
