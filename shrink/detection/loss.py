@@ -192,7 +192,7 @@ def _softmax_loss(logits: tf.Tensor, assigned: Assignment, classes: tf.Tensor) -
 def _box_loss(head: Head, kind: str, boxes: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
     """Return how far each candidate's box is from the one that it answers for, (n, a)."""
     if kind == "giou":
-        return 1 - _giou(boxes, wanted)
+        return 1 - giou(boxes, wanted)
     assert head.priors is not None
     size = tf.constant(head.priors[:, 2:] - head.priors[:, :2], boxes.dtype)
     apart = tf.abs(boxes - wanted) / tf.concat([size, size], axis=-1)
@@ -215,7 +215,7 @@ def _iou(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(shared, union)
 
 
-def _giou(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+def giou(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """Return the generalised intersection over union (Rezatofighi et al. 2019, algorithm 1)."""
     shared, union = _shared_and_union(one, other)
     low, high = tf.minimum(one[..., :2], other[..., :2]), tf.maximum(one[..., 2:], other[..., 2:])

@@ -8,29 +8,35 @@ from shrink.base.errors import RecipeError
 from shrink.recipe.load import LoadedRecipe
 from shrink.stages.base import StageConfig
 from shrink.stages.distill.config import DistillConfig
-from shrink.stages.prune.config import PruneConfig
+
+_LOSSES = ("auto", "output_mse")
 
 
 def check_detector(stages: Iterable[StageConfig], loaded: LoadedRecipe) -> None:
-    """Raise `RecipeError` where a recipe with `task.decode` asks for a teacher.
+    """Raise `RecipeError` where a recipe with `task.decode` distils as if outputs were classes.
 
     Args:
         stages: the configuration of every stage, in the recipe's order.
         loaded: the recipe's file, for the place of what is wrong.
     """
-    recipe = loaded.recipe
-    if recipe.task.decode is None:
+    if loaded.recipe.task.decode is None:
         return
     for index, stage in enumerate(stages):
-        if isinstance(stage, DistillConfig):
-            raise RecipeError(
-                "a detector cannot be distilled",
-                position=loaded.position("stages", index, stage.kind),
-                hint="train the smaller detector on the boxes",
-            )
-        if isinstance(stage, PruneConfig) and stage.teacher is not None:
-            raise RecipeError(
-                "a detector cannot be fine-tuned with a teacher",
-                position=loaded.position("stages", index, stage.kind, "teacher"),
-                hint="leave out prune.teacher",
-            )
+        if not isinstance(stage, DistillConfig):
+            continue
+        wrong = {
+            "loss": None if stage.loss in _LOSSES else f"loss {stage.loss} is for classes",
+            "cache_dtype": "cache_dtype topk is for one class among several"
+            if stage.cache_dtype == "topk"
+            else None,
+            "output_weights": "output_weights is of losses by output, and auto has one of all"
+            if stage.output_weights and stage.loss == "auto"
+            else None,
+        }
+        for key, why in wrong.items():
+            if why is not None:
+                raise RecipeError(
+                    f"a detector is distilled otherwise: {why}",
+                    position=loaded.position("stages", index, stage.kind, key),
+                    hint=f"leave out distill.{key}; distill.loss is auto or output_mse",
+                )

@@ -14,6 +14,7 @@ from shrink.base.types import Array, Tensors
 from shrink.detection.decode import Selection, decode
 from shrink.detection.head import Head, HeadSettings, head_of
 from shrink.detection.loss import DetectionLoss, detection_loss
+from shrink.detection.teaching import teacher_loss
 from shrink.engine.losses import at_least_float32
 from shrink.task.decode_config import DecodeConfig
 
@@ -42,6 +43,15 @@ class Detector:
     def losses(self, targets: Tensors, outputs: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the loss of each example, (n,)."""
         return detection_loss(self.head, self.loss, targets, self.head.read(outputs))
+
+    def teacher_losses(
+        self,
+        outputs: Sequence[tf.Tensor],
+        teacher_outputs: Sequence[tf.Tensor],
+        temperature: float | tf.Tensor,
+    ) -> tf.Tensor:
+        """Return what each example loses against a teacher, (n,)."""
+        return teacher_loss(self.head, self.loss.box_weight, outputs, teacher_outputs, temperature)
 
     def scores(self, outputs: Sequence[Array], targets: Array) -> Array | None:
         """Return the loss of each example in float64, (n,); None where it cannot be had."""

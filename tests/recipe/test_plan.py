@@ -364,11 +364,16 @@ DETECTOR: dict[str, Any] = {"decode": {"name": "grid", "strides": [8]}}
 @pytest.mark.parametrize(
     ("stage", "more", "words"),
     [
-        ({"distill": {"epochs": 1, "student": "build.py:build"}}, {}, "cannot be distilled"),
+        ({"distill": {"epochs": 1, "student": "build.py:build", "loss": "kl"}}, {}, "loss kl is"),
         (
-            {"prune": {"method": "channels", "ratio": 0.3, "epochs": 1, "teacher": "self"}},
+            {"distill": {"epochs": 1, "student": "build.py:build", "cache_dtype": "topk"}},
             {},
-            "with a teacher",
+            "cache_dtype topk is",
+        ),
+        (
+            {"distill": {"epochs": 1, "student": "build.py:build", "output_weights": [1, 2]}},
+            {},
+            "output_weights is of",
         ),
     ],
 )

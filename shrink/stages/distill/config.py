@@ -62,7 +62,8 @@ class DistillConfig(StageConfig):
     epochs: Count = 10
     """Passes over the training split."""
     loss: Annotated[str, NameIn(LOSSES)] = "auto"
-    """auto: kl (divergence of softened outputs) for classes, output_mse for other targets."""
+    """auto: kl (divergence of softened outputs) for classes, output_mse for other targets; of a
+    detector scores by divergence, and boxes by overlap where its teacher finds something."""
     beta: Positive = 8.0
     """decoupled: weight of the classes that are not the target (Zhao et al. 2022)."""
     output_weights: Annotated[tuple[Positive, ...], Field(strict=False)] = ()

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,12 +14,13 @@ import tf_keras as keras
 
 from shrink.base.losses import kind_of_loss, takes_logits
 from shrink.base.types import Tensors
-from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case
+from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case, squared_error
 from shrink.engine.losses import at_least_float32, masked, per_example
 from shrink.engine.microbatch import cast_inputs
 from shrink.engine.objective import SupervisedObjective, for_each
 from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.config import Ramp
+from shrink.task.detector import DetectionObjective
 from shrink.task.task import Task
 
 
@@ -77,6 +79,10 @@ class DistillationLoss:
     feature_weight: float = 1.0
 
 
+Together = Callable[[Sequence[tf.Tensor], Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
+"""Outputs of student and teacher, and a temperature, to the loss of each example, (n,)."""
+
+
 class DistillationObjective:
     """alpha · loss(labels) + (1 - alpha) · loss(teacher) + weight · loss(features), per example.
 
@@ -88,21 +94,25 @@ class DistillationObjective:
         distillation_loss: the rest.
         decode: from what a `DistillationTargets` holds to `TeacherOutputs`.
         outputs: how many of the model's outputs are its own; features follow them.
+        together: compares all outputs of student and teacher at once, at a temperature, in place
+            of the loss of each: (n,).
     """
 
     def __init__(
         self,
         teach: Callable[[Tensors], TeacherOutputs] | None,
-        hard: SupervisedObjective,
+        hard: SupervisedObjective | DetectionObjective,
         distillation_loss: DistillationLoss,
         decode: Callable[[tf.Tensor], TeacherOutputs] | None = None,
         outputs: int = 1,
+        together: Together | None = None,
     ) -> None:
         self._teach = teach
         self._hard = hard
         self._distillation_loss = distillation_loss
         self._decode = decode
         self._outputs = outputs
+        self._together = together
         self._progress: Callable[[], tf.Tensor] = lambda: tf.zeros(())
 
     def begin(self, iterations: tf.Variable, total_updates: int) -> None:
@@ -159,6 +169,11 @@ class DistillationObjective:
         self, labels: Tensors, outputs: Sequence[tf.Tensor], teacher_outputs: Sequence[tf.Tensor]
     ) -> tf.Tensor:
         distillation_loss = self._distillation_loss
+        if self._together is not None:
+            student = [at_least_float32(own) for own in outputs]
+            teacher = [tf.cast(t, s.dtype) for t, s in zip(teacher_outputs, student, strict=True)]
+            temperature = self._now(distillation_loss.temperature, student[0].dtype)
+            return self._together(student, teacher, temperature)
         weights = distillation_loss.output_weights or (1 / len(outputs),) * len(outputs)
         parts = []
         losses = for_each(distillation_loss.loss, len(outputs))
@@ -251,9 +266,39 @@ def opened_task(task: Task) -> Task:
     return replace(task, from_logits=tuple(takes_logits(loss) or logits for loss, logits in pairs))
 
 
-def hard_loss(task: Task) -> SupervisedObjective:
+def hard_loss(task: Task) -> SupervisedObjective | DetectionObjective:
     """Return the loss on the labels of what `open_outputs` yields."""
+    if task.detector is not None:
+        return DetectionObjective(task.detector)
     return SupervisedObjective(task.losses, opened_task(task).from_logits, task.loss_weights)
+
+
+def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Together | None:
+    """Return what compares all outputs of a detector with its teacher's; None for other tasks.
+
+    Args:
+        task: of the student.
+        named: `auto`, for boxes and scores, or `output_mse` for the outputs as they are.
+        weights: of each output's squared error; by default 1 over their number.
+    """
+    if task.detector is None:
+        return None
+    return (
+        partial(_raw_outputs, tuple(weights))
+        if named == "output_mse"
+        else task.detector.teacher_losses
+    )
+
+
+def _raw_outputs(
+    weights: tuple[float, ...],
+    outputs: Sequence[tf.Tensor],
+    teacher_outputs: Sequence[tf.Tensor],
+    temperature: tf.Tensor,
+) -> tf.Tensor:
+    parts = [per_example(squared_error(*p)) for p in zip(outputs, teacher_outputs, strict=True)]
+    factors = weights or (1 / len(parts),) * len(parts)
+    return tf.add_n([weight * part for weight, part in zip(factors, parts, strict=True)])
 
 
 def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:

@@ -31,6 +31,7 @@ from shrink.stages.distill.objective import (
     open_outputs,
     opened_task,
     soft_loss,
+    together_of,
 )
 from shrink.stages.distill.teacher_cache import Shape, shapes_of
 from shrink.stages.distill.teaching import (
@@ -181,6 +182,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
             distillation_loss,
             teaching.decode,
             outputs=len(student.outputs),
+            together=together_of(task, config.loss, config.output_weights),
         )
         initial = student.get_weights()
         record = context.train(

@@ -34,6 +34,7 @@ from shrink.stages.distill.objective import (
     open_outputs,
     soft_loss,
     teacher_outputs_of,
+    together_of,
 )
 from shrink.stages.prune.config import PruneConfig
 
@@ -55,7 +56,7 @@ def fine_tuning(
     if config.teacher is None:
         yield model, task.objective()
         return
-    if not takes_logits(task.loss):
+    if task.detector is None and not takes_logits(task.loss):
         raise StageError(
             f"softened outputs are for classification, and the task's loss is {task.loss}",
             subject=context.name,
@@ -75,7 +76,11 @@ def fine_tuning(
             yield (
                 learning,
                 DistillationObjective(
-                    teacher_outputs_of(open_teacher), hard_loss(task), distillation_loss
+                    teacher_outputs_of(open_teacher),
+                    hard_loss(task),
+                    distillation_loss,
+                    outputs=len(model.outputs),
+                    together=together_of(task, "auto"),
                 ),
             )
 
