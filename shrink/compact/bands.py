@@ -8,14 +8,17 @@ operators of it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from shrink.base.types import Array
 from shrink.compact.concatenate import MOST_CONCATENATED
 from shrink.compact.cost import WHEEL, Cost
-from shrink.compact.lives import Memory, Rows, lives
+from shrink.compact.layout import as_cells
+from shrink.compact.lives import Memory, live_bytes
 from shrink.compact.stretch import Impossible, Stretch
 
 SLICE, CONCATENATE, PAD = -1, -2, -3
@@ -101,16 +104,13 @@ class Schedule:
         self._stretch, self._banding = stretch, banding
         self.steps: list[Step] = []
         self._tiles = 0
-        self._macs = 0
-        self._born: list[list[Rows]] = []
-        self._read: list[list[Rows]] = []
-        self._brief: list[tuple[int, int, int, int]] = []
-        self._root_bytes: list[int] = []
-        self._lasting: list[bool] = []
+        self._tail = 0
+        self._memories: list[Memory] = []
         self._entry = {t: self._tile(t, 0, stretch.height[t]) for t in stretch.entries}
-        for tile in self._entry.values():
-            self._born[tile.root].append((tile.start, tile.end, 0))
-            self._lasting[tile.root] = tile.tensor in stretch.outlasting
+        for tensor, tile in self._entry.items():
+            self._memories[tile.root].written.append((tile.start, tile.end, 0))
+            if tensor in stretch.outlasting:
+                self._memories[tile.root] = self._memories[tile.root]._replace(lasts=True)
         self._exit_root = {t: self._root(t, lasting=True) for t in stretch.exits}
         self._parts: dict[int, list[Tile]] = {t: [] for t in stretch.exits}
         self._window: dict[int, Tile] = {}
@@ -119,22 +119,23 @@ class Schedule:
         edges = (0, *banding.cuts, stretch.rows)
         rows = list(itertools.pairwise(edges))
         bands = [self._needs(*band) for band in (rows[::-1] if banding.upward else rows)]
-        if most_macs is not None and self._least_macs(made for _, made in bands) > most_macs:
+        self._macs = self._least_macs(made for _, made in bands)
+        if most_macs is not None and self._macs > most_macs:
             raise Impossible
         self._done = self._nothing_done()
         begins = []
-        for number, (needed, made) in enumerate(bands):
+        later = _later_needs([needed for needed, _ in bands])
+        for (needed, made), again in zip(bands, later, strict=True):
             begins.append(len(self.steps))
-            later = [needs for needs, _ in bands[number + 1 :]]
             for place, output in enumerate(stretch.outputs):
                 if output in made:
                     self._run(place, made[output], needed[output])
                 for tensor in stretch.last_read[place]:
-                    if tensor in banding.kept:
-                        self._keep(tensor, later)
+                    if tensor in banding.kept and tensor in again:
+                        self._keep(tensor, again[tensor])
         for tensor in stretch.exits:
             self._finish(tensor)
-        live = self._live()
+        live = live_bytes(self._memories, len(self.steps))
         peak = max(live)
         self.hottest = max(0, bisect_left(begins, live.index(peak)) - 1)
         self.cost = self._cost(peak)
@@ -143,7 +144,7 @@ class Schedule:
         self, first: int, last: int
     ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
         """Return which rows of each tensor a band needs, and which of them it computes."""
-        stretch, height = self._stretch, self._stretch.rows
+        stretch, height, kept = self._stretch, self._stretch.rows, self._banding.kept
         needed: dict[int, tuple[int, int]] = {}
         made: dict[int, tuple[int, int]] = {}
         for tensor in stretch.exits:
@@ -156,18 +157,22 @@ class Schedule:
             if output not in needed:
                 continue
             low, high = needed[output]
-            if output in self._banding.kept:
+            if output in kept:
                 low, high = self._fresh(output, low, high)
                 if low >= high:
                     continue
-                self._advance(output, (low, high))
+                self._done[output] = low if self._banding.upward else high
             made[output] = (low, high)
             window = stretch.rules[place].window(low, high)
             if window is None:
                 raise Impossible
+            start, end, _, _, _ = window
             for tensor in stretch.by_rows[place]:
-                before = needed.get(tensor, (window.start, window.end))
-                needed[tensor] = (min(before[0], window.start), max(before[1], window.end))
+                if tensor in needed:
+                    low, high = needed[tensor]
+                    needed[tensor] = (min(low, start), max(high, end))
+                else:
+                    needed[tensor] = (start, end)
         return needed, made
 
     def _least_macs(self, bands: Iterable[Mapping[int, tuple[int, int]]]) -> int:
@@ -181,28 +186,32 @@ class Schedule:
 
     def _run(self, place: int, made: tuple[int, int], needed: tuple[int, int]) -> None:
         """Compute rows of an operator's output, and set what the band's readers see of it."""
-        stretch = self._stretch
+        stretch, upward = self._stretch, self._banding.upward
         output = stretch.outputs[place]
         inputs, first, last, padding = self._inputs(place, made)
-        rest, whole = self._joint(made, needed)
-        joins = output in self._banding.kept and rest[0] < rest[1]
-        overhang = last - made[1] if self._banding.upward else made[0] - first
-        done = self._fresh(output, *made) == made
-        in_exit = output in self._exit_root and not joins and not overhang and done
+        fresh = self._fresh(output, *made)
+        in_exit = joins = False
+        rest, whole = made, made
+        if output in self._banding.kept:
+            rest, whole = self._joint(made, needed)
+            joins = rest[0] < rest[1]
+        if output in self._exit_root and not joins and fresh == made:
+            in_exit = (last == made[1]) if upward else (made[0] == first)
         new = self._tile(output, first, last, self._exit_root[output] if in_exit else None)
         written = made if joins or in_exit else (first, last)
         self._emit(stretch.start + place, inputs, new, written, valid=padding is not None)
-        self._macs += stretch.row_macs[place] * (last - first)
+        self._macs += stretch.row_macs[place] * (made[0] - first + last - made[1])
         window = new
         if joins:
             pair = (self._slice(self._window[output], *rest), self._slice(new, *made))
             window = self._tile(output, *whole, new.root)
-            self._emit(CONCATENATE, pair[::-1] if self._banding.upward else pair, window, None)
-            self._born[new.root].append((*rest, len(self.steps)))
-        if output in self._parts:
-            self._add_part(new, made, apart=joins)
+            self._emit(CONCATENATE, pair[::-1] if upward else pair, window, None)
+            self._memories[new.root].written.append((*rest, len(self.steps)))
+        if fresh[0] < fresh[1]:
+            if output in self._parts:
+                self._add_part(new, fresh, apart=joins)
+            self._done[output] = fresh[0] if upward else fresh[1]
         self._window[output] = window
-        self._advance(output, made)
 
     def _nothing_done(self) -> dict[int, int]:
         """Return the row of each output behind which, or before which, all are computed."""
@@ -214,11 +223,6 @@ class Schedule:
         done = self._done[tensor]
         return (first, min(last, done)) if self._banding.upward else (max(first, done), last)
 
-    def _advance(self, tensor: int, made: tuple[int, int]) -> None:
-        low, high = self._fresh(tensor, *made)
-        if low < high:
-            self._done[tensor] = low if self._banding.upward else high
-
     def _joint(
         self, made: tuple[int, int], needed: tuple[int, int]
     ) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -227,44 +231,43 @@ class Schedule:
             return (made[1], needed[1]), (made[0], max(made[1], needed[1]))
         return (needed[0], made[0]), (min(needed[0], made[0]), made[1])
 
-    def _keep(self, tensor: int, later: Sequence[Mapping[int, tuple[int, int]]]) -> None:
-        """Copy the rows that later bands read again, so that the rest is free."""
+    def _keep(self, tensor: int, again: tuple[int, int]) -> None:
+        """Copy the rows that the next band that reads any reads again, so that the rest is free."""
         window = self._window.get(tensor)
-        again = next((needed[tensor] for needed in later if tensor in needed), None)
-        if window is None or again is None:
+        if window is None:
             return
         done = self._done[tensor]
         start, end = max(again[0], window.start), min(again[1], window.end)
         start, end = (max(start, done), end) if self._banding.upward else (start, min(end, done))
         if start < end and not (window.loose and (start, end) == (window.start, window.end)):
-            kept = self._tile(tensor, start, end)._replace(loose=True)
+            kept = Tile(self._tiles, tensor, start, end, self._root(tensor), loose=True)
+            self._tiles += 1
             self._emit(SLICE, (window,), kept, (start, end))
             self._window[tensor] = kept
 
-    def _add_part(self, new: Tile, made: tuple[int, int], apart: bool) -> None:
+    def _add_part(self, new: Tile, fresh: tuple[int, int], apart: bool) -> None:
         """Add what is new of an output of the stretch; apart from a window that it is part of."""
-        first, last = self._fresh(new.tensor, *made)
-        if first < last:
-            exact = (new.start, new.end) == (first, last) and not apart
-            root = self._exit_root[new.tensor]
-            part = new if exact else self._slice(new, first, last, root)
-            parts = self._parts[new.tensor]
-            parts.insert(0 if self._banding.upward else len(parts), part)
+        exact = (new.start, new.end) == fresh and not apart
+        part = new if exact else self._slice(new, *fresh, self._exit_root[new.tensor])
+        parts = self._parts[new.tensor]
+        parts.insert(0 if self._banding.upward else len(parts), part)
 
     def _inputs(
         self, place: int, made: tuple[int, int]
     ) -> tuple[tuple[Tile, ...], int, int, tuple[int, int, int, int] | None]:
         """Return the tiles that an operator reads, and the rows that it computes from them."""
         stretch, rule = self._stretch, self._stretch.rules[place]
-        tiles = [self._seen(tensor) for tensor in stretch.by_rows[place]]
         window = rule.window(*made)
         if window is None:
             raise Impossible
-        start, end = max(t.start for t in tiles), min(t.end for t in tiles)
+        tiles = [self._seen(tensor) for tensor in stretch.by_rows[place]]
+        _, _, start, end, _, _ = tiles[0]
+        for tile in tiles[1:]:
+            start, end = max(start, tile.start), min(end, tile.end)
         wasted = end - start - (window.end - window.start)
         if wasted <= self._banding.slack and (rows := rule.whole(start, end, *made)):
-            return tuple(self._slice(tile, start, end) for tile in tiles), *rows, None
-        cut = tuple(self._slice(tile, window.start, window.end) for tile in tiles)
+            return tuple([self._slice(tile, start, end) for tile in tiles]), *rows, None
+        cut = tuple([self._slice(tile, window.start, window.end) for tile in tiles])
         if window.padding is None:
             return cut, window.first, window.last, None
         return (self._pad(cut[0], window.padding),), window.first, window.last, window.padding
@@ -288,15 +291,16 @@ class Schedule:
         Returns:
             The same tile again where it was cut the same way before.
         """
-        if (tile.start, tile.end) == (start, end) and root is None:
+        number, tensor, low, high, lies_in, _ = tile
+        if low == start and high == end and root is None:
             return tile
-        if start < tile.start or end > tile.end:
+        if start < low or end > high:
             raise Impossible
-        key = (tile.number, start, end)
+        key = (number, start, end)
         if root is None and key in self._slices:
             return self._slices[key]
-        cut = self._tile(tile.tensor, start, end, tile.root if root is None else root)
-        self._emit(SLICE, (tile,), cut, None if cut.root == tile.root else (start, end))
+        cut = self._tile(tensor, start, end, lies_in if root is None else root)
+        self._emit(SLICE, (tile,), cut, None if cut.root == lies_in else (start, end))
         if root is None:
             self._slices[key] = cut
         return cut
@@ -324,11 +328,9 @@ class Schedule:
         return self._entry
 
     def _root(self, tensor: int, lasting: bool = False, row_bytes: int | None = None) -> int:
-        self._born.append([])
-        self._read.append([])
-        self._root_bytes.append(self._stretch.row_bytes[tensor] if row_bytes is None else row_bytes)
-        self._lasting.append(lasting)
-        return len(self._born) - 1
+        size = self._stretch.row_bytes[tensor] if row_bytes is None else row_bytes
+        self._memories.append(Memory(size, [], [], [], lasting))
+        return len(self._memories) - 1
 
     def _tile(self, tensor: int, start: int, end: int, root: int | None = None) -> Tile:
         self._tiles += 1
@@ -356,45 +358,38 @@ class Schedule:
             valid: see `Step`.
         """
         self.steps.append(Step(operator, inputs, output, padding, valid))
-        now = len(self.steps)
-        for tile in inputs:
-            rows = output if operator == SLICE else tile
-            self._read[tile.root].append((rows.start, rows.end, now))
+        now, memories = len(self.steps), self._memories
+        _, _, start, end, root, _ = output
+        if operator == SLICE:
+            memories[inputs[0].root].read.append((start, end, now))
+        else:
+            for _, _, low, high, lies_in, _ in inputs:
+                memories[lies_in].read.append((low, high, now))
         if operator >= 0:
-            self._add_scratch(operator, output, now)
+            place = operator - self._stretch.start
+            self._tail += self._stretch.tails[place]
+            if self._stretch.row_scratch[place]:
+                self._add_scratch(place, output, now)
+        else:
+            self._tail += _ADDED_TAILS[operator]
         if operator == PAD:
-            written = output.start, output.end
+            written = start, end
         if written is not None:
-            self._born[output.root].append((*written, now))
-            wrong = ((output.start, written[0]), (written[1], output.end))
-            self._brief += [(output.root, *rows, now) for rows in wrong if rows[0] < rows[1]]
+            low, high = written
+            memories[root].written.append((low, high, now))
+            if start < low:
+                memories[root].brief.append((start, low, now))
+            if high < end:
+                memories[root].brief.append((high, end, now))
 
-    def _add_scratch(self, operator: int, output: Tile, step: int) -> None:
+    def _add_scratch(self, place: int, output: Tile, step: int) -> None:
         """Count the work memory of an operator."""
-        row_bytes = self._stretch.row_scratch[operator - self._stretch.start]
-        if row_bytes:
-            root = self._root(output.tensor, row_bytes=row_bytes)
-            self._born[root].append((output.start, output.end, step))
-
-    def _live(self) -> list[int]:
-        """Return the bytes that are live in each step, as `views.live_bytes` counts them."""
-        count = len(self.steps)
-        change = [0] * (count + 2)
-        for root, births in enumerate(self._born):
-            row_bytes, lasting = self._root_bytes[root], self._lasting[root]
-            for start, end, first, last in lives(births, self._read[root]):
-                size = (end - start) * row_bytes
-                change[first] += size
-                change[(count if lasting else last) + 1] -= size
-        for root, start, end, step in self._brief:
-            size = (end - start) * self._root_bytes[root]
-            change[step] += size
-            change[step + 1] -= size
-        return list(itertools.accumulate(change))
+        root = self._root(output.tensor, row_bytes=self._stretch.row_scratch[place])
+        self._memories[root].written.append((output.start, output.end, step))
 
     def _cost(self, peak: int) -> Cost:
         """Return what the schedule costs."""
-        tail = sum(self._tail(step) for step in self.steps) + WHEEL.tensor * self._constants()
+        tail = self._tail + WHEEL.tensor * self._constants()
         return Cost(peak + self._stretch.bypass_bytes, tail, self._macs, len(self.steps))
 
     def _constants(self) -> int:
@@ -412,27 +407,27 @@ class Schedule:
 
     def entry(self, tensor: int) -> Memory:
         """Return when rows of a tensor from before the stretch are read."""
-        return self._memory(self._entry[tensor].root)
+        return self._memories[self._entry[tensor].root]
 
     def exit(self, tensor: int) -> Memory:
         """Return when rows of a tensor that outlasts the stretch are written and read."""
-        return self._memory(self._exit_root[tensor])
+        return self._memories[self._exit_root[tensor]]
 
-    def inner(self) -> Iterator[Memory]:
-        """Yield the memory of all that is needed inside of the stretch alone."""
-        roots = {tile.root for tile in self._entry.values()} | set(self._exit_root.values())
-        for root in range(len(self._born)):
-            if root not in roots:
-                yield self._memory(root)
+    @functools.cached_property
+    def inner(self) -> tuple[Array, int]:
+        """The cells of all that is needed inside of the stretch alone, and of how many blocks.
 
-    def _memory(self, root: int) -> Memory:
-        brief = [rows[1:] for rows in self._brief if rows[0] == root]
-        return Memory(self._root_bytes[root], self._born[root], self._read[root], brief)
-
-    def _tail(self, step: Step) -> int:
-        if step.operator >= 0:
-            return self._stretch.tails[step.operator - self._stretch.start]
-        return _ADDED_TAILS[step.operator]
+        As in `layout.Layout`; each block begins at 0.
+        """
+        outer = {tile.root for tile in self._entry.values()} | set(self._exit_root.values())
+        found: list[tuple[int, int, int, int, int]] = []
+        blocks = 0
+        for root, memory in enumerate(self._memories):
+            if root not in outer and (cells := memory.cells(0)):
+                low = min(cell[0] for cell in cells)
+                found += [(s - low, e - low, first, last, blocks) for s, e, first, last in cells]
+                blocks += 1
+        return as_cells(found), blocks
 
 
 _ADDED_TAILS = {
@@ -440,6 +435,16 @@ _ADDED_TAILS = {
     CONCATENATE: WHEEL.operators["CONCATENATION"] + WHEEL.tensor,
     PAD: WHEEL.operators["PAD"] + 2 * WHEEL.tensor,
 }
+
+
+def _later_needs(
+    bands: Sequence[Mapping[int, tuple[int, int]]],
+) -> Sequence[Mapping[int, tuple[int, int]]]:
+    """Return, for each band, the rows that the next one that reads a tensor needs of it."""
+    later: list[Mapping[int, tuple[int, int]]] = [{}]
+    for needed in bands[:0:-1]:
+        later.append({**later[-1], **needed})
+    return later[::-1]
 
 
 def _groups(parts: Sequence[Tile]) -> Iterator[Sequence[Tile]]:

@@ -8,12 +8,16 @@ outlines.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from shrink.compact.banded import in_bands
+from shrink.compact.bands import Banding
 from shrink.compact.cuts import turned
+from shrink.compact.layout import layout_of
 from shrink.compact.outline import has_outline, outline
 from shrink.compact.plan import height_below
 from shrink.compact.search import Candidate, Search
@@ -63,21 +67,35 @@ def moved_choices(survey: Survey, max_macs: int, part: int) -> list[Choice]:
         part: 0 to PARTS - 1. Each takes other starts, and moves them by other random numbers.
     """
     search = Search(survey, max_macs, _TRIES // PARTS, seed=part)
-    candidates = search.candidates(_STARTS, _CANDIDATES // PARTS, range(part, _STARTS, PARTS))
-    ends = _begun(search, candidates)
-    for starts, share in _ROUNDS:
-        moved = [_moved(search, start, int(_WORK * share)) for start in ends[:starts]]
-        ends = sorted(itertools.chain(*moved), key=_arena)
+    with _uncollected():
+        candidates = search.candidates(_STARTS, _CANDIDATES // PARTS, range(part, _STARTS, PARTS))
+        planner = _Planner(search)
+        ends = _begun(planner, candidates)
+        for starts, share in _ROUNDS:
+            moved = [_moved(planner, start, int(_WORK * share)) for start in ends[:starts]]
+            ends = sorted(itertools.chain(*moved), key=_arena)
     return ends[:_MOST_BESTS]
 
 
-def _begun(search: Search, candidates: Sequence[Candidate]) -> list[Choice]:
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no cycles of garbage meanwhile: there are none, and it takes half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _begun(planner: _Planner, candidates: Sequence[Candidate]) -> list[Choice]:
     """Return the best choice of each set of stretches, planned, the least arena first."""
     begun: dict[tuple[tuple[int, int], ...], Choice] = {}
     limit = _UNLIMITED
     for candidate in candidates:
-        for other in _turned(search.survey, candidate):
-            found = _planned(search, other, limit)
+        for other in _turned(planner.search.survey, candidate):
+            found = planner.planned(other, limit)
             if found is None:
                 continue
             limit = min(limit, int(found.arena_bytes * _PROMISING))
@@ -91,7 +109,7 @@ def _arena(choice: Choice) -> int:
     return choice.arena_bytes
 
 
-def _moved(search: Search, start: Choice, work: int) -> list[Choice]:
+def _moved(planner: _Planner, start: Choice, work: int) -> list[Choice]:
     """Move a choice to where its plan is lower; a little worse is taken now and then.
 
     Returns:
@@ -107,12 +125,12 @@ def _moved(search: Search, start: Choice, work: int) -> list[Choice]:
             current, patience, kicks = best, _PATIENCE, _KICKS
         slack = _KICK if kicks else _SLACK * (number % 8 == 0)
         limit = int(current.arena_bytes * (1 + slack)) + 1
-        moved = search.neighbour(current.candidate)
+        moved = planner.search.neighbour(current.candidate)
         if moved is None or moved.arena_bytes >= limit or moved == current.candidate:
             continue
         work -= max(_LEAST_WORK, current.steps**2 // _USUAL_STEPS)
         patience -= 1
-        found = _planned(search, moved, limit)
+        found = planner.planned(moved, limit)
         if found is not None:
             current, kicks = found, max(0, kicks - 1)
             if found.arena_bytes < best.arena_bytes:
@@ -136,14 +154,26 @@ def _turned(survey: Survey, candidate: Candidate) -> Iterator[Candidate]:
             yield candidate._replace(bandings=tuple(by_turns))
 
 
-def _planned(search: Search, candidate: Candidate, limit: int) -> Choice | None:
-    """Return a candidate with the height of its plan; None where its arena is not below a limit."""
-    tail = candidate.arena_bytes - candidate.peak_bytes
-    schedules = [(banding, search.schedule(banding)) for banding in candidate.bandings]
-    if has_outline(search.survey, schedules):
-        blocks, steps = outline(search.survey, schedules)
-    else:
-        graph = in_bands(search.survey, candidate.bandings)
-        blocks, steps = blocks_of(graph), len(graph.operators)
-    height = height_below(blocks, steps, _QUICK_ATTEMPTS, limit - tail)
-    return None if height is None else Choice(candidate, height + tail, steps)
+class _Planner:
+    """Plans choices of bands, and remembers which had no plan below a limit."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self._failed: set[tuple[tuple[Banding, ...], int]] = set()
+
+    def planned(self, candidate: Candidate, limit: int) -> Choice | None:
+        """Return a candidate with the height of its plan; None where its arena is not below."""
+        if (candidate.bandings, limit) in self._failed:
+            return None
+        search, tail = self.search, candidate.arena_bytes - candidate.peak_bytes
+        schedules = [(banding, search.schedule(banding)) for banding in candidate.bandings]
+        if has_outline(search.survey, schedules):
+            layout, steps = outline(search.survey, schedules)
+        else:
+            graph = in_bands(search.survey, candidate.bandings)
+            layout, steps = layout_of(blocks_of(graph)), len(graph.operators)
+        height = height_below(layout, steps, _QUICK_ATTEMPTS, limit - tail)
+        if height is None:
+            self._failed.add((candidate.bandings, limit))
+            return None
+        return Choice(candidate, height + tail, steps)

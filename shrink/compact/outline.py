@@ -7,26 +7,32 @@ rows, in memory that is laid out as its tensor is.
 
 from __future__ import annotations
 
-import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from shrink.base.types import Array
 from shrink.compact.bands import Banding, Schedule
-from shrink.compact.lives import Memory, Rows, lives
+from shrink.compact.layout import Layout, as_cells, united_cells
+from shrink.compact.lives import Memory, Rows
 from shrink.compact.stretch import Survey
-from shrink.compact.views import Block, Cell
+from shrink.compact.views import Cell
+
+_STEP = operator.itemgetter(2)
 
 
 class Outline(NamedTuple):
     """What a plan of a graph in bands is made from.
 
     Attributes:
-        blocks: as `views.blocks_of` finds them in the graph; which tensors they hold is left out.
+        layout: of the blocks that `views.blocks_of` finds in the graph.
         steps: operators of the graph.
     """
 
-    blocks: list[Block]
+    layout: Layout
     steps: int
 
 
@@ -62,12 +68,19 @@ class _Outline:
 
     def found(self) -> Outline:
         """Return the blocks: those inside of stretches, and those of tensors outside."""
-        blocks: list[Block] = []
+        blocks, cells = 0, list[Array]()
         for (banding, schedule), begin in zip(self._stretches, self._begins, strict=True):
             self._add_stretch(banding, schedule, begin)
-            blocks += _inner_blocks(schedule, begin)
-        blocks += self._outer_blocks()
-        return Outline(blocks, self._step[-1])
+            inner, count = schedule.inner
+            cells.append(inner + np.array((0, 0, begin, begin, blocks)))
+            blocks += count
+        outer = [
+            (*cell, number)
+            for number, found in enumerate(self._outer_blocks(), blocks)
+            for cell in found
+        ]
+        blocks = outer[-1][-1] + 1 if outer else blocks
+        return Outline(Layout(np.concatenate([*cells, as_cells(outer)]), blocks), self._step[-1])
 
     def _numbered(self) -> list[int]:
         """Return the step in which each step of the graph as it stands ends."""
@@ -97,24 +110,23 @@ class _Outline:
             self._read[tensor] += _later(memory.read, begin)
             self._brief[tensor] += _later(memory.brief, begin)
 
-    def _outer_blocks(self) -> Iterator[Block]:
+    def _outer_blocks(self) -> Iterator[Sequence[tuple[int, int, int, int]]]:
+        """Yield the cells of each block."""
         touched = set(self._read) | set(self._written) | self._inside
+        steps = self._step
         for block in self._survey.blocks:
             if touched.isdisjoint(block.places):
-                yield Block({}, [self._renumbered(cell) for cell in block.cells])
+                yield [(start, end, steps[f], steps[u]) for start, end, f, u in block.cells]
             elif len(block.places) == 1:
                 (tensor,) = block.places
                 if cells := self._cells(tensor, 0):
-                    yield Block({}, cells)
+                    yield cells
             else:
                 placed = [self._cells(tensor, place) for tensor, place in block.places.items()]
                 if cells := [cell for found in placed for cell in found]:
-                    yield Block({}, _united(cells))
+                    yield united_cells([Cell(*cell) for cell in cells])
 
-    def _renumbered(self, cell: Cell) -> Cell:
-        return Cell(cell.start, cell.end, self._step[cell.first], self._step[cell.last])
-
-    def _cells(self, tensor: int, place: int) -> list[Cell]:
+    def _cells(self, tensor: int, place: int) -> list[tuple[int, int, int, int]]:
         """Return when rows of a tensor are needed; none for one inside of a stretch."""
         graph, written, read = self._survey.graph, self._written[tensor], self._read[tensor]
         if tensor in self._inside and not written:
@@ -126,13 +138,9 @@ class _Outline:
         uses = [self._step[use] for use in self._survey.uses[tensor] if not self._runs_inside(use)]
         if tensor in graph.outputs:
             uses.append(self._step[-1])
-        memory = Memory(
-            described.size_bytes // rows,
-            written,
-            [*read, *((0, rows, step) for step in uses)],
-            self._brief[tensor],
-        )
-        return _cells_of(memory, place)
+        reads = sorted([*read, *((0, rows, step) for step in uses)], key=_STEP)
+        row_bytes = described.size_bytes // rows
+        return Memory(row_bytes, written, reads, self._brief[tensor]).cells(place)
 
     def _runs_inside(self, step: int) -> bool:
         return any(banding.start < step <= banding.end for banding, _ in self._stretches)
@@ -140,39 +148,3 @@ class _Outline:
 
 def _later(rows: Sequence[Rows], by: int) -> Iterator[Rows]:
     return ((start, end, step + by) for start, end, step in rows)
-
-
-def _inner_blocks(schedule: Schedule, begin: int) -> Iterator[Block]:
-    for memory in schedule.inner():
-        cells = _cells_of(memory, 0)
-        if cells:
-            low = min(cell[0] for cell in cells)
-            moved = [Cell(s - low, e - low, first + begin, u + begin) for s, e, first, u in cells]
-            yield Block({}, moved)
-
-
-def _cells_of(memory: Memory, place: int) -> list[Cell]:
-    size = memory.row_bytes
-    found: list[Cell] = []
-    for start, end, first, last in lives(memory.written, memory.read):
-        start, end = place + start * size, place + end * size
-        if found and found[-1][1:] == (start, first, last):
-            start = found.pop()[0]
-        found.append(Cell(start, end, first, last))
-    for start, end, step in memory.brief:
-        found.append(Cell(place + start * size, place + end * size, step, step))
-    return found
-
-
-def _united(cells: Sequence[Cell]) -> list[Cell]:
-    """Return cells of which no two hold the same byte in the same step."""
-    edges = sorted({edge for cell in cells for edge in cell[:2]})
-    found: list[Cell] = []
-    for start, end in itertools.pairwise(edges):
-        times = sorted(cell[2:] for cell in cells if cell.start <= start < cell.end)
-        for first, last in times:
-            if found and found[-1].start == start and first <= found[-1].last:
-                found[-1] = found[-1]._replace(last=max(last, found[-1].last))
-            else:
-                found.append(Cell(start, end, first, last))
-    return found

@@ -8,24 +8,23 @@ bytes bounds every plan from below, so a plan of that height is the best there i
 
 from __future__ import annotations
 
-import itertools
 import operator
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from shrink.compact.graph import Graph
-from shrink.compact.views import Block, blocks_of, peak_bytes
+from shrink.compact.layout import APART, Layout, distances, layout_of
+from shrink.compact.views import blocks_of
 from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
 _ATTEMPTS_AN_ORDER = 60
 _BRIEF = 4
 _SEED = 0
 _UNLIMITED = 1 << 62
-_NOWHERE = -1
-_FIRST, _END = operator.itemgetter(0), operator.itemgetter(1)
+_END = operator.itemgetter(1)
 _LARGE, _LASTING = 12, 6
 """A block of at least a twelfth of the arena, needed for at least so many steps."""
 _ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
@@ -66,10 +65,11 @@ def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
         limit: in bytes.
     """
     blocks = blocks_of(graph)
-    bound = peak_bytes(blocks, len(graph.operators))
+    layout = layout_of(blocks)
+    bound = layout.peak_bytes(len(graph.operators))
     if bound >= limit:
         return None
-    height, starts = _Placement(blocks, bound, limit).found(attempts)
+    height, starts = _Placement(layout, bound, limit).found(attempts)
     if not starts:
         return None
     offsets = {
@@ -80,11 +80,11 @@ def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
     return Plan(offsets, height, bound)
 
 
-def height_below(blocks: Sequence[Block], steps: int, attempts: int, limit: int) -> int | None:
+def height_below(layout: Layout, steps: int, attempts: int, limit: int) -> int | None:
     """Return the bytes that the lowest plan of these blocks takes that is found below a limit.
 
     Args:
-        blocks: to place.
+        layout: of the blocks to place.
         steps: operators that run.
         attempts: to place all blocks, where the bound is not met before.
         limit: in bytes.
@@ -92,22 +92,28 @@ def height_below(blocks: Sequence[Block], steps: int, attempts: int, limit: int)
     Returns:
         None where none is found.
     """
-    bound = peak_bytes(blocks, steps)
+    bound = layout.peak_bytes(steps)
     if bound >= limit:
         return None
-    height, starts = _Placement(blocks, bound, limit).found(attempts)
+    height, starts = _Placement(layout, bound, limit).found(attempts)
     return height if starts else None
 
 
 class _Placement:
     """A search for places of blocks below a limit."""
 
-    def __init__(self, blocks: Sequence[Block], bound: int, limit: int) -> None:
-        self._blocks = blocks
+    def __init__(self, layout: Layout, bound: int, limit: int) -> None:
         self._bound = bound
         self._random = random.Random(_SEED)
-        self._sizes = [block.size_bytes for block in blocks]
-        self._conflicts = _conflicts(blocks)
+        start, end, first, last, _ = layout.cells.T
+        begins = layout.begins()
+        self._firsts = np.minimum.reduceat(first, begins)
+        self._lasts = np.maximum.reduceat(last, begins)
+        self._extents = np.maximum.reduceat(end, begins)
+        self._areas = np.add.reduceat((end - start) * (last - first + 1), begins)
+        self._several = np.diff(np.append(begins, len(first))) > 1
+        self._sizes: list[int] = self._extents.tolist()
+        self._distances = distances(layout)
         self._best: list[int] = []
         self._height = limit
         self._attempts = 0
@@ -118,7 +124,7 @@ class _Placement:
         Returns:
             No starts where none is found.
         """
-        orders = [sorted(range(len(self._blocks)), key=key) for key in self._keys()]
+        orders = self._orders()
         for order in orders:
             self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
         self._alternate(orders[0])
@@ -127,7 +133,7 @@ class _Placement:
             gap = int((self._height - self._bound) * share)
             limit = min(aligned(self._bound + gap), self._height - ALIGNMENT_BYTES)
             high_share = self._random.choice((0.0, 0.2, 0.5))
-            high = [self._random.random() < high_share for _ in self._blocks]
+            high = [self._random.random() < high_share for _ in self._sizes]
             self._repair(limit, list(self._random.choice(orders)), high)
         return self._height, self._best
 
@@ -137,15 +143,10 @@ class _Placement:
         What one stretch in bands writes, the next one reads: as one shrinks the other grows, and
         between the two lies what is left for tiles, in one piece.
         """
-        firsts = [min(cell.first for cell in block.cells) for block in self._blocks]
-        lasts = [max(cell.last for cell in block.cells) for block in self._blocks]
-        large = [
-            i
-            for i in by_size
-            if self._sizes[i] * _LARGE > self._bound and lasts[i] - firsts[i] >= _LASTING
-        ]
-        large.sort(key=lambda i: firsts[i])
-        rest = [i for i in by_size if i not in set(large)]
+        lasting = self._lasts - self._firsts >= _LASTING
+        is_large = (self._extents * _LARGE > self._bound) & lasting
+        large = sorted((i for i in by_size if is_large[i]), key=lambda i: int(self._firsts[i]))
+        rest = [i for i in by_size if not is_large[i]]
         for share in _ABOVE_BOUND:
             limit = aligned(int(self._bound * (1 + share)))
             for parity in (0, 1):
@@ -155,18 +156,18 @@ class _Placement:
                         high[number] = place % 2 == parity
                     self._repair(limit, [*large, *rest], high, most=_BRIEF)
 
-    def _keys(self) -> list[Callable[[int], tuple[float, ...]]]:
-        sizes, blocks = self._sizes, self._blocks
-        areas = [sum((c.end - c.start) * (c.last - c.first + 1) for c in b.cells) for b in blocks]
-        firsts = [min(cell.first for cell in block.cells) for block in blocks]
-        return [
-            lambda i: (-sizes[i], firsts[i]),
-            lambda i: (-sizes[i], -firsts[i]),
-            lambda i: (-areas[i],),
-            lambda i: (len(blocks[i].cells) == 1, -sizes[i]),
-            lambda i: (firsts[i], -sizes[i]),
-            lambda i: (-firsts[i], -sizes[i]),
-        ]
+    def _orders(self) -> list[list[int]]:
+        """Return orders of the blocks: the largest, the earliest or the latest first."""
+        firsts, down = self._firsts, -self._extents
+        keys = (
+            (firsts, down),
+            (-firsts, down),
+            (-self._areas,),
+            (down, ~self._several),
+            (down, firsts),
+            (down, -firsts),
+        )
+        return [np.lexsort(key).tolist() for key in keys]
 
     def _repair(
         self, limit: int, order: list[int], high: list[bool], most: int = _ATTEMPTS_AN_ORDER
@@ -193,23 +194,31 @@ class _Placement:
             The block that finds no place below the limit, or None.
         """
         self._attempts += 1
-        sizes, conflicts = self._sizes, self._conflicts
-        places = [_NOWHERE] * len(sizes)
+        sizes, (lows, highs, further) = self._sizes, self._distances
+        placed: list[tuple[int, int]] = []
         for number in order:
+            low, up = lows[number], highs[number]
             # Open intervals in which the block cannot start, given the others' places.
             forbidden = [
-                (place + low, place + high)
-                for other, low, high in conflicts[number]
-                if (place := places[other]) >= 0
+                (place + low[other], place + up[other])
+                for other, place in placed
+                if low[other] != APART
             ]
+            if number in further:
+                places = dict(placed)
+                forbidden += [
+                    (places[other] + begin, places[other] + end)
+                    for other, begin, end in further[number]
+                    if other in places
+                ]
             most = limit - sizes[number]
             place = _highest(forbidden, most) if high[number] else _lowest(forbidden)
             if place < 0 or place > most:
                 return number
-            places[number] = place
-        height = aligned(max(map(operator.add, places, sizes)))
+            placed.append((number, place))
+        height = aligned(max(place + sizes[number] for number, place in placed))
         if height < self._height:
-            self._height, self._best = height, places
+            self._height, self._best = height, [place for _, place in sorted(placed)]
         return None
 
 
@@ -233,55 +242,3 @@ def _highest(forbidden: list[tuple[int, int]], limit: int) -> int:
         if low < place:
             place = low // ALIGNMENT_BYTES * ALIGNMENT_BYTES
     return place
-
-
-def _conflicts(blocks: Sequence[Block]) -> list[list[tuple[int, int, int]]]:
-    """Return, for each block, the others, and by how much it must not start behind them.
-
-    The intervals are open: a block may start at their ends.
-    """
-    cells = np.array([(*cell, n) for n, block in enumerate(blocks) for cell in block.cells])
-    start, end, first, last, owner = cells.T
-    meet = (first[:, None] <= last) & (last[:, None] >= first) & (owner[:, None] < owner)
-    ones, others = np.nonzero(meet)
-    pairs = owner[ones] * len(blocks) + owner[others]
-    lows, highs = start[ones] - end[others], end[ones] - start[others]
-    rows = np.lexsort((lows, pairs))
-    columns = (pairs[rows].tolist(), lows[rows].tolist(), highs[rows].tolist())
-    apart: dict[int, list[tuple[int, int]]] = {
-        pair: [interval[1:] for interval in group]
-        for pair, group in itertools.groupby(zip(*columns, strict=True), key=_FIRST)
-    }
-    for number, scratch in enumerate(blocks):
-        for one, block in enumerate(blocks) if scratch.is_scratch else ():
-            for low, high in _beside(scratch, block):
-                first_of_two = one < number
-                pair = one * len(blocks) + number if first_of_two else number * len(blocks) + one
-                between = (low, high) if first_of_two else (-high, -low)
-                apart[pair] = sorted([*apart.get(pair, ()), between])
-    conflicts: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
-    for pair, intervals in apart.items():
-        one, other = divmod(pair, len(blocks))
-        for low, high in _united(intervals):
-            conflicts[other].append((one, low, high))
-            conflicts[one].append((other, -high, -low))
-    return conflicts
-
-
-def _beside(scratch: Block, block: Block) -> Iterator[tuple[int, int]]:
-    """Yield by how much work memory must not start behind a block whose tensors are alive."""
-    (own,) = scratch.cells
-    for cell in block.held:
-        if cell.first <= own.first <= cell.last:
-            yield cell.start - own.end, cell.end
-
-
-def _united(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return sorted open intervals, those that overlap as one; ends that touch stay free."""
-    found = [intervals[0]]
-    for low, high in intervals[1:]:
-        if low < found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
-        else:
-            found.append((low, high))
-    return found

@@ -383,8 +383,3 @@ def _neighbours_joined(cells: Sequence[Cell]) -> list[Cell]:
         else:
             found.append(cell)
     return found
-
-
-def peak_bytes(blocks: Sequence[Block], steps: int) -> int:
-    """Return the most bytes that are needed at once: no plan of these blocks takes fewer."""
-    return aligned(max(live_bytes(blocks, steps)))

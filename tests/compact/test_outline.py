@@ -8,10 +8,12 @@ import pytest
 from shrink.compact.banded import in_bands
 from shrink.compact.bands import Banding, Schedule
 from shrink.compact.graph import Graph, read_graph
+from shrink.compact.layout import Layout, layout_of
 from shrink.compact.outline import has_outline, outline
 from shrink.compact.plan import height_below, plan
 from shrink.compact.stretch import Stretch, Survey
-from shrink.compact.views import Block, blocks_of, live_bytes
+from shrink.compact.views import blocks_of, live_bytes
+from shrink.tflite.planner import aligned
 from tests.compact.random_bands import random_banding
 from tests.compact.toys import Net, chain
 
@@ -34,14 +36,17 @@ def scheduled(survey: Survey, *bandings: Banding) -> list[tuple[Banding, Schedul
     return [(b, Schedule(Stretch(survey, b.start, b.end), b)) for b in bandings]
 
 
-def assert_equally_alive(survey: Survey, *bandings: Banding) -> tuple[Graph, list[Block]]:
+def assert_equally_alive(survey: Survey, *bandings: Banding) -> tuple[Graph, Layout]:
     stretches = scheduled(survey, *bandings)
     assert has_outline(survey, stretches)
-    blocks, steps = outline(survey, stretches)
+    layout, steps = outline(survey, stretches)
     graph = in_bands(survey, bandings)
     assert steps == len(graph.operators)
-    assert max(live_bytes(blocks, steps)) == max(live_bytes(blocks_of(graph), steps))
-    return graph, blocks
+    live = max(live_bytes(blocks_of(graph), steps))
+    assert (
+        layout.peak_bytes(steps) == layout_of(blocks_of(graph)).peak_bytes(steps) == aligned(live)
+    )
+    return graph, layout
 
 
 @pytest.mark.parametrize("content", [chain(), skipping(), two_parts()])
@@ -56,19 +61,19 @@ def test_an_outline_keeps_alive_what_the_graph_in_bands_does(content: bytes) -> 
 
 def test_stretches_pass_on_rows_as_their_schedules_free_them() -> None:
     bandings = Banding(0, 2, (4, 8)), Banding(2, 4, (5,), upward=True)
-    graph, blocks = assert_equally_alive(Survey(read_graph(two_parts())), *bandings)
+    graph, layout = assert_equally_alive(Survey(read_graph(two_parts())), *bandings)
     steps = len(graph.operators)
-    assert height_below(blocks, steps, 300, 1 << 40) == plan(graph, 300).size_bytes
+    assert height_below(layout, steps, 300, 1 << 40) == plan(graph, 300).size_bytes
 
 
 def test_without_bands_the_outline_is_that_of_the_graph() -> None:
-    graph, blocks = assert_equally_alive(Survey(read_graph(chain())))
-    assert height_below(blocks, len(graph.operators), 20, 1 << 40) == 2 * 16 * 8 * 24
+    graph, layout = assert_equally_alive(Survey(read_graph(chain())))
+    assert height_below(layout, len(graph.operators), 20, 1 << 40) == 2 * 16 * 8 * 24
 
 
 def test_no_plan_is_found_below_the_bytes_that_are_live() -> None:
-    graph, blocks = assert_equally_alive(Survey(read_graph(chain())))
-    assert height_below(blocks, len(graph.operators), 20, 2 * 16 * 8 * 24) is None
+    graph, layout = assert_equally_alive(Survey(read_graph(chain())))
+    assert height_below(layout, len(graph.operators), 20, 2 * 16 * 8 * 24) is None
 
 
 def test_rows_that_cannot_begin_a_tensor_have_no_outline() -> None:
