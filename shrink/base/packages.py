@@ -40,7 +40,7 @@ COMPUTING_PACKAGES = (
     # arithmetic
     "numpy", "scipy", "scikit-learn", "pycocotools",
     # what decodes examples
-    "pillow", "lmdb", "tifffile", "imagecodecs", "tensorflow-datasets", "array-record",
+    "pillow", "lmdb", "pyarrow", "tifffile", "imagecodecs", "tensorflow-datasets", "array-record",
 )  # fmt: skip
 """By their names on the package index; one that is not installed counts as `missing`."""
 

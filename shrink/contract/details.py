@@ -152,7 +152,7 @@ class Interface:
     Attributes:
         labels: by index of the output.
         normalize: `scale` and `offset` of what is done to examples before the model sees them.
-        front_end: of audio, what makes inputs of samples, before that.
+        front_end: what makes inputs of samples or texts, before that.
     """
 
     inputs: tuple[TensorType, ...] | None = None

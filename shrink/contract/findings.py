@@ -310,7 +310,7 @@ class Firmware:
         arena_note: why there is no arena; empty where there is one.
         inputs, outputs: in the artifact's order.
         labels: names of the classes by index, from the light half; empty where there are none.
-        front_end: of audio, what makes inputs of samples, likewise; None where there is none.
+        front_end: what makes inputs of samples or texts, likewise; None where there is none.
     """
 
     operators: tuple[str, ...]

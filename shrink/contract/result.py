@@ -165,11 +165,11 @@ class StepDone:
 
 
 TaskKind = Literal[
-    "classes", "clips", "sequences", "masks", "labels", "values", "forecast", "reconstruction",
-    "several",
+    "classes", "clips", "texts", "sequences", "masks", "labels", "values", "forecast",
+    "reconstruction", "several",
 ]  # fmt: skip
-"""What a model is for: a class for each example, clip, step or pixel; several labels; numbers, or
-those to come; its own input; or several outputs."""
+"""What a model is for: a class for each example, clip, text, step or pixel; several labels;
+numbers, or those to come; its own input; or several outputs."""
 
 
 @record

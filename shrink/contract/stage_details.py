@@ -152,7 +152,7 @@ class StoredInterface(StoredTensors):
     Attributes:
         labels: by index of the output.
         normalize: the recipe's; both None where there are none.
-        front_end: of audio, what makes inputs of samples; None for other data.
+        front_end: what makes inputs of samples or texts; None for other data.
     """
 
     labels: tuple[str, ...] | None

@@ -29,6 +29,7 @@ from shrink.base.packages import Extension, find_extension
 from shrink.data.audio_config import AudioConfig
 from shrink.data.series_config import SeriesConfig
 from shrink.data.slice_config import Slices, check_slices
+from shrink.data.token_config import TokensConfig
 
 T = TypeVar("T")
 NO_DATA = "none"
@@ -52,16 +53,20 @@ SOURCES: dict[str, str] = {
     "series": "shrink.data.sources.series",
     "season": "shrink.data.sources.season",
     "machine": "shrink.data.sources.machine",
+    "text": "shrink.data.sources.text",
+    "sentences": "shrink.data.sources.sentences",
     "python": "shrink.data.sources.python",
     NO_DATA: "shrink.data.sources.none",
 }
 """Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
-BUILT_IN = ("digits", "digit_scenes", "digit_boxes", "tones", "season", "machine")
+BUILT_IN = ("digits", "digit_scenes", "digit_boxes", "tones", "season", "machine", "sentences")
 """Sources whose examples come with scikit-learn or are computed: they take no path."""
 HEARD = ("audio", "tones", "machine")
 """Sources of clips, which `data.audio` makes inputs of."""
 IN_TIME = ("series", "season")
 """Sources of time series, which `data.series` cuts into windows."""
+READ = ("text", "sentences")
+"""Sources of texts, which `data.tokens` makes ids of."""
 
 
 def added_source(name: str) -> ModuleType | None:
@@ -212,9 +217,11 @@ class DataConfig(Config):
     every pixel. digit_boxes: larger ones with a box around each digit. images: folders of images,
     or a CSV file that lists them. masks: the folders images and masks, with a PNG for each image.
     boxes: pictures with boxes, as COCO, YOLO or Pascal VOC has them. npz, hdf5: arrays. csv: a
-    table of numbers. audio: WAV files in folders by class, or listed in a CSV file. tones:
-    synthesised sounds of five kinds. series: windows of a time series in a CSV or npz file.
-    season: a synthesised series. machine: synthesised machine sounds, with faults to be found.
+    table of numbers, in a CSV or Parquet file. audio: WAV files in folders by class, or listed in a
+    CSV file. tones: synthesised sounds of five kinds. series: windows of a time series in a CSV,
+    Parquet or npz file. season: a synthesised series. text: texts with a label, in a CSV,
+    JSON-lines or Parquet file, or in folders by class. sentences: those of a grammar, with their
+    intent. machine: synthesised machine sounds, with faults to be found.
     tfrecord: sharded records, such as `shrink data pack` writes. lmdb: the same records in an LMDB
     file. tiles: windows of TIFF files, listed in a CSV file. tfds: a data set that TensorFlow
     Datasets has prepared. python: a function that gives examples. none: no data, for stages that
@@ -243,6 +250,8 @@ class DataConfig(Config):
     a second at 16 kHz."""
     series: SeriesConfig | None = None
     """Of sources series and season: how windows are cut."""
+    tokens: TokensConfig | None = None
+    """Of sources text and sentences: how a text becomes ids."""
     level: NonNegative = 0
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     depends: Names | None = None
@@ -287,6 +296,8 @@ class DataConfig(Config):
             raise ValueError(f"audio belongs to {' and '.join(HEARD)}, not to {self.source}")
         if self.source not in IN_TIME and self.series is not None:
             raise ValueError(f"series belongs to {' and '.join(IN_TIME)}, not to {self.source}")
+        if self.source not in READ and self.tokens is not None:
+            raise ValueError(f"tokens belongs to {' and '.join(READ)}, not to {self.source}")
         if self.source != "python" and self.depends is not None:
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
         check_slices(self.source, self.slices or (), self.source not in SOURCES)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.foreign import Json
 from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.membership import Membership
 
@@ -125,6 +126,7 @@ class Dataset:
         known_membership: what is in each split, where the source knows it without reading examples.
         extremes: of targets with a whole number for each position of an example, such as masks;
             empty where the source did not look.
+        front_end: of texts, what makes ids of them, the vocabulary included; None for other data.
         has_boxes: whether the target is boxes, as `shrink.data.boxes` has them.
         left_out: what was left out for the sake of earlier runs.
         slice_values: by split, then by slicing: a text or a number for each example, (n,), of the
@@ -145,6 +147,7 @@ class Dataset:
     given: frozenset[str] = frozenset()
     known_membership: Membership | None = None
     extremes: tuple[ExtremeLabel, ...] = ()
+    front_end: Mapping[str, Json] | None = None
     has_boxes: bool = False
     left_out: LeftOut | None = None
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from shrink.base.errors import DataError, did_you_mean
 from shrink.data.config import DataConfig
 from shrink.data.shards import described
 from shrink.data.slice_config import SliceConfig
-from shrink.data.table import feature_columns, read_header, read_table
+from shrink.data.table import feature_columns, is_parquet, read_header, read_table
 
 UNREADABLE = (
     zipfile.BadZipFile,
@@ -210,7 +210,7 @@ def check_early(config: DataConfig) -> None:
     path = Path(config.path or "").expanduser()
     if config.source == "npz":
         _check_arrays(path, config)
-    elif config.source == "csv":
+    elif config.source == "csv" and not is_parquet(path):
         small = path.is_file() and path.stat().st_size <= _MOST_BYTES_OF_A_TABLE
         columns = list(read_table(path).cells) if small else read_header(path)
         feature_columns(path, columns, config)

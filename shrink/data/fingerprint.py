@@ -29,7 +29,7 @@ from shrink.data.config import (
     ask_source,
     source_code,
 )
-from shrink.data.folders import CLIPS, IMAGES, Names, find_images, shown
+from shrink.data.folders import CLIPS, IMAGES, TEXTS, Names, find_images, shown
 from shrink.data.pairs import find_pairs
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
 from shrink.data.shards import MANIFEST, find_shards, prepared_folder
@@ -145,14 +145,24 @@ def fingerprint(config: DataConfig) -> str:
 
     Names of classes and images count as well as their contents, and of shards their splits and
     their order; the place does not, so data may be moved as a whole. How the data is split and
-    transformed is not part of it. Of source python the place counts, and with it the user's own
-    modules, the files that the function has opened so far, and those of `data.depends`. Of a
-    source that another package adds, its version and its sources count.
+    transformed is not part of it, but a vocabulary that is named is. Of source python the place
+    counts, and with it the user's own modules, the files that the function has opened so far, and
+    those of `data.depends`. Of a source that another package adds, its version and its sources
+    count.
 
     Raises:
         DataError: nothing is there, or it cannot be read.
         RecipeError: the package that adds the source cannot be imported.
     """
+    own = _fingerprint(config)
+    if config.tokens is None or config.tokens.vocabulary is None:
+        return own
+    vocabulary = Path(config.tokens.vocabulary).expanduser().absolute()
+    return _hash(["vocabulary", _hash_file(str(vocabulary)), own])
+
+
+def _fingerprint(config: DataConfig) -> str:
+    """Return what `fingerprint` does, but for what the recipe names beside `data.path`."""
     if config.source in BUILT_IN:
         return _hash([_built_in(config.source)])
     if config.source == NO_DATA:
@@ -175,14 +185,14 @@ def fingerprint(config: DataConfig) -> str:
     if config.source == "lmdb" and path.is_dir():
         return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
     if config.source in ("boxes", "masks"):
-        root, listed = _annotated_files(config, path)
-        return _hash([config.source, *_named_digests(listed, hash_files(root, listed, path))])
-    if config.source not in ("images", "audio", "tiles"):
-        digest = hash_files(path.parent, [path.name], path)
-        return _hash([config.source, *_hexadecimal(digest)])
-    _, names, digests = image_hashes(config)
-    named = _named_digests(names, digests)
-    return _hash(itertools.chain([config.source, *_listing_digest(path)], named))
+        root, own = _annotated_files(config, path)
+        return _hash([config.source, *_named_digests(own, hash_files(root, own, path))])
+    if config.source in ("images", "audio", "tiles") or (config.source == "text" and path.is_dir()):
+        _, names, digests = image_hashes(config)
+        listed = _named_digests(names, digests)
+        return _hash(itertools.chain([config.source, *_listing_digest(path)], listed))
+    digest = hash_files(path.parent, [path.name], path)
+    return _hash([config.source, *_hexadecimal(digest)])
 
 
 def _annotated_files(config: DataConfig, path: Path) -> tuple[Path, Sequence[str]]:
@@ -252,7 +262,7 @@ def _check_there(path: Path) -> None:
 
 
 def image_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
-    """Return the files of a source `images`, `audio` or `tiles`, and the SHA-256 of each.
+    """Return the files of a source `images`, `audio`, `tiles` or `text`, and the SHA-256 of each.
 
     Returns:
         The folder that names are relative to, where they are not absolute; each name once; and
@@ -263,7 +273,7 @@ def image_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
     """
     path = Path(config.path or "").expanduser().absolute()
     if path.is_dir():
-        kind = CLIPS if config.source == "audio" else IMAGES
+        kind = {"audio": CLIPS, "text": TEXTS}.get(config.source, IMAGES)
         names, root = find_images(path, kind).names, path
     else:
         names, root = read_listing(path, ()).files.unique(), path.parent

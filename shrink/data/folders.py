@@ -125,6 +125,7 @@ class FileKind:
 
 IMAGES = FileKind("images", IMAGE_ENDINGS)
 CLIPS = FileKind("clips", (".wav",))
+TEXTS = FileKind("texts", (".txt",))
 SPLIT_OF_NAME = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 """What a folder, a file or a cell calls a split, and the split's own name."""
 ALL = "all"

@@ -14,7 +14,13 @@ from shrink.base.errors import DataError, hint_for
 from shrink.data.config import DataConfig
 from shrink.data.folders import SPLIT_OF_NAME, Names
 
+PARQUET_ENDINGS = (".parquet", ".pq")
 _LIST_HINT = "the first line is: path,label (and may have a column split)"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file's name says that it is a Parquet file, which `shrink.data.parquet` reads."""
+    return path.suffix.lower() in PARQUET_ENDINGS
 
 
 @dataclass(frozen=True)

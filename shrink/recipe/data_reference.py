@@ -14,7 +14,7 @@ from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, n
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import BUILT_IN, NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
-from shrink.data.folders import CLIPS, IMAGES
+from shrink.data.folders import CLIPS, IMAGES, TEXTS
 from shrink.data.pairs import holds_masks
 from shrink.data.shards import MANIFEST, is_prepared
 from shrink.data.table import lists_images
@@ -103,9 +103,14 @@ _SOURCE_OF_ENDING = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
     ".lmdb": "lmdb",
+    ".parquet": "csv",
+    ".pq": "csv",
+    ".jsonl": "text",
+    ".ndjson": "text",
 }
 _KINDS = (
-    "a source without files (digits), a folder of images, an .npz, .h5 or .csv file, "
+    "a source without files (digits), a folder of images, clips or texts, an .npz, .h5, .csv, "
+    ".parquet or .jsonl file, "
     "file.py:function, or a YAML file"
 )
 _MOST_EXTENDS = 8
@@ -161,9 +166,10 @@ def _of_folder(path: Path) -> str:
     if holds_masks(path):
         return "masks"
     below = itertools.chain(path.glob("*/*"), path.glob("*/*/*"))
-    first = next((p for p in below if p.suffix.lower() in (*IMAGES.endings, *CLIPS.endings)), None)
-    is_audio = first is not None and first.suffix.lower() in CLIPS.endings
-    return "audio" if is_audio else "images"
+    of_ending = dict.fromkeys(IMAGES.endings, "images")
+    of_ending |= dict.fromkeys(CLIPS.endings, "audio") | dict.fromkeys(TEXTS.endings, "text")
+    endings = (file.suffix.lower() for file in below)
+    return next((of_ending[ending] for ending in endings if ending in of_ending), "images")
 
 
 def _holds_records(path: Path) -> bool:
@@ -279,4 +285,8 @@ def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
         section = {**section, "path": str(data_path.absolute())}
     if isinstance(section.get("slices"), list):
         section = {**section, "slices": [absolute_function(s, path) for s in section["slices"]]}
+    tokens = section.get("tokens")
+    if isinstance(tokens, dict) and isinstance(tokens.get("vocabulary"), str):
+        file = path.parent / expand_user(tokens["vocabulary"])
+        section = {**section, "tokens": {**tokens, "vocabulary": str(file.absolute())}}
     return {**(inherited or {}), **section}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shrink.base.errors import ModelError, RecipeError
+from shrink.base.errors import DataError, ModelError, RecipeError
 from shrink.data.slice_config import SliceConfig
+from shrink.data.token_config import TokensConfig
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.load import LoadedRecipe
 
@@ -38,6 +39,26 @@ def slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
             )
         found.append(one if file is None else one.at(file))
     return tuple(found)
+
+
+def tokens(loaded: LoadedRecipe) -> TokensConfig | None:
+    """Return how a recipe makes ids of texts, the vocabulary's file made absolute.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    config = loaded.recipe.data.tokens
+    if config is None or config.vocabulary is None:
+        return config
+    file = loaded.folder("data", "tokens") / expand_user(config.vocabulary)
+    if not file.is_file():
+        raise DataError(
+            "there is no such vocabulary",
+            position=loaded.position("data", "tokens", "vocabulary"),
+            hint="data.tokens.vocabulary names a text file, relative to the recipe; without it the "
+            "vocabulary is learned from the training split",
+        )
+    return config.model_copy(update={"vocabulary": str(file.resolve())})
 
 
 def custom_objects(loaded: LoadedRecipe) -> Path | None:

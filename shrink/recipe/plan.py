@@ -14,6 +14,7 @@ from shrink.base.metrics import needs_slices
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.data.slice_config import SliceConfig
+from shrink.data.token_config import TokensConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
     Form,
@@ -26,7 +27,7 @@ from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.load import LoadedRecipe, errors_of
-from shrink.recipe.named_files import custom_objects, data_path, slices
+from shrink.recipe.named_files import custom_objects, data_path, slices, tokens
 from shrink.recipe.of_detectors import check_detector
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
@@ -87,6 +88,8 @@ class Plan:
     """The report that each gate with `against` compares with, by the gate's name."""
     slices: tuple[SliceConfig, ...] | None = None
     """`data.slices` with the files of functions made absolute."""
+    tokens: TokensConfig | None = None
+    """`data.tokens` with the vocabulary's file made absolute."""
 
     @property
     def baseline(self) -> Step:
@@ -104,7 +107,8 @@ class Plan:
     def data_config(self) -> DataConfig:
         """The `data` section with its paths made absolute."""
         path = None if self.data_path is None else str(self.data_path)
-        return self.recipe.data.model_copy(update={"path": path, "slices": self.slices})
+        own = {"path": path, "slices": self.slices, "tokens": self.tokens}
+        return self.recipe.data.model_copy(update=own)
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that one of its stages needs."""
@@ -139,6 +143,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         custom_objects(loaded),
         saved_reports(recipe),
         slices(loaded),
+        tokens(loaded),
     )
     check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)

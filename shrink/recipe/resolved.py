@@ -85,6 +85,8 @@ def resolved_recipe(plan: Plan) -> JsonObject:
         value["custom_objects"] = str(plan.custom_objects)
     if plan.data_path is not None:
         value["data"]["path"] = str(plan.data_path)
+    if plan.tokens is not None and plan.tokens.vocabulary is not None:
+        value["data"]["tokens"]["vocabulary"] = plan.tokens.vocabulary
     for written, one in zip(value["data"].get("slices", ()), plan.slices or (), strict=True):
         written |= {} if one.function is None else {"function": one.function}
     stage_steps = [step for step in plan.steps if step.config is not None]
@@ -100,6 +102,7 @@ def named_files(recipe: JsonObject) -> list[tuple[JsonObject, str]]:
     own = [(recipe, "model"), (recipe, "custom_objects"), (recipe["data"], "path")]
     slices = recipe["data"].get("slices") or ()
     own += [(one, "function") for one in slices if isinstance(one, dict)]
+    own += [(recipe["data"].get("tokens") or {}, "vocabulary")]
     return [*own, *((settings, key) for settings in stages for key in _MODEL_KEYS)]
 
 

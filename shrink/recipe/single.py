@@ -95,7 +95,8 @@ def _kind(look: FirstLook) -> str:
     metric = metric_of(look.metric)
     real = metric is not None and metric.info.is_of_real_targets
     other = "real targets" if real else "several labels for each example"
-    classes = f"{look.classes} classes{' of sounds' if look.kind == 'clips' else ''}"
+    of_what = {"clips": " of sounds", "texts": " of texts"}.get(look.kind, "")
+    classes = f"{look.classes} classes{of_what}"
     return classes if look.classes else other
 
 

@@ -98,10 +98,19 @@ def _interface(interface: Interface | None) -> Iterator[str]:
     yield from (f"input {_tensor(one)}" for one in interface.inputs or ())
     yield from (f"output {_tensor(one)}" for one in interface.outputs or ())
     if interface.front_end is not None:
-        yield f"audio front end (docs/audio.md): {_settings(interface.front_end)}"
+        yield _front_end(interface.front_end)
     yield f"normalisation before the input: {_normalisation(interface.normalize)}"
     if interface.labels:
         yield f"labels, by index of the output: {_labels(interface.labels)}"
+
+
+def _front_end(settings: Mapping[str, object]) -> str:
+    tokens = settings.get("vocabulary")
+    if not isinstance(tokens, list | tuple):
+        return f"audio front end (docs/audio.md): {_settings(settings)}"
+    others = {key: value for key, value in settings.items() if key != "vocabulary"}
+    told = f"{len(tokens):,} tokens in {VOCABULARY_NAME}"
+    return f"token ids (docs/text.md), {told}: {_settings(others)}"
 
 
 def _tested_on(report: Report, stage: Stage) -> str:
@@ -202,7 +211,7 @@ def metadata(report: Report, report_sha256: str) -> dict[str, object]:
         `recipe`; `report_sha256`; and per finished .tflite artifact in `artifacts`: `file`,
         `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
         `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
-        before the model sees them, or null), `front_end` (of audio, or null), `metrics`
+        before the model sees them, or null), `front_end` (of audio or text, or null), `metrics`
         and the `examples` they are of; and of a compacted one `arena_bytes`, its estimates for 32
         bits and the kinds of `operators` that the firmware's resolver needs.
     """
@@ -248,8 +257,9 @@ JUNIT_NAME = "junit.xml"
 METRICS_NAME = "metrics.json"
 CARD_NAME = "model-card.md"
 METADATA_NAME = f"{ARTIFACTS}/metadata.json"
+VOCABULARY_NAME = f"{ARTIFACTS}/vocabulary.txt"
 RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METADATA_NAME)
-"""Every name that `render` returns."""
+"""Every name that `render` returns, but for `VOCABULARY_NAME`, of models of texts alone."""
 
 
 def render(report: Report) -> dict[str, str]:
@@ -264,4 +274,15 @@ def render(report: Report) -> dict[str, str]:
         METRICS_NAME: files.json_text(flat_metrics(report)),
         CARD_NAME: render_card(report, digest),
         METADATA_NAME: files.json_text(metadata(report, digest)),
+        **_vocabulary(report),
     }
+
+
+def _vocabulary(report: Report) -> dict[str, str]:
+    """Return the file of tokens, a line each, where the last artifact of texts has one."""
+    told = (s.told.interface for s in reversed(report.stages) if _is_tflite(s))
+    front_ends = (one.front_end for one in told if one is not None and one.front_end is not None)
+    tokens = next((one.get("vocabulary") for one in front_ends), None)
+    if not isinstance(tokens, list | tuple):
+        return {}
+    return {VOCABULARY_NAME: "".join(f"{token}\n" for token in tokens)}

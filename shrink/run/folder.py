@@ -29,7 +29,7 @@ from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_tak
 from shrink.report.compare_rendered import COMPARE_NAMES
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
-from shrink.report.rendered import ARTIFACTS, RENDERED, render
+from shrink.report.rendered import ARTIFACTS, RENDERED, VOCABULARY_NAME, render
 from shrink.run.commit import commit_of
 from shrink.run.keys import Described
 from shrink.run.lineage import Lineage
@@ -216,7 +216,7 @@ class RunFolder:
     def _withdraw_report(self) -> None:
         """Remove the last report, before the files that it speaks of change."""
         reached("report-standing")
-        for name in (REPORT_NAME, *RENDERED):
+        for name in (REPORT_NAME, *RENDERED, VOCABULARY_NAME):
             (self.path / name).unlink(missing_ok=True)
         reached("report-withdrawn")
 
@@ -308,6 +308,7 @@ def _holds_other_things(path: Path) -> bool:
     if not path.is_dir():
         return path.exists()
     ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, LOGS, *RENDERED}
+    ours |= {VOCABULARY_NAME}
     ours |= _of_sweep(path)
     # One that cannot be read may be of another version, whose run is nobody's to overwrite.
     ours |= {REPORT_NAME} if _read_report(path) else set()

@@ -131,7 +131,7 @@ _VARIABLES = re.compile(
     r"^(TF_(ENABLE|CPU|GPU|USE|MKL|XLA|NUM|CONFIG|FORCE|DETERMINISTIC)|SHRINK_|CUDA_|NVIDIA_|OMP_"
     r"|KERAS_|XLA_|PYTHON(PATH|HOME)|SLURM_JOB_NUM_NODES)"
 )
-_EXTRAS = ("mlflow", "lmdb", "detection", "tiles", "tfds", "vela")
+_EXTRAS = ("mlflow", "lmdb", "parquet", "detection", "tiles", "tfds", "vela")
 _LOW_DISK_BYTES = 1_000_000_000
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,8 @@ class Interface:
         input_names: of the inputs, as a converted model has them.
         output_names: of the outputs, as a recipe calls them.
         ask: runs the model.
+        look_up: name and rows of the smallest `Embedding` that looks an input up; None where the
+            model has none, or is no Keras model.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Interface:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     ask: Ask
+    look_up: tuple[str, int] | None = None
 
 
 def keras_interface(model: keras.Model) -> Interface:
@@ -69,7 +73,14 @@ def keras_interface(model: keras.Model) -> Interface:
         tuple(signature_names(model.input_names)),
         tuple(model.output_names),
         ask,
+        _smallest_look_up(model),
     )
+
+
+def _smallest_look_up(model: keras.Model) -> tuple[str, int] | None:
+    embeddings = (one for one in _looking_up(model) if isinstance(one, keras.layers.Embedding))
+    rows = ((layer.name, int(layer.input_dim)) for layer in embeddings)
+    return min(rows, key=itemgetter(1), default=None)
 
 
 def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interface:
@@ -114,7 +125,7 @@ def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> St
         outputs=tensors.outputs,
         labels=tuple(dataset.class_names) or None,
         normalize=data.normalize.model_dump() if data.normalize is not None else None,
-        front_end=_front_end(data),
+        front_end=dataset.front_end or _front_end(data),
     )
 
 
@@ -172,6 +183,15 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
             f"({', '.join(model.input_names)}), the examples have {len(shapes)}",
             subject="data",
             hint=f"set data.inputs: [{', '.join(model.input_names)}]",
+        )
+    tokens = (dataset.front_end or {}).get("vocabulary")
+    if model.look_up is not None and tokens is not None and len(tokens) > model.look_up[1]:
+        name, rows = model.look_up
+        raise DataError(
+            f"the vocabulary has {len(tokens):,} tokens, and the layer {name} of the "
+            f"{called(model, role)} looks up {rows:,}",
+            subject="data.tokens",
+            hint=f"set data.tokens.size: {rows}, or build the model for more",
         )
     for index, (wanted, shape) in enumerate(zip(model.inputs, shapes, strict=True)):
         if not alike(wanted, shape):
@@ -258,14 +278,20 @@ def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> 
             "the class numbers of sequences, or of several targets, would be averaged",
             "store the labels one-hot, or leave data.augment.mixup out",
         )
+    for layer in _looking_up(model):
+        _refuse_mixup(
+            f"the layer {layer.name} looks whole numbers up, which would be averaged",
+            "leave data.augment.mixup out",
+        )
+
+
+def _looking_up(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """Yield the layers that look a model's inputs up, as they come in."""
     inputs = set(map(id, getattr(model, "inputs", None) or ()))
     for layer in model._flatten_layers():
         fed = tf.nest.flatten([node.keras_inputs for node in layer._inbound_nodes])
         if isinstance(layer, _LOOK_UPS) and any(id(tensor) in inputs for tensor in fed):
-            _refuse_mixup(
-                f"the layer {layer.name} looks whole numbers up, which would be averaged",
-                "leave data.augment.mixup out",
-            )
+            yield layer
 
 
 def _refuse_mixup(why: str, hint: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from shrink.base.losses import kind_of_loss
 from shrink.contract.result import TaskKind
-from shrink.data.config import HEARD, IN_TIME, DataConfig
+from shrink.data.config import HEARD, IN_TIME, READ, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.slices import slicings_of
 from shrink.task.task import OutputTask
@@ -14,6 +14,7 @@ from shrink.task.task import OutputTask
 PROPOSED: Mapping[TaskKind, tuple[str, ...]] = {
     "masks": ("mean_iou", "pixel_accuracy"),
     "clips": ("balanced_accuracy", "accuracy"),
+    "texts": ("accuracy", "f1_macro"),
     "forecast": ("rmse", "mae", "r2"),
 }
 """Metrics of a first recipe, the main one first; other kinds have those of their loss."""
@@ -49,6 +50,8 @@ def kind_of_task(data: DataConfig, outputs: Sequence[OutputTask]) -> TaskKind:
     if kind_of_loss(only.loss) == "classes":
         if len(only.shape) > 1:
             return "masks" if len(only.shape) > 2 else "sequences"
+        if data.source in READ:
+            return "texts"
         return "clips" if data.source in HEARD else "classes"
     if kind_of_loss(only.loss) == "labels":
         return "masks" if len(only.shape) > 2 else "labels"

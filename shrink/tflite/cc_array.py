@@ -29,7 +29,8 @@ def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) ->
     symbol = f"g_{c_name(name)}_model_data"
     guard = f"{symbol.upper()}_H_"
     constants = "\n".join(_constants(c_name(name).upper(), firmware))
-    labels = _labels(c_name(name), firmware.labels)
+    labels = _strings(f"g_{c_name(name)}_labels", firmware.labels)
+    vocabulary = _strings(f"g_{c_name(name)}_vocabulary", _vocabulary(firmware.front_end))
     header = (
         f"#ifndef {guard}\n#define {guard}\n\n"
         f"{constants}\n\n"
@@ -37,6 +38,7 @@ def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) ->
         f"extern const unsigned char {symbol}[];\n"
         f"extern const unsigned int {symbol}_len;\n"
         + (f"extern const char* const g_{c_name(name)}_labels[];\n" if labels else "")
+        + (f"extern const char* const g_{c_name(name)}_vocabulary[];\n" if vocabulary else "")
         + '\n#ifdef __cplusplus\n}  // extern "C"\n#endif\n\n'
         f"#endif  // {guard}\n"
     )
@@ -50,6 +52,7 @@ def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) ->
         + "\n".join(rows)
         + f"\n}};\nconst unsigned int {symbol}_len = {len(content)};\n"
         + labels
+        + vocabulary
     )
     return header, source
 
@@ -71,7 +74,9 @@ def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
         for index, tensor in enumerate(tensors):
             own = kind if len(tensors) == 1 else f"{kind}{index}"
             yield from _tensor_lines(f"{prefix}_{own}", tensor)
-    if firmware.front_end is not None:
+    if _vocabulary(firmware.front_end):
+        yield from _token_lines(prefix, firmware.front_end or {})
+    elif firmware.front_end is not None:
         yield from _front_end_lines(prefix, firmware.front_end)
     if firmware.labels:
         yield ""
@@ -110,11 +115,29 @@ def _front_end_lines(prefix: str, front_end: Mapping[str, Json]) -> Iterator[str
                 yield f"#define {prefix}_AUDIO_{name.upper()} {float(front_end[name])!r}f"
 
 
-def _labels(name: str, labels: Sequence[str]) -> str:
-    if not labels:
+def _vocabulary(front_end: Mapping[str, Json] | None) -> list[str]:
+    """Return the tokens by id, of a model of texts; of any other none."""
+    return list(map(str, (front_end or {}).get("vocabulary") or ()))
+
+
+def _token_lines(prefix: str, front_end: Mapping[str, Json]) -> Iterator[str]:
+    """Yield what makes ids of a text, by shrink's docs/text.md."""
+    cases = "of small letters" if front_end.get("lower") else "as it is"
+    yield ""
+    yield f"// Token ids of a text {cases}, split into {_comment(str(front_end.get('split')))}:"
+    yield "// the place of each token in the vocabulary (docs/text.md of shrink)."
+    yield f"#define {prefix}_TOKENS_LENGTH {front_end.get('length')}"
+    yield f"#define {prefix}_TOKENS_PADDING_ID {front_end.get('padding_id')}"
+    yield f"#define {prefix}_TOKENS_UNKNOWN_ID {front_end.get('unknown_id')}"
+    yield f"#define {prefix}_TOKENS {len(_vocabulary(front_end))}"
+
+
+def _strings(symbol: str, texts: Sequence[str]) -> str:
+    """Return the definition of an array of C strings; empty where there are none."""
+    if not texts:
         return ""
-    rows = "".join(f"    {_c_string(label)},\n" for label in labels)
-    return f"\nconst char* const g_{name}_labels[] = {{\n{rows}}};\n"
+    rows = "".join(f"    {_c_string(text)},\n" for text in texts)
+    return f"\nconst char* const {symbol}[] = {{\n{rows}}};\n"
 
 
 def _c_string(text: str) -> str:

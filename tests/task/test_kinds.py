@@ -30,6 +30,7 @@ def output(loss: str, *shape: int) -> OutputTask:
         ({"source": "digits"}, [output(BINARY, 48, 48, 1)], "masks"),
         ({"source": "digits"}, [output(BINARY, 4)], "labels"),
         ({"source": "digits"}, [output("mean_squared_error", 4)], "values"),
+        ({"source": "sentences"}, [output(ENTROPY, 5)], "texts"),
         ({"source": "season"}, [output("mean_absolute_error", 12)], "forecast"),
         ({"source": "digits", "target": "input"}, [output(ENTROPY, 8, 8, 1)], "reconstruction"),
         ({"source": "digits"}, [output(ENTROPY, 3), output(BINARY, 1)], "several"),
@@ -57,7 +58,12 @@ def test_anomalies_are_ranked_where_a_slice_is_all_that_is_trained_on(
 
 
 def test_proposed_metrics_go_with_the_losses_of_their_kind() -> None:
-    losses = {"masks": ENTROPY, "clips": ENTROPY, "forecast": "mean_squared_error"}
+    losses = {
+        "masks": ENTROPY,
+        "clips": ENTROPY,
+        "texts": ENTROPY,
+        "forecast": "mean_squared_error",
+    }
     assert PROPOSED.keys() == losses.keys()
     for kind, metrics in PROPOSED.items():
         assert all(kind_of_loss(losses[kind]) in METRICS[name].kinds for name in metrics)

@@ -88,6 +88,23 @@ def test_cc_array_states_the_audio_front_end(kind: str, there: str, absent: str)
     assert "AUDIO" not in cc_array(b"", "one", FIRMWARE, "one.h")[0]
 
 
+TOKENS = {
+    "split": "words", "lower": True, "length": 16, "padding": "[PAD]", "unknown": "[UNK]",
+    "padding_id": 0, "unknown_id": 1, "vocabulary": ["[PAD]", "[UNK]", 'a"b\\'],
+}  # fmt: skip
+
+
+def test_cc_array_holds_the_vocabulary_of_a_model_of_texts() -> None:
+    header, source = cc_array(b"", "one", replace(FIRMWARE, front_end=TOKENS), "one.h")
+    for line in ("LENGTH 16", "PADDING_ID 0", "UNKNOWN_ID 1"):
+        assert f"#define ONE_TOKENS_{line}\n" in header
+    assert "#define ONE_TOKENS 3\n" in header
+    assert "extern const char* const g_one_vocabulary[];\n" in header
+    assert 'g_one_vocabulary[] = {\n    "[PAD]",\n    "[UNK]",\n    "a\\042b\\134",\n};\n' in source
+    assert "AUDIO" not in header
+    assert "vocabulary" not in cc_array(b"", "one", FIRMWARE, "one.h")[1]
+
+
 def test_cc_array_says_why_there_is_no_arena() -> None:
     why = "Didn't find op for builtin opcode 'WHILE'\nsecond"
     firmware = Firmware(operators=(), arena_bytes=None, arena_note=why, inputs=(), outputs=())

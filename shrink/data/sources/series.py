@@ -1,4 +1,4 @@
-"""Windows of time series in a CSV or npz file, split by time."""
+"""Windows of time series in a CSV, Parquet or npz file, split by time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.early import array_names, layout, wanted_targets
 from shrink.data.examples import SPLIT_NAMES
+from shrink.data.parquet import read_cells
 from shrink.data.series_config import SeriesConfig
 from shrink.data.sources.npz import read_arrays
 from shrink.data.sources.table import numbers
-from shrink.data.table import SPLIT, Table, check_columns, read_table, split_names
+from shrink.data.table import SPLIT, Table, check_columns, is_parquet, split_names
 from shrink.data.windows import Rows, splits_by_time, stretches, windows
 
 
@@ -35,7 +36,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """
     path = Path(config.path or "").expanduser()
     settings = config.series or SeriesConfig()
-    is_table = path.suffix.lower() == ".csv"
+    is_table = path.suffix.lower() == ".csv" or is_parquet(path)
     rows, split, given = (_of_table if is_table else _of_arrays)(path, config, settings)
     if split is None:
         split = splits_by_time(rows.run, config.validation_split, config.test_split)
@@ -61,7 +62,7 @@ which splits beside the training one it gives."""
 
 
 def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
-    table = read_table(path)
+    table = read_cells(path)
     named = [name for name in (settings.group, settings.time) if name is not None]
     check_columns(path, table.cells, named, needed=False)
     rest = [name for name in table.cells if name not in (*named, SPLIT)]

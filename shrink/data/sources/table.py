@@ -1,4 +1,4 @@
-"""A table in a CSV file: a row an example, columns of numbers, one or several target columns."""
+"""A table in a CSV or Parquet file: a row an example, columns of numbers, one or more targets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.folders import class_order
+from shrink.data.parquet import read_cells
 from shrink.data.slice_config import SliceConfig
 from shrink.data.slices import listed_values
 from shrink.data.sources.columns import open_columns
-from shrink.data.table import SPLIT, Table, feature_columns, read_table, split_names
+from shrink.data.table import SPLIT, Table, feature_columns, split_names
 
 _MOST_INTEGERS = 1_000_000
 
@@ -32,7 +33,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         DataError: it cannot be read, a column is missing, or a cell is no number.
     """
     path = Path(config.path or "").expanduser()
-    table = read_table(path)
+    table = read_cells(path)
     features, targets = feature_columns(path, table.cells, config)
     sliced = listed_values(config.slices or (), table.cells, path)
     features = _inputs(features, table, config)

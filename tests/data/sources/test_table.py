@@ -187,3 +187,59 @@ def test_named_classes_gives_stored_labels_no_other_class(
             named_classes(names, 2, wanted, "records")
     else:
         assert named_classes(names, 2, wanted, "records") == found
+
+
+def as_parquet(path: Path, columns: dict[str, Any]) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_open_dataset_reads_from_parquet_what_csv_says_too(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    columns = {
+        "a": random.normal(size=ROWS),
+        "b": random.normal(size=ROWS).astype(np.float32),
+        "c": random.integers(-9, 9, ROWS),
+        "d": [bool(i % 3) for i in range(ROWS)],
+        "label": [("cat", "dog")[i % 2] for i in range(ROWS)],
+        "split": [("train", "val", "test", "train")[i % 4] for i in range(ROWS)],
+    }
+    lines = [",".join(columns)]
+    for row in zip(*columns.values(), strict=True):
+        lines.append(",".join(str(int(v)) if isinstance(v, bool) else str(v) for v in row))
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    one = opened(tmp_path / "t.csv")
+    other = opened(as_parquet(tmp_path / "t.parquet", columns))
+    assert one.class_names == other.class_names
+    for split in ("train", "validation", "test"):
+        part, again = getattr(one, split), getattr(other, split)
+        for x, y in zip(*(p.arrays(np.arange(len(p))) for p in (part, again)), strict=True):
+            np.testing.assert_array_equal(x, y)
+    assert parse_data_reference("t.parquet", tmp_path)["source"] == "csv"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": [0.5, None], "y": [0, 1]}, "a in row 2 is empty"),
+        ({"a": [0.5, float("nan")], "y": [0, 1]}, "a in line 2 is 'nan', not a finite number"),
+        ({"a": [[1], [2]], "y": [0, 1]}, "not a finite number"),
+        ({"a": [], "y": []}, "no rows"),
+    ],
+)
+def test_open_dataset_refuses_a_parquet_file_by_its_row(
+    tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    path = as_parquet(tmp_path / "t.parquet", columns)
+    with pytest.raises(DataError, match=message):
+        opened(path)
+
+
+def test_open_dataset_refuses_what_is_no_parquet_file(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        opened(tmp_path / "t.parquet")
