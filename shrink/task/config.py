@@ -104,6 +104,7 @@ class TaskConfig(Config):
         named = (loss_of(one).function for one in losses if one is not None)
         metrics = filter(None, map(user_metric_of, self.metrics or ()))
         files = [*(one[0] for one in named if one is not None), *(one.file for one in metrics)]
+        files += [] if self.decode is None else self.decode.files()
         return tuple(dict.fromkeys(files))
 
     def with_files(self, place: Callable[[str], str]) -> TaskConfig:
@@ -129,7 +130,8 @@ class TaskConfig(Config):
         if isinstance(loss, dict):
             loss = {output: placed(key) for output, key in loss.items()}
         metrics = None if self.metrics is None else tuple(map(metric_placed, self.metrics))
-        return self.model_copy(update={"loss": loss, "metrics": metrics})
+        decode = None if self.decode is None else self.decode.with_files(place)
+        return self.model_copy(update={"loss": loss, "metrics": metrics, "decode": decode})
 
     def functions(self) -> dict[str, UserMetric]:
         """Return the metrics that are a user's functions, by key."""

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema
 
+from shrink.base.errors import hint_for
 from shrink.base.fields import Config, Count, Fraction, Positive
+from shrink.base.foreign import JsonObject
+from shrink.base.functions import of_file
 
+KINDS = ("boxes", "grid", "yolo", "ssd")
+"""Heads that shrink knows."""
+_FUNCTION: JsonObject = {"type": "string", "pattern": r"\.py:[A-Za-z_]\w*$"}
+_NAMES: JsonObject = {"anyOf": [{"enum": list(KINDS)}, _FUNCTION]}
 Pair = Annotated[tuple[Positive, Positive], Field(strict=False)]
 Anchors = Annotated[tuple[Pair, ...], Field(strict=False, min_length=1)]
 
@@ -33,11 +47,12 @@ class DetectionLossConfig(Config):
 class DecodeConfig(Config):
     """How outputs become boxes; the same for every stage, on the host. Lengths are pixels."""
 
-    name: Literal["boxes", "grid", "yolo", "ssd"]
+    name: Annotated[str, WithJsonSchema(_NAMES)]
     """boxes: the model itself decodes, [4 numbers, probabilities] for each candidate. grid: an
     output (h, w, 4 + classes) a stride, distances from the cell's centre to the edges as
     softplus(t) strides, and logits (FCOS). yolo: an output (h, w, anchors * (5 + classes)) a
-    stride, with objectness. ssd: offsets (a, 4) in anchors, and logits (a, classes)."""
+    stride, with objectness. ssd: offsets (a, 4) in anchors, and logits (a, classes). Or
+    `file.py:function` from outputs to detections, as docs/detection.md says."""
     strides: Annotated[tuple[Count, ...], Field(strict=False)] = ()
     """Pixels between cells, for each output or level, the finest first; of boxes only training
     needs them."""
@@ -59,13 +74,59 @@ class DecodeConfig(Config):
     """Of two boxes of a class that overlap more, the one of the lower score is dropped."""
     max_detections: Count = 100
     """Of a picture, those of the highest scores; COCO's metrics take 100 at the most."""
-    loss: DetectionLossConfig = DetectionLossConfig()
-    """What training minimises, in place of `task.loss`."""
+    loss: DetectionLossConfig | Annotated[str, WithJsonSchema(_FUNCTION)] = DetectionLossConfig()
+    """What training minimises, in place of `task.loss`; beside a function as name it is
+    `file.py:function` of boxes and outputs, too, without which such a model is not trained."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonObject:
+        """Return the schema of the mapping, or of a function alone."""
+        return {"anyOf": [handler(schema), _FUNCTION]}
+
+    @property
+    def function(self) -> tuple[str, str] | None:
+        """File and name of the function that decodes; None for a head that shrink knows."""
+        return of_file(self.name)
+
+    @property
+    def loss_function(self) -> tuple[str, str] | None:
+        """File and name of the function that training minimises, where there is one."""
+        return of_file(self.loss) if isinstance(self.loss, str) else None
+
+    def files(self) -> tuple[str, ...]:
+        """Return the Python files whose functions are named."""
+        return tuple(one[0] for one in (self.function, self.loss_function) if one is not None)
+
+    def with_files(self, place: Callable[[str], str]) -> DecodeConfig:
+        """Return the same with another text for each Python file that is named."""
+        named = {"name": self.function, "loss": self.loss_function}
+        placed = {key: f"{place(one[0])}:{one[1]}" for key, one in named.items() if one is not None}
+        return self.model_copy(update=placed)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_mapping(cls, given: object) -> object:
+        """Return the mapping that a text stands for."""
+        return {"name": given} if isinstance(given, str) else given
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in KINDS and of_file(name) is None:
+            near = hint_for(name, KINDS)
+            raise ValueError(f"no such head, nor file.py:function: {name!r}; {near}")
+        return name
 
     @model_validator(mode="after")
     def _check(self) -> DecodeConfig:
+        if isinstance(self.loss, str) and (self.loss_function is None or self.function is None):
+            raise ValueError(
+                f"decode.loss: {self.loss!r} is no file.py:function beside one that decodes"
+            )
         anchored = self.name in ("yolo", "ssd")
-        if self.name != "boxes" and not self.strides:
+        if self.name != "boxes" and self.function is None and not self.strides:
             raise ValueError(f"decode {self.name} needs strides, such as [8, 16]")
         if anchored and len(self.anchors) != len(self.strides):
             raise ValueError(f"decode {self.name} needs anchors for each of the strides")
@@ -84,8 +145,15 @@ class DecodeConfig(Config):
             "coding": ("yolo",),
             "variances": ("ssd",),
         }
-        return {
+        idle = {
             key: f"decode {' or '.join(names)}"
             for key, names in of.items()
             if self.name not in names
         }
+        if self.function is not None:
+            keys = ["strides", "scores", "score_threshold", "nms_iou"]
+            keys += ["loss"] if self.loss_function is None else []
+            idle |= dict.fromkeys(
+                keys, f"decode {', '.join(KINDS)}; a function decides this itself"
+            )
+        return idle

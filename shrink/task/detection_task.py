@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError, RecipeError, hint_for
@@ -14,9 +15,13 @@ from shrink.data.boxes import COLUMNS
 from shrink.data.dataset import Dataset
 from shrink.detection.coco import check_installed
 from shrink.task.config import TaskConfig
-from shrink.task.detector import METRIC, detector_of
+from shrink.task.decode_config import DecodeConfig
+from shrink.task.detector import METRIC, Decoder, detector_of
 from shrink.task.interface import Interface
 from shrink.task.task import OutputTask, Source, Task
+from shrink.task.user_detector import UserDetector
+
+_EXAMPLES = 8
 
 
 def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Task:
@@ -37,7 +42,7 @@ def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Ta
     if set(metrics) - set(config.functions()):
         check_installed()
     assert config.decode is not None
-    detector = detector_of(config.decode, model.inputs[0], model.outputs, len(dataset.class_names))
+    detector = _detector(config.decode, dataset, model)
     by: Source = "data" if config.metrics is None else "recipe"
     outputs = tuple(
         OutputTask(name, DETECTION, "recipe", "boxes", None, None, ending, shape)
@@ -59,6 +64,19 @@ def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Ta
         functions=config.functions(),
         detector=detector,
     )
+
+
+def _detector(config: DecodeConfig, dataset: Dataset, model: Interface) -> Decoder:
+    classes = len(dataset.class_names)
+    if config.function is None:
+        return detector_of(config, model.inputs[0], model.outputs, classes)
+    detector = UserDetector(config.function, config.loss_function, config.max_detections, classes)
+    # What it cannot do is found out before anything is trained.
+    x, y = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
+    outputs = model.ask(x)
+    detector.detections(outputs)
+    detector.scores(outputs, tf.nest.flatten(y)[0])
+    return detector
 
 
 def _check_config(config: TaskConfig, dataset: Dataset) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, cast
 
 import numpy as np
 import tensorflow as tf
@@ -12,19 +13,45 @@ from shrink.base.errors import RecipeError, StageError
 from shrink.base.losses import DETECTION
 from shrink.base.types import Array, Tensors
 from shrink.detection.decode import Selection, decode
-from shrink.detection.head import Head, HeadSettings, head_of
+from shrink.detection.head import Head, HeadKind, HeadSettings, head_of
 from shrink.detection.loss import DetectionLoss, detection_loss
 from shrink.detection.teaching import teacher_loss
 from shrink.engine.losses import at_least_float32
-from shrink.task.decode_config import DecodeConfig
+from shrink.task.decode_config import DecodeConfig, DetectionLossConfig
 
+_NO_PLACES = "task.decode has no strides, and nobody knows which candidate stands where"
 METRIC = "map"
 """The main metric of a detector, where the recipe names none."""
 
 
+class Decoder(Protocol):
+    """What outputs of a detector mean, and what they lose."""
+
+    @property
+    def no_loss(self) -> str | None:
+        """Why there is no loss; None where there is one."""
+
+    def detections(self, outputs: Sequence[Array]) -> Array:
+        """Return detections, float64 (n, most, 6), see `shrink.detection.decode`."""
+
+    def losses(self, targets: Tensors, outputs: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return the loss of each example, (n,)."""
+
+    def teacher_losses(
+        self,
+        outputs: Sequence[tf.Tensor],
+        teacher_outputs: Sequence[tf.Tensor],
+        temperature: float | tf.Tensor,
+    ) -> tf.Tensor:
+        """Return what each example loses against a teacher, (n,)."""
+
+    def scores(self, outputs: Sequence[Array], targets: Array) -> Array | None:
+        """Return the loss of each example in float64, (n,); None where it cannot be had."""
+
+
 @dataclass(frozen=True)
 class Detector:
-    """How a detector is decoded and trained.
+    """How a detector with a head that shrink knows is decoded and trained.
 
     Attributes:
         head: what the outputs mean.
@@ -35,6 +62,11 @@ class Detector:
     head: Head
     selection: Selection
     loss: DetectionLoss
+
+    @property
+    def no_loss(self) -> str | None:
+        """Why there is no loss; None where there is one."""
+        return _NO_PLACES if self.head.priors is None else None
 
     def detections(self, outputs: Sequence[Array]) -> Array:
         """Return detections, float64 (n, most, 6), see `shrink.detection.decode`."""
@@ -73,7 +105,7 @@ def detector_of(
         ModelError: the outputs are not those of such a head.
     """
     settings = HeadSettings(
-        kind=config.name,
+        kind=cast(HeadKind, config.name),
         strides=config.strides,
         anchors=config.anchors,
         box_format=config.box_format,
@@ -83,7 +115,7 @@ def detector_of(
         scores=config.scores,
     )
     chosen = Selection(config.score_threshold, config.nms_iou, config.max_detections)
-    loss = config.loss
+    loss = config.loss if isinstance(config.loss, DetectionLossConfig) else DetectionLossConfig()
     return Detector(
         head_of(settings, picture, outputs, classes),
         chosen,
@@ -95,17 +127,18 @@ class DetectionObjective:
     """The mean over the examples of a detector's loss on boxes.
 
     Args:
-        detector: has priors.
+        detector: has a loss.
 
     Raises:
-        StageError: nobody knows which candidate stands where.
+        StageError: nobody knows which candidate stands where, or what a user's outputs lose.
     """
 
-    def __init__(self, detector: Detector) -> None:
-        if detector.head.priors is None:
+    def __init__(self, detector: Decoder) -> None:
+        if detector.no_loss is not None:
             raise StageError(
-                "a detector cannot be trained without the places of its candidates",
-                hint="give task.decode.strides",
+                f"a detector cannot be trained without a loss: {detector.no_loss}",
+                hint="give task.decode.strides, or beside a function as decode.name one as "
+                "decode.loss",
             )
         self._detector = detector
 

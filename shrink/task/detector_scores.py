@@ -14,15 +14,13 @@ from shrink.base.types import Array
 from shrink.contract.slices import BY_CLASS, MeasuredSlice, MeasuredSlicing, slice_evidence
 from shrink.data.slices import Slicing
 from shrink.task.accuracy import Pooled
-from shrink.task.detector import Detector
+from shrink.task.detector import Decoder
 from shrink.task.metrics.detection import RULES, UNDEFINED, holders, of_class
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.slices import MOST_SLICES, Sliced, groups_of, measure_slicing
 from shrink.task.task import Task
-
-_NO_PLACES = "task.decode has no strides, and nobody knows which candidate stands where"
 
 Batch: TypeAlias = "tuple[Sequence[Array], Sequence[Array], Sequence[Array | None]]"
 """Outputs, targets and masks of some examples."""
@@ -42,7 +40,7 @@ class DetectorScores:
 def score_detector(
     batches: Iterable[Batch],
     task: Task,
-    detector: Detector,
+    detector: Decoder,
     slicings: Sequence[Slicing] | None = None,
     *,
     with_intervals: bool,
@@ -74,7 +72,7 @@ def score_detector(
         },
         known,
         {name: one for name, one in resampled.items() if one is not None},
-        undefined if known else {LOSS: _NO_PLACES, **undefined},
+        undefined if known else {LOSS: detector.no_loss or "", **undefined},
         Sliced() if slicings is None else _slices(task, slicings, whole, known),
     )
 

@@ -20,7 +20,7 @@ from shrink.contract import details
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
 from shrink.model.endings import EndingKind, described
-from shrink.task.detector import DetectionObjective, Detector
+from shrink.task.detector import Decoder, DetectionObjective
 from shrink.task.interface import Interface, alike, called
 
 Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
@@ -124,7 +124,7 @@ class Task:
     warnings: tuple[TaskWarning, ...] = ()
     classes: tuple[str, ...] = ()
     functions: Mapping[str, UserMetric] = field(default_factory=dict)
-    detector: Detector | None = None
+    detector: Decoder | None = None
 
     @property
     def loss(self) -> str:

@@ -278,7 +278,8 @@ def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Togeth
 
     Args:
         task: of the student.
-        named: `auto`, for boxes and scores, or `output_mse` for the outputs as they are.
+        named: `auto`, for boxes and scores, or `output_mse` for the outputs as they are, as always
+            where a user's function decodes them.
         weights: of each output's squared error; by default 1 over their number.
     """
     if task.detector is None:
