@@ -21,10 +21,7 @@ NOT_INSTALLED = {
     "tensorflow_datasets": "tensorflow-datasets",
 }
 """Distributions of extras that the tests can do without, by import."""
-NOT_IMPORTED = {
-    "imagecodecs": "tifffile decompresses with it",
-    "tensorflow-model-optimization": "its version is recorded; tests compare with it",
-}
+NOT_IMPORTED = {"imagecodecs": "tifffile decompresses with it"}
 
 
 def test_every_import_is_declared_and_every_declared_package_is_imported() -> None:

@@ -329,9 +329,9 @@ KERAS_OPS: dict[str, frozenset[str]] = {
 _OPERATORS = """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrast AdjustContrastv2 AdjustHue
     AdjustSaturation All Angle Any ApproxTopK ApproximateEqual ArgMax ArgMin Asin Asinh
-    AssignAddVariableOp AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh AvgPool AvgPool3D
-    AvgPool3DGrad AvgPoolGrad BandedTriangularSolve BatchMatMul BatchMatMulV2 BatchMatMulV3
-    BatchNormWithGlobalNormalization BatchNormWithGlobalNormalizationGrad BatchToSpace
+    Assert AssignAddVariableOp AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh AvgPool
+    AvgPool3D AvgPool3DGrad AvgPoolGrad BandedTriangularSolve BatchMatMul BatchMatMulV2
+    BatchMatMulV3 BatchNormWithGlobalNormalization BatchNormWithGlobalNormalizationGrad BatchToSpace
     BatchToSpaceND BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e
     BesselK1 BesselK1e BesselY0 BesselY1 Betainc BiasAdd BiasAddGrad Bincount Bitcast BitwiseAnd
     BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 BroadcastArgs

@@ -8,14 +8,15 @@ import os
 import resource
 import signal
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ShrinkError, first_line
-from shrink.base.types import JsonObject
+from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.scale import scaled
 from shrink.model.keras3.convert import compare_import, import_keras3
@@ -26,6 +27,11 @@ from shrink.model.scan_files import check_archive, read_attribute
 from shrink.model.user_modules import custom_objects, function_of
 from shrink.tflite.interpreter import load as load_tflite
 
+if TYPE_CHECKING:
+    from shrink.model.tfmot.imported import Imported
+
+_NO_CLASSES: Mapping[str, type] = {}
+_CAME_AS = "shrink_imported"
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
     "folder": "save the Keras model itself (model.save('model.keras'), not model.export), or give "
@@ -84,9 +90,16 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
         with keras.saving.custom_object_scope(objects), bounded_loading(path):
             return import_keras3(path, content.config)
     unsafe = {"safe_mode": False} if trust.everything and not path.is_dir() else {}
+
+    def load(file: Path, classes: Mapping[str, type] = _NO_CLASSES) -> keras.Model:
+        known = {**classes, **objects}
+        return keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
+
     try:
         with bounded_loading(path):
-            model = keras.models.load_model(path, custom_objects=objects, compile=False, **unsafe)
+            model = _without_tfmot(path, content.config, load) if content.of_tfmot else load(path)
+    except ShrinkError:
+        raise
     except Exception as error:  # Keras raises whatever its layers raise
         raise ModelError(
             f"Keras cannot load this model: {first_line(error) or type(error).__name__}",
@@ -96,8 +109,25 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
     return _checked(model, path)
 
 
+def _without_tfmot(
+    path: Path, config: Json, load: Callable[[Path, Mapping[str, type]], keras.Model]
+) -> keras.Model:
+    """Return a model of tfmot as a plain one, which remembers what it was."""
+    from shrink.model.tfmot.imported import import_tfmot, load_wrapped
+
+    imported = import_tfmot(_checked(load_wrapped(path, config, load), path), path)
+    imported.model.__dict__[_CAME_AS] = imported  # past Keras, which would track what is in it
+    return imported.model
+
+
+def imported_from_tfmot(model: keras.Model) -> Imported | None:
+    """Return what a model was in tfmot, as `load_source` returned it; None for any other."""
+    found: Imported | None = model.__dict__.get(_CAME_AS)
+    return found
+
+
 def import_note(model: keras.Model, source: ModelSource) -> str:
-    """Return how near a model of Keras 3 comes to what it was; empty for any other.
+    """Return how near a model of Keras 3 or of tfmot comes to what it was; empty for any other.
 
     Args:
         model: as `load_source` returned it, unscaled.
@@ -106,6 +136,8 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
     Raises:
         ModelError: it computes something else than Keras 3 does.
     """
+    if (imported := imported_from_tfmot(model)) is not None:
+        return imported.note
     path = source.path
     if source.kind not in ("keras", "h5") or not keras_version(path).startswith("3"):
         return ""

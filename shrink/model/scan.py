@@ -25,6 +25,7 @@ from shrink.model.allowlist import OPERATORS, SAVER_OPERATORS
 from shrink.model.reference import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import DeclaredSize, check_config
 from shrink.model.scan_files import check_archive, check_hdf5, open_weights, read_attribute
+from shrink.model.tfmot.names import holds_wrappers
 
 _META_GRAPHS, _GRAPH, _SAVER, _OBJECTS = 2, 2, 3, 7
 _NODES, _LIBRARY = 1, 2
@@ -146,6 +147,13 @@ def _check_metadata(folder: Path, trust: Trust) -> None:
                 raise
 
 
+def _names_wrappers(folder: Path) -> bool:
+    if not holds_layers(folder):
+        return False
+    nodes = messages(memoryview((folder / KERAS_METADATA).read_bytes()), 1)
+    return any(holds_wrappers(json.loads(text(node, 5) or "null")) for node in nodes)
+
+
 SCANNED = frozenset({"keras", "h5", "savedmodel"})
 """Kinds of model files that `check_model_file` looks at."""
 
@@ -157,10 +165,12 @@ class ModelContent:
     Attributes:
         keras_version: of the Keras that saved it, empty where the file does not say.
         config: the model's parsed configuration; None for a SavedModel.
+        of_tfmot: whether it names layers of tensorflow-model-optimization.
     """
 
     keras_version: str
     config: Json
+    of_tfmot: bool = False
 
     @property
     def from_keras3(self) -> bool:
@@ -178,7 +188,7 @@ def check_model_file(path: Path, trust: Trust = NO_TRUST) -> ModelContent:
     try:
         if path.is_dir():
             check_saved_model(path, trust)
-            return ModelContent("", None)
+            return ModelContent("", None, _names_wrappers(path))
         if path.suffix.lower() == ".keras":
             return _check_keras(path, trust)
         return _check_h5(path, trust)
@@ -199,7 +209,7 @@ def _check_keras(path: Path, trust: Trust) -> ModelContent:
         raise ModelError("it has no weights", subject=path, hint="save it again with model.save")
     with weights:
         _check_sizes(sizes, check_hdf5(weights, path), path)
-    return ModelContent(_version(metadata), config)
+    return ModelContent(_version(metadata), config, holds_wrappers(config))
 
 
 def _check_h5(path: Path, trust: Trust) -> ModelContent:
@@ -212,7 +222,7 @@ def _check_h5(path: Path, trust: Trust) -> ModelContent:
             hint="save the whole model (model.save), not save_weights",
         )
     _check_sizes(check_config(config, path, trust), dimensions, path)
-    return ModelContent(keras_version(path), config)
+    return ModelContent(keras_version(path), config, holds_wrappers(config))
 
 
 def keras_version(path: Path) -> str:

@@ -31,6 +31,7 @@ from shrink.model.allowlist import (
     TENSOR_FUNCTIONS,
     VALUES,
 )
+from shrink.model.tfmot.names import CLASSES, is_class, strange_attribute
 from shrink.model.user_modules import trusted_names
 
 _REFERENCE_LENGTHS = (3, 4)
@@ -214,6 +215,8 @@ def _check_object(value: JsonObject, where: str, path: Path) -> None:
         _check_function(value, where, path)
     elif name in TENSOR_FUNCTION_LAYERS:
         _check_tensor_function(value, where, path)
+    elif name in CLASSES:
+        _check_tfmot(value, where, path)
     else:
         _check_class(name, module, where, path)
     if name in LOOKUPS:
@@ -246,6 +249,17 @@ def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
     if not in_models and name not in LAYERS and name not in OBJECTS:
         what = f"{name} is not a layer or object of Keras that is known"
         raise refused(what, where, path, _UNKNOWN if module is None else _REBUILD)
+
+
+def _check_tfmot(value: JsonObject, where: str, path: Path) -> None:
+    """Refuse what has the name of a class of tfmot and comes from elsewhere, or asks for more."""
+    name, module = value["class_name"], value.get("module")
+    if not is_class(name, module):
+        raise refused(f"{name} comes from the module {module!r}", where, path, _UNKNOWN)
+    if strange := strange_attribute(value.get("config")):
+        raise _foreign(
+            f"{name} reads and sets an attribute that tfmot does not, {strange}", where, path
+        )
 
 
 def _check_function(value: JsonObject, where: str, path: Path) -> None:

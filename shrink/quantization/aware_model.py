@@ -140,7 +140,8 @@ _SCALED = {
     keras.activations.tanh: (-1.0, 127 / 128),
 }
 """Ranges that the kernels of these functions write, whatever the examples are."""
-_TOLD_BY = 8
+TOLD_BY = 8
+"""Examples by whose values tensors are told apart."""
 _SAME = 1e-3  # of the largest: kernels of Keras and of LiteRT add up in another order
 
 
@@ -177,10 +178,10 @@ class AwareModel:
             batches: a few examples of the first batch are run.
         """
         source = FloatModel(self.trained())
-        few = [{name: array[:_TOLD_BY] for name, array in next(iter(batches)).items()}]
+        few = [{name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}]
         (ours,) = _activations(read_network(self.plain), self.aware, few)
         (theirs,) = tensor_values(source.float32.content, few)
-        indices = {name: _same_values(array, ours) for name, array in theirs.items()}
+        indices = {name: same_values(array, ours) for name, array in theirs.items()}
         source.ranges = {name: self.ranges[index] for name, index in indices.items() if index}
         return source
 
@@ -197,7 +198,7 @@ def aware_model(model: keras.Model, batches: Batches) -> AwareModel:
         model: functional or sequential; nested models are flattened.
         batches: calibration examples.
     """
-    plain = _flat(read_network(model))
+    plain = flat_model(read_network(model))
     network = read_network(plain)
     ranges = _ranges(network, batches)
     aware, quantizing = _copy(network, _kind, _quantize(ranges))
@@ -276,7 +277,7 @@ def _skipped(network: Network) -> tuple[Skipped, ...]:
     )
 
 
-def _flat(network: Network) -> keras.Model:
+def flat_model(network: Network) -> keras.Model:
     """Return a flattened copy in which each layer is one operator, as far as that is known."""
     outputs = set(network.model.output_names)
     built: dict[int, keras.layers.Layer] = {}
@@ -401,7 +402,7 @@ def _activations(
         }
 
 
-def _same_values(array: np.ndarray, known: Mapping[str, np.ndarray]) -> str | None:
+def same_values(array: np.ndarray, known: Mapping[str, np.ndarray]) -> str | None:
     """Return the name of the array that holds the same numbers in the same order, if any."""
     errors = {
         name: float(np.abs(other.ravel() - array.ravel()).max(initial=0))

@@ -25,7 +25,8 @@ class FloatModel:
         content: that file.
 
     Attributes:
-        ranges: of the activations that a training under rounding settled, by tensor of `float32`.
+        ranges: of the activations that a training under rounding settled, here or elsewhere, by
+            tensor of `float32`.
     """
 
     def __init__(self, model: keras.Model | None = None, content: bytes = b"") -> None:

@@ -34,6 +34,7 @@ from shrink.contract.result import (
     Timing,
     scores_to_plain,
 )
+from shrink.contract.trained_range import Brought
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.measure.inference import latency
@@ -45,6 +46,7 @@ from shrink.measure.size import (
     operator_table,
     zeros_note,
 )
+from shrink.model.brought import write_brought
 from shrink.recipe.plan import BASELINE
 from shrink.run.evaluated import Evaluated, evaluate, guess, not_evaluated
 from shrink.stages import find_stage, run_module, stage_code
@@ -76,7 +78,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
-    artifact, tflite, notes = _save(outcome, job.work)
+    artifact, tflite, notes = _save(outcome, context)
     reached(f"artifact-saved:{context.name}")
     of_stage = len(context.warnings)
     measured = _measure(context, outcome, artifact, tflite)
@@ -146,8 +148,11 @@ def _run_stage(job: StepJob, context: StageContext) -> StageResult:
     Raises:
         StageError: the code of another package's stage raised what is no error of shrink's.
     """
+    config = _config(job)
+    if config is not None:
+        Preserved.refuse_broken(config.breaks, context)
     try:
-        return importlib.import_module(run_module(job.kind)).run(_config(job), context)
+        return importlib.import_module(run_module(job.kind)).run(config, context)
     except (ShrinkError, Planned, MemoryError, tf.errors.OpError):
         raise
     except Exception as error:
@@ -171,8 +176,9 @@ def _config(job: StepJob) -> StageConfig | None:
     return config.model_validate(job.config)
 
 
-def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
+def _save(outcome: StageResult, context: StageContext) -> tuple[Path, Path, list[str]]:
     """Write the artifact, and the TFLite file that all figures are taken from."""
+    work = context.work
     if outcome.tflite is not None:
         artifact = work / "model.tflite"
         files.write_bytes(artifact, outcome.tflite)
@@ -182,6 +188,9 @@ def _save(outcome: StageResult, work: Path) -> tuple[Path, Path, list[str]]:
     artifact, tflite = work / "model.keras", work / "float32.tflite"
     with files.replacing(artifact) as temporary:
         outcome.model.save(temporary)
+        traits = dict.fromkeys((*context.brought.traits, *outcome.brought.traits))
+        if (brought := replace(outcome.brought, traits=tuple(traits))) != Brought():
+            write_brought(temporary, brought)
     conversion = convert(outcome.model, "float32")
     files.write_bytes(tflite, conversion.content)
     return artifact, tflite, list(conversion.notes)

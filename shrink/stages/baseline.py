@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from shrink.model.load import imported_from_tfmot
 from shrink.model.scan import check_model_file
 from shrink.stages.base import StageConfig
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.from_tfmot import brought_from_tfmot
 from shrink.tflite.convert import convert
 
 _CONVERTED = "a SavedModel without Keras' layers: the baseline is its float32 conversion"
@@ -19,4 +21,8 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
         check_model_file(path, context.trust())
         converted = convert(path, "float32")
         return StageResult(tflite=converted.content, notes=[*converted.notes, _CONVERTED])
-    return StageResult(model=context.load())
+    model = context.load()
+    if imported_from_tfmot(model) is None:
+        return StageResult(model=model, brought=context.brought)
+    brought, notes = brought_from_tfmot(model)
+    return StageResult(model=model, brought=brought, notes=notes)

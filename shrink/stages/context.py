@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import tensorflow as tf
@@ -17,6 +17,7 @@ from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
 from shrink.contract.stage_details import StageDetails
+from shrink.contract.trained_range import Brought
 from shrink.contract.training import Training
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
@@ -41,6 +42,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
 from shrink.engine.trainer import TrainingSetup
 from shrink.engine.whole_split import WholeSplit
+from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.load import image_input, import_note, load_source
 from shrink.model.reference import ModelReference
@@ -103,6 +105,7 @@ class StageResult:
         later: finds out more details, once the stage itself is done and its time is taken.
         cpu_operators: of a file that was placed on an accelerator, how many stay on the CPU.
         not_run: why the artifact cannot be run and measured here; empty where it can.
+        brought: what the model brings along from where it was made.
     """
 
     model: keras.Model | None = None
@@ -114,6 +117,7 @@ class StageResult:
     later: Callable[[], StageDetails] | None = None
     cpu_operators: int | None = None
     not_run: str = ""
+    brought: Brought = field(default_factory=Brought)
 
 
 class Planned(Exception):
@@ -133,6 +137,7 @@ class StageContext:
 
     Attributes:
         kind: of the stage.
+        brought: what the model brings along, beside what earlier stages made it keep.
         planning: whether `train` only finds out what to train with.
         teachers: the folder of what teachers gave, shared by all runs.
         sensitivities: the folder of what pruning groups costs, shared by all runs.
@@ -149,7 +154,8 @@ class StageContext:
     def __init__(self, job: StepJob, send: Send) -> None:
         self.name = job.name
         self.kind = job.kind
-        self.preserves = job.preserves
+        self.brought = brought_by(job.inputs.get("model"))
+        self.preserves = tuple(dict.fromkeys((*job.preserves, *self.brought.traits)))
         self.training, plan = job.training, job.planning.plan
         if plan is not None:
             self.training = replace(self.training, micro_batch_size=plan.micro_batch_size)

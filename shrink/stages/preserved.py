@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,17 @@ class Preserved:
             count_zeros(model) if zeros else None,
             tuple(_clustered(model)) if clusters else (),
         )
+
+    @staticmethod
+    def refuse_broken(breaks: Collection[str], context: StageContext) -> None:
+        """Raise `StageError` where a stage cannot keep what the model brought along."""
+        for trait in context.brought.traits:
+            if trait in breaks:
+                raise StageError(
+                    f"it cannot keep the {trait} that the model came with",
+                    subject=context.name,
+                    hint="start from the model as it was before them",
+                )
 
     def check(self, outcome: StageResult, context: StageContext) -> None:
         """Raise `StageError` where the stage broke what it had to preserve.

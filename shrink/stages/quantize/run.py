@@ -18,6 +18,7 @@ from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
 from shrink.quantization.heads import mixed_ranges, split_outputs
 from shrink.quantization.source import FloatModel, read_float_tflite
+from shrink.quantization.trained_ranges import ranges_of_file
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import (
@@ -192,10 +193,11 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     )
     trained = train_aware(config, context, calibration) if config.aware else None
     source = trained.source if trained else _source(config, context)
+    brought = _take_ranges(source, config, context, calibration) if trained is None else []
     context.phase("converting")
     conversion, mixed = _converted(source, calibration, config, context)
     content = conversion.content
-    notes = [*conversion.notes, *_lint(config, calibration, context)]
+    notes = [*brought, *conversion.notes, *_lint(config, calibration, context)]
     examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
     if config.sparse:
         content, sentence = _stored_sparsely(content, examples)
@@ -291,6 +293,25 @@ def _source(config: QuantizeConfig, context: StageContext) -> FloatModel:
     if context.has_data:
         context.task(model)  # raises where model and data do not belong together
     return FloatModel(split_outputs(model) if config.split_outputs else model)
+
+
+def _take_ranges(
+    source: FloatModel,
+    config: QuantizeConfig,
+    context: StageContext,
+    calibration: CalibrationExamples,
+) -> list[str]:
+    """Give a model the ranges that it was trained with elsewhere, and return a note about them."""
+    trained = context.brought.ranges
+    fits = config.scheme == "static_wi8_ai8" and config.table_bits is None
+    if not trained or not fits or source.model is None:
+        return []
+    context.phase("matching trained ranges")
+    source.ranges = ranges_of_file(source, trained, calibration.batches())
+    return [
+        f"{len(source.ranges)} activations of the artifact have ranges that came with the model "
+        f"({len(trained)} did); the others were calibrated"
+    ]
 
 
 def _check_split(config: QuantizeConfig, context: StageContext) -> None:

@@ -79,7 +79,7 @@ def static_int8(
     elif source.model is not None and _noise(conversion, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
         conversion = min((conversion, other), key=lambda one: _noise(one, source, few))
-    if config.aware:
+    if config.aware or source.ranges:
         return Conversion(without_constant_names(conversion.content), conversion.notes)
     try:
         content = with_corrected_biases(conversion.content, source.float32.content, few)

@@ -1,0 +1,75 @@
+"""What a model brings along that its weights and layers do not say, kept in its file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shrink.base.foreign import Json
+
+TRAITS = ("sparsity", "clusters")
+"""What a stage may have to preserve."""
+
+
+@dataclass(frozen=True)
+class TrainedRange:
+    """The range in which one activation was rounded to 8 bits while the model was trained.
+
+    Attributes:
+        layer: the name of the layer, or of the input, that gives the activation.
+        before_activation: whether it is what the layer's own activation function is given.
+        low: least value.
+        high: largest value.
+    """
+
+    layer: str
+    before_activation: bool
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a model brings along.
+
+    Attributes:
+        ranges: of activations, for a quantization of the very weights beside them.
+        traits: of `TRAITS`, what every stage preserves as if an earlier one had made it.
+    """
+
+    ranges: tuple[TrainedRange, ...] = ()
+    traits: tuple[str, ...] = ()
+
+
+def brought_to_plain(brought: Brought) -> dict[str, Json]:
+    """Return it as JSON takes it."""
+    ranges = [[one.layer, one.before_activation, one.low, one.high] for one in brought.ranges]
+    return {"ranges": ranges, "traits": list(brought.traits)}
+
+
+def brought_from_plain(value: Json) -> Brought:
+    """Return what a file says, of anybody's making; what makes no sense is as if it were not there.
+
+    Args:
+        value: any JSON.
+    """
+    if not isinstance(value, dict):
+        return Brought()
+    ranges, traits = value.get("ranges"), value.get("traits")
+    found = [_range(item) for item in ranges] if isinstance(ranges, list) else []
+    named = traits if isinstance(traits, list) else []
+    return Brought(
+        tuple(one for one in found if one is not None),
+        tuple(trait for trait in TRAITS if trait in named),
+    )
+
+
+def _range(item: Json) -> TrainedRange | None:
+    if not isinstance(item, list) or len(item) != 4:
+        return None
+    layer, before, low, high = item
+    if not isinstance(layer, str) or not isinstance(before, bool):
+        return None
+    if not all(isinstance(end, int | float) and math.isfinite(end) for end in (low, high)):
+        return None
+    return TrainedRange(layer, before, float(low), float(high)) if low < high else None

@@ -1,0 +1,67 @@
+"""Ranges of activations that came with a model, for the tensors of its TFLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.base.errors import InternalError
+from shrink.contract.trained_range import TrainedRange
+from shrink.graph.network import read_network
+from shrink.quantization.aware_model import TOLD_BY, flat_model, same_values
+from shrink.quantization.calibration import Batches, Ranges, tensor_values
+from shrink.quantization.source import FloatModel
+from shrink.tflite.names import ordered, signature_names
+
+
+def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches: Batches) -> Ranges:
+    """Return the trained ranges by the names of the tensors of the float file.
+
+    Tensors are told by their values: the converter fuses layers, and names what they become as it
+    likes. Ranges of what the file does not hold are left out. A range that does not hold 0, which
+    integers have to, is widened to it.
+
+    Args:
+        source: of a Keras model.
+        trained: by the model's layers.
+        batches: calibration examples; a few of the first batch are run.
+    """
+    if source.model is None:
+        raise InternalError("there is no Keras model that the ranges could belong to")
+    plain = flat_model(read_network(source.model))
+    by_layer = {name: one for one in trained if (name := _name(one, plain)) is not None}
+    if not by_layer:
+        return {}
+    few = {name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}
+    ours = _outputs(plain, list(by_layer), few)
+    (theirs,) = tensor_values(source.float32.content, [few])
+    found = {tensor: same_values(array, ours) for tensor, array in theirs.items()}
+    return {
+        tensor: (min(by_layer[name].low, 0.0), max(by_layer[name].high, 0.0))
+        for tensor, name in found.items()
+        if name is not None
+    }
+
+
+def _name(one: TrainedRange, plain: keras.Model) -> str | None:
+    """Return the layer of the flat model that gives what a range is of; see `flat_model`."""
+    names = {layer.name for layer in plain.layers}
+    first, second = f"{one.layer}_1", f"{one.layer}_2"
+    if one.before_activation:
+        name = first if one.layer in plain.output_names and first in names else one.layer
+    else:
+        name = second if second in names else one.layer
+    return name if name in names else None
+
+
+def _outputs(
+    plain: keras.Model, names: Sequence[str], few: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    tensors = [plain.get_layer(name).get_output_at(0) for name in names]
+    arrays = ordered(few, signature_names(plain.input_names))
+    structure = tf.nest.pack_sequence_as(plain.input, arrays)
+    values = tf.nest.flatten(keras.Model(plain.input, tensors)(structure, training=False))
+    return {n: np.asarray(value, np.float32) for n, value in zip(names, values, strict=True)}
