@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from shrink.base.errors import ReportWarning
-from shrink.base.foreign import Json
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.measured import Note
 from shrink.base.resampled import Resampled
 from shrink.contract.codec import left_out
@@ -166,10 +166,10 @@ class StepDone:
 
 TaskKind = Literal[
     "classes", "clips", "texts", "sequences", "masks", "labels", "values", "forecast",
-    "reconstruction", "several",
+    "reconstruction", "several", "boxes",
 ]  # fmt: skip
 """What a model is for: a class for each example, clip, text, step or pixel; several labels;
-numbers, or those to come; its own input; or several outputs."""
+numbers, or those to come; its own input; several outputs; or boxes."""
 
 
 @record
@@ -188,6 +188,7 @@ class FirstLook:
             loss, or stated already.
         class_names: by label; empty where there are none.
         clip_seconds: of audio, the length of an example; 0 of other data.
+        decode: of a detector, the proposed `task.decode`; None for other tasks, and where stated.
         train, validation, test: examples of each split.
     """
 
@@ -207,6 +208,7 @@ class FirstLook:
     metrics: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
     clip_seconds: float = 0.0
+    decode: JsonObject | None = None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ def first_recipe(
     if isinstance(section.get("path"), str):
         section["path"] = near_path(Path(section["path"]), folder)
     model_name = near_path(model.path, folder) + (f":{model.function}" if model.function else "")
-    stated = {"metrics": list(look.metrics)} if look.metrics else {}
+    stated: JsonObject = {} if look.decode is None else {"decode": look.decode}
+    stated |= {"metrics": list(look.metrics)} if look.metrics else {}
     task = {"task": {**named.task, **stated}} if named.task or stated else {}
     parts = [
         "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
@@ -61,6 +62,7 @@ def first_recipe(
         f"# The data: {_data_line(look)}.",
         recipe_text({"name": name, "model": model_name, "data": section, **task}).rstrip(),
         *_spotting(look),
+        *_anchored(look),
         *_training(model),
         "stages:",
         *_stages(model, look),
@@ -88,6 +90,8 @@ def _kind(look: FirstLook) -> str:
     if look.kind == "masks":
         count = len(look.class_names)
         return f"a class for each pixel{f', of {count}' if count else ''}"
+    if look.kind == "boxes":
+        return f"boxes of {len(look.class_names)} classes"
     if look.kind == "forecast":
         return "numbers to come of a time series"
     if look.kind == "reconstruction":
@@ -108,6 +112,16 @@ def _spotting(look: FirstLook) -> list[str]:
     return [
         "# To spot one class, add to task.metrics, with a gate on it:",
         f"#   {{name: false_accepts_per_hour, {settings}}}",
+    ]
+
+
+def _anchored(look: FirstLook) -> list[str]:
+    """Return what nobody can tell from a detector."""
+    if look.decode is None or "anchors" not in look.decode:
+        return []
+    return [
+        "# The anchors are the commonest sizes of the training boxes. Give those that the model",
+        "# was trained with: its file does not tell them.",
     ]
 
 
@@ -139,6 +153,11 @@ def _stages(model: ModelReference, look: FirstLook) -> list[str]:
         "  # Instead, 4-bit weights where they cost least, to a budget:",
         f"  # - quantize: {{scheme: mixed, {budget}: 0.01}}",
     ]
+    if look.decode is not None and look.decode.get("name") == "boxes":
+        quantize[1:1] = [
+            "  # Where boxes and scores are one output, give each a scale of its own:",
+            f"  # - quantize: {{scheme: {look.scheme}, split_outputs: true}}",
+        ]
     can_prune = look.groups > 0
     known = metric_of(look.metric)
     is_share = known is not None and known.info.unit == "fraction"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shrink.base.losses import kind_of_loss
+from shrink.base.losses import DETECTION, kind_of_loss
 from shrink.contract.result import TaskKind
 from shrink.data.config import HEARD, IN_TIME, READ, DataConfig
 from shrink.data.dataset import Dataset
@@ -16,6 +16,7 @@ PROPOSED: Mapping[TaskKind, tuple[str, ...]] = {
     "clips": ("balanced_accuracy", "accuracy"),
     "texts": ("accuracy", "f1_macro"),
     "forecast": ("rmse", "mae", "r2"),
+    "boxes": ("map", "map_50"),
 }
 """Metrics of a first recipe, the main one first; other kinds have those of their loss."""
 
@@ -44,6 +45,8 @@ def kind_of_task(data: DataConfig, outputs: Sequence[OutputTask]) -> TaskKind:
     """
     if data.target == "input":
         return "reconstruction"
+    if outputs[0].loss == DETECTION:
+        return "boxes"
     if len(outputs) > 1:
         return "several"
     only = outputs[0]

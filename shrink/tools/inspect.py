@@ -58,8 +58,10 @@ from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
+from shrink.task.decode_config import DecodeConfig
 from shrink.task.interface import artifact_interface, keras_interface
 from shrink.task.kinds import kind_of_task, proposed_metrics
+from shrink.task.proposed_decode import proposed_decode
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 from shrink.tflite.arena import ArenaFigure, arena_bytes
@@ -264,34 +266,46 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
         kind=kind,
         metrics=proposed,
         class_names=tuple(dataset.class_names),
+        decode=None
+        if look.decode is None
+        else look.decode.model_dump(mode="json", exclude_defaults=True),
         clip_seconds=(data.audio or AudioConfig()).seconds if data.source in HEARD else 0.0,
     )
 
 
 @dataclass(frozen=True)
 class _Look:
-    """A model, the data in its order, its task, and its numbers of parameters and groups."""
+    """A model, the data in its order, its task, its numbers of parameters and groups, its head."""
 
     source: FloatModel
     dataset: Dataset
     task: Task
     parameters: int
     groups: int
+    decode: DecodeConfig | None = None
 
 
 def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Look:
-    path = source.path
+    path, decode = source.path, None
     compiled = None if source.function else read_compiled(path)
     if source.kind == "tflite":
         content = _float_artifact(path)
         dataset = _in_order(stored, artifact_names(path))
-        task = resolve_task(config, dataset, artifact_interface(path), compiled)
-        return _Look(FloatModel(None, content), dataset, task, parameters(content), 0)
+        interface = artifact_interface(path)
+        if dataset.has_boxes and config.decode is None:
+            decode = proposed_decode(dataset, interface)
+            config = config.model_copy(update={"decode": decode})
+        task = resolve_task(config, dataset, interface, compiled)
+        return _Look(FloatModel(None, content), dataset, task, parameters(content), 0, decode)
     model = load_source(source)
     dataset = _in_order(stored, keras_names(model))
-    task = resolve_task(config, dataset, keras_interface(model), compiled)
+    interface = keras_interface(model)
+    if dataset.has_boxes and config.decode is None:
+        decode = proposed_decode(dataset, interface)
+        config = config.model_copy(update={"decode": decode})
+    task = resolve_task(config, dataset, interface, compiled)
     groups = len(find_groups(model).groups)
-    return _Look(FloatModel(model), dataset, task, model.count_params(), groups)
+    return _Look(FloatModel(model), dataset, task, model.count_params(), groups, decode)
 
 
 def _in_order(dataset: Dataset, names: ModelNames) -> Dataset:

@@ -282,3 +282,25 @@ def test_single_recipe_takes_no_data_from_a_run_that_had_none(run: Path) -> None
     (run / "recipe.resolved.yaml").write_text("data: {source: none}\n", encoding="utf-8")
     with pytest.raises(RecipeError, match="no data was named"):
         single_recipe("train", "run", None, [{"train": {}}], Sections(), run.parent)
+
+
+def test_first_recipe_of_a_detector_has_its_head_and_says_what_anchors_are(tmp_path: Path) -> None:
+    yolo = {"name": "yolo", "strides": [16], "anchors": [[[10.0, 12.0]]]}
+    boxes = {"name": "boxes", "strides": [8]}
+    for decode, words in ((yolo, "Give those that the model"), (boxes, "split_outputs: true")):
+        look = found(
+            metric="map",
+            classes=0,
+            kind="boxes",
+            metrics=("map",),
+            class_names=("a",),
+            decode=decode,
+        )
+        text = first_recipe("net", model(tmp_path, "net.keras"), DIGITS, look, tmp_path)
+        (tmp_path / "r.yaml").write_text(text)
+        recipe = load_recipe(tmp_path / "r.yaml").recipe
+        assert recipe.task.decode is not None
+        assert recipe.task.decode.name == decode["name"]
+        assert recipe.gates["map_drop"].limit == 0.02
+        assert words in text
+        assert "boxes of 1 classes" in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shrink.base.losses import kind_of_loss
+from shrink.base.losses import DETECTION, kind_of_loss
 from shrink.base.metrics import METRICS
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
@@ -63,6 +63,7 @@ def test_proposed_metrics_go_with_the_losses_of_their_kind() -> None:
         "clips": ENTROPY,
         "texts": ENTROPY,
         "forecast": "mean_squared_error",
+        "boxes": DETECTION,
     }
     assert PROPOSED.keys() == losses.keys()
     for kind, metrics in PROPOSED.items():
