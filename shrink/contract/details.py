@@ -64,6 +64,7 @@ class Training:
         history: loss, val_loss and metrics, a number per epoch.
         memory_timeline: columns `update`, `time_s`, `device_bytes` and `host_bytes`.
         memory_limit_bytes: per device, if there was a limit.
+        training_peak_lower_bound: whether `training_peak_bytes` is without small tensors.
     """
 
     replicas: int | None = None
@@ -82,6 +83,7 @@ class Training:
     history: Columns = field(default_factory=dict)
     memory_timeline: Columns = field(default_factory=dict)
     oom_retries: int | None = None
+    training_peak_lower_bound: bool | None = None
     document: Document = as_read(tolerant=True)
 
 

@@ -27,9 +27,17 @@ def definition_in(name: str, memory: Figures | None) -> int:
     """Return which definition of a figure numbers follow that do not say so.
 
     `arena_bytes` was the allocator's own total (1) before it was the smallest arena that allocates
-    (2), with which `arena_estimate_bytes` came.
+    (2), with which `arena_estimate_bytes` came. Training peaks were those of the allocator (1)
+    before they were those of all tensors (2), with which `training_peak_allocator_bytes` came.
     """
-    return 2 if name == "arena_bytes" and "arena_estimate_bytes" in (memory or {}) else 1
+    return 2 if _CAME_WITH_2.get(name) in (memory or {}) else 1
+
+
+_CAME_WITH_2 = {
+    "arena_bytes": "arena_estimate_bytes",
+    "training_peak_bytes": "training_peak_allocator_bytes",
+    "training_peak_predicted_bytes": "training_peak_allocator_bytes",
+}
 
 
 class HasFigures:

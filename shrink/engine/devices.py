@@ -18,6 +18,7 @@ from shrink.base.errors import RecipeError, ResourceError
 from shrink.base.host import host_free_bytes
 from shrink.base.types import Tensors
 from shrink.contract.training import Training
+from shrink.measure.small_tensors import map_large_blocks
 
 MEBIBYTE = 2**20
 _FLOAT64 = 8
@@ -99,6 +100,7 @@ def open_devices(config: Training) -> Devices:
 def _open_cpu(
     _: list[tf.config.PhysicalDevice], replicas: int, memory_limit: int | None
 ) -> tuple[str, ...]:
+    map_large_blocks()
     if replicas > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         logical = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]

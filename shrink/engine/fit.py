@@ -13,7 +13,6 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.figures import metric_figure
-from shrink.base.measured import Measured
 from shrink.base.types import Tensors
 from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
@@ -51,8 +50,9 @@ from shrink.engine.recovery import (
     needs_fresh_process,
 )
 from shrink.engine.resume import Checkpointing, Recovery
+from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import TrainingSetup, build_trainer
-from shrink.measure.memory import AllocatorPeak
+from shrink.measure.training_peak import NO_WINDOW, TrainingPeak
 
 _LOOKED_AT = 4
 _TOO_SMALL = "training used less memory than the allocator counts (tensors under 256 KiB)"
@@ -146,7 +146,7 @@ class _Run:
         hooks, steps = self._setup.after_update, self._plan.steps
         first_epoch = first_settled_epoch(hooks, steps=steps, epochs=self._epochs)
         best = _best_weights(model, config, monitor, first_epoch)
-        memory = AllocatorPeak(devices.device_names)
+        memory = TrainingPeak(devices.device_names)
         checkpoints = Checkpointing(
             self._trainer,
             self._recovery,
@@ -167,8 +167,12 @@ class _Run:
                 if stop is not None and stop.is_over() and best is not None:
                     best.on_train_end()
                 elif self._epochs > 0:
-                    callbacks = [progress, *ends, timeline, checkpoints]
-                    self._fit(callbacks, checkpoints.first_update)
+                    watch = SmallTensorsWatch(memory.small, lambda: len(checkpoints.events))
+                    callbacks = [watch, progress, *ends, timeline, checkpoints]
+                    try:
+                        self._fit(callbacks, checkpoints.first_update)
+                    finally:
+                        memory.small.discard()
             average_local_variables(model, devices)
         record = self._record(progress, checkpoints, memory)
         return replace(record, memory_timeline=timeline.to_dict())
@@ -198,12 +202,12 @@ class _Run:
             )
 
     def _record(
-        self, progress: ProgressCallback, checkpoints: Checkpointing, memory: AllocatorPeak
+        self, progress: ProgressCallback, checkpoints: Checkpointing, memory: TrainingPeak
     ) -> TrainingRecord:
         config, devices, trainer = self._setup.config, self._setup.devices, self._trainer
         micro_batch_size = trainer.micro_batch_size
         accumulation_steps = math.ceil(self._plan.most_rows / micro_batch_size)
-        peak = checkpoints.peak_bytes  # before a further forward pass
+        peak = checkpoints.peak  # before a further forward pass
         continued = checkpoints.first_update > 0
         reasons = self._inexact_because(accumulation_steps, continued=continued)
         return TrainingRecord(
@@ -221,9 +225,9 @@ class _Run:
             updates=int(trainer.optimizer.iterations.numpy()),
             examples_per_s=progress.throughput.examples_per_s,
             history=checkpoints.history,
-            training_peak_bytes=Measured(
-                peak, "" if peak is not None else memory.note or _TOO_SMALL
-            ),
+            peak=peak,
+            allocator_note=memory.note or _TOO_SMALL,
+            small_note=memory.small.note or NO_WINDOW,
             notes=tuple(checkpoints.notes),
         )
 

@@ -171,7 +171,7 @@ def memory_savings(
         floor: what it holds beside activations, if known.
     """
     held = floor.low - step.gradient_bytes if floor else step.static_bytes
-    slots = counted_bytes(step.trainer.optimizer.variables, on_gpu=step.on_gpu)
+    slots = counted_bytes(step.trainer.optimizer.variables, counts_all=step.counts_all)
     return {
         "training.optimizer.name: sgd": slots,
         "training.precision: mixed_bfloat16": round(least - held - 2 * step.gradient_bytes) // 2,

@@ -21,7 +21,8 @@ from shrink.engine.microbatch import MicroBatchTrainer, TrainFunction
 from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, Floor, plan_batches
 from shrink.engine.recovery import Retries
 from shrink.engine.trainer import TrainingSetup, build_trainer
-from shrink.measure.memory import AllocatorPeak
+from shrink.measure.small_tensors import SMALL_BYTES, small_variables_bytes
+from shrink.measure.training_peak import TrainingPeak
 
 
 class ZeroExamples:
@@ -75,8 +76,6 @@ _SECONDS = 1.0
 _PER_STEP = 2
 _MORE_PER_STEP = 8
 _ENDLESS = 1 << 40
-_COUNTED_BYTES = 1 << 18
-"""The allocator of a CPU does not count tensors smaller than this."""
 
 
 class _ProbedTrainer(MicroBatchTrainer):
@@ -159,9 +158,10 @@ class TrainingStep:
         self.plan = plan_batches(setup.config, devices.replicas, len(examples), 0)
         self.never_empty = never_empty
         self._examples, self._devices = examples, devices
-        self._memory = AllocatorPeak(devices.device_names)
-        if self._memory.note:
-            raise ResourceError(self._memory.note, subject="training.memory_limit")
+        self.memory = TrainingPeak(devices.device_names)
+        self._small_held: int | None = None
+        if self.memory.note:
+            raise ResourceError(self.memory.note, subject="training.memory_limit")
         rows = BatchPlan(1, self.plan.most_rows, 1, never_empty)
         # As in a real run, each step keeps what it takes to be made again; but it is not.
         self.trainer = build_trainer(
@@ -207,8 +207,14 @@ class TrainingStep:
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of one gradient of each weight, as the allocator counts."""
-        return counted_bytes(self.trainer.model.trainable_variables, on_gpu=self.on_gpu)
+        """Bytes of one gradient of each weight, as far as they are counted."""
+        weights = self.trainer.model.trainable_variables
+        return counted_bytes(weights, counts_all=self.counts_all)
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether peaks are those of all tensors; on a CPU they may be the large ones' alone."""
+        return self.memory.is_complete
 
     def batches(self, rows: int) -> Iterator[Tensors]:
         """Return an endless iterator over one global batch of `rows` examples per replica.
@@ -232,12 +238,13 @@ class TrainingStep:
     def use_loop(self, micro_batch_size: int) -> None:
         """Take micro-batches of this size from now on."""
         self._loops = True
+        self._small_held = None
         self.trainer.set_micro_batch_size(micro_batch_size)
 
     def use_no_loop(self) -> None:
         """Take each batch whole from now on."""
         if self._loops:
-            self._loops = False
+            self._loops, self._small_held = False, None
             self._function = self.trainer.stop_looping()
 
     def make_update(self, batches: Iterator[Tensors]) -> None:
@@ -261,28 +268,36 @@ class TrainingStep:
         spent = time.perf_counter() - began
         affordable = (_SECONDS - spent) * _STEPS / spent * _PER_STEP / _MORE_PER_STEP
         self.trainer.set_accumulation_steps(_MORE_PER_STEP)
-        for _ in range(min(_MORE_STEPS, int(affordable))):
-            self.make_update(batches)
+        self._watched(lambda: self.make_update(batches), min(_MORE_STEPS, int(affordable)))
         self.trainer.set_accumulation_steps(_PER_STEP)
-        return max(peak, self._memory.peak() or 0)
+        return max(peak, self.memory.parts().total or 0)
 
     def peak_of(self, step: Callable[[], object]) -> int:
         """Return the peak, in bytes, of calling `step` a few times."""
-        self._memory.reset()
-        for _ in range(_STEPS):
-            step()
-        return self._memory.peak() or 0
+        self.memory.reset()
+        self._watched(step, _STEPS)
+        return self.memory.parts().total or 0
+
+    def _watched(self, step: Callable[[], object], count: int) -> None:
+        """Call `step` so often, and look at what the allocator does not count."""
+        with self.memory.small.window():
+            for _ in range(count):
+                self.memory.small.mark()
+                step()
 
     def held(self) -> int:
-        """Return what the allocator holds between steps, in bytes."""
-        return self._memory.held() or 0
+        """Return what is held between steps, in bytes."""
+        if self._small_held is None:
+            counted = self.memory.counts_all or not self.counts_all
+            self._small_held = 0 if counted else small_variables_bytes()
+        return (self.memory.held() or 0) + self._small_held
 
 
 def _give_up(step: int) -> NoReturn:
     raise ResourceError("out of memory in a probe", subject="training.micro_batch_size")
 
 
-def counted_bytes(tensors: Sequence[tf.Tensor | tf.Variable], *, on_gpu: bool) -> int:
-    """Return the bytes of tensors or variables that the allocator's statistics count."""
+def counted_bytes(tensors: Sequence[tf.Tensor | tf.Variable], *, counts_all: bool) -> int:
+    """Return the bytes of tensors or variables that are counted: of all, or of the large ones."""
     sizes = [tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors]
-    return sum(size for size in sizes if on_gpu or size >= _COUNTED_BYTES)
+    return sum(size for size in sizes if counts_all or size >= SMALL_BYTES)

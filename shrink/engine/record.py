@@ -15,8 +15,9 @@ from shrink.contract.details import Training
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.progress import Logs
 from shrink.measure.memory import AllocatorPeak
+from shrink.measure.training_peak import Parts, figures
 
-_ELSEWHERE = ("training_peak_bytes", "notes")
+_ELSEWHERE = ("peak", "allocator_note", "small_note", "notes")
 """What a report has among the figures and notes of the stage."""
 
 
@@ -39,7 +40,8 @@ class TrainingRecord:
         updates: optimizer updates.
         examples_per_s: without the first step, which builds the graph; None for a single step.
         history: loss, val_loss and metrics, one number per epoch.
-        training_peak_bytes: the most that any one device's allocator held.
+        peak: the most that any one device held.
+        allocator_note, small_note: why a part of it is unknown, where it is.
         notes: sentences for the report, such as where training was continued.
         memory_timeline: columns `update`, `time_s`, `device_bytes` (peak since the row before) and
             `host_bytes`, of the process that ended the training.
@@ -59,7 +61,9 @@ class TrainingRecord:
     updates: int
     examples_per_s: float | None
     history: Mapping[str, Sequence[float]]
-    training_peak_bytes: Measured[int]
+    peak: Parts
+    allocator_note: str = ""
+    small_note: str = ""
     notes: tuple[str, ...] = ()
     memory_timeline: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
@@ -68,10 +72,24 @@ class TrainingRecord:
         """Times that a step was made again with a smaller micro-batch."""
         return len(self.oom_events)
 
+    @property
+    def peaks(self) -> dict[str, Measured[int]]:
+        """The figures of its peak, by name."""
+        return figures(self.peak, self.allocator_note, self.small_note)
+
+    @property
+    def training_peak_bytes(self) -> Measured[int]:
+        """The most that any one device held."""
+        return self.peaks["training_peak_bytes"]
+
     def described(self) -> Training:
         """Return what a report keeps of it; the peak belongs to the memory of a stage."""
         rest = {name: value for name, value in vars(self).items() if name not in _ELSEWHERE}
-        return Training(**rest, oom_retries=self.oom_retries)
+        return Training(
+            **rest,
+            oom_retries=self.oom_retries,
+            training_peak_lower_bound=self.peak.is_lower_bound,
+        )
 
 
 def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
@@ -81,15 +99,18 @@ def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
     what describes a step is the last one's.
     """
     last = records[-1]
-    peaks = [r.training_peak_bytes for r in records]
-    unknown = next((peak for peak in peaks if peak.value is None), None)
+    unknown = next((r for r in records if r.peak.total is None), None)
+    bound = next((r for r in records if r.peak.is_lower_bound), last)
+    highest = unknown or max(records, key=lambda r: r.peak.total or 0)
     return replace(
         last,
         oom_events=tuple(event for r in records for event in r.oom_events),
         epochs=sum(r.epochs for r in records),
         updates=sum(r.updates for r in records),
         history={name: [v for r in records for v in r.history[name]] for name in last.history},
-        training_peak_bytes=unknown or Measured(max(peak.value or 0 for peak in peaks)),
+        peak=replace(highest.peak, small=None) if bound.peak.is_lower_bound else highest.peak,
+        allocator_note=highest.allocator_note,
+        small_note=bound.small_note,
         notes=tuple(dict.fromkeys(note for r in records for note in r.notes)),
         memory_timeline=_strung(records),
     )

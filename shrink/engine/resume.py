@@ -18,7 +18,7 @@ from shrink.engine.devices import Devices, broadcast_from_chief
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.progress import BestWeights, Logs, ProgressCallback
 from shrink.engine.recovery import Watcher
-from shrink.measure.memory import AllocatorPeak
+from shrink.measure.training_peak import Parts, TrainingPeak
 
 _STEPS_BETWEEN_QUESTIONS = 10
 
@@ -85,7 +85,7 @@ class Saved:
         oom_events: steps that ran out of memory.
         history: metrics by name, one number per epoch.
         best_score: of the best epoch, the higher the better; None where none is looked for.
-        training_peak_bytes: the most that any one device's allocator held; None if unknown.
+        peak: the most that any one device held.
         throughput: examples trained on while time counted, and its seconds.
     """
 
@@ -94,7 +94,7 @@ class Saved:
     oom_events: tuple[OutOfMemoryEvent, ...]
     history: Mapping[str, list[float]]
     best_score: float | None
-    training_peak_bytes: int | None
+    peak: Parts
     throughput: tuple[float, ...]
 
 
@@ -126,7 +126,7 @@ class Checkpointing(keras.callbacks.Callback):
         steps: int,
         progress: ProgressCallback,
         best: BestWeights | None,
-        memory: AllocatorPeak,
+        memory: TrainingPeak,
         devices: Devices,
     ) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class Checkpointing(keras.callbacks.Callback):
         self._trainer = trainer
         self._folder = CheckpointFolder(recovery.folder) if recovery.folder else None
         self._earlier_events = list(recovery.events)
-        self._earlier_peak = 0
+        self._earlier_peak = Parts()
         self._steps = steps
         self._progress = progress
         self._best = best
@@ -155,10 +155,11 @@ class Checkpointing(keras.callbacks.Callback):
         return (*self._earlier_events, *(step.events if step else ()))
 
     @property
-    def peak_bytes(self) -> int | None:
-        """The most that any one device's allocator held; None if unknown."""
-        # The allocator counts no small tensors; a figure of 0 would be none.
-        return max(self._memory.peak() or 0, self._earlier_peak) or None
+    def peak(self) -> Parts:
+        """The most that any one device held, in this process and before."""
+        found = self._memory.parts().or_more(self._earlier_peak)
+        # The allocator counts no small tensors: without them a figure of 0 would be none.
+        return Parts() if not found.total and found.is_lower_bound else found
 
     def resume(self) -> None:
         """Bring the trainer to the state of the last checkpoint, if there is one that fits."""
@@ -221,7 +222,7 @@ class Checkpointing(keras.callbacks.Callback):
             oom_events=self.events,
             history=self.history,
             best_score=None if self._best is None else self._best.score,
-            training_peak_bytes=self.peak_bytes,
+            peak=self.peak,
             throughput=(throughput.examples, throughput.seconds),
         )
 
@@ -232,7 +233,7 @@ class Checkpointing(keras.callbacks.Callback):
         self.first_update = saved.update
         self.history = {name: list(values) for name, values in saved.history.items()}
         self._earlier_events = _merged(saved.oom_events, self._earlier_events)
-        self._earlier_peak = saved.training_peak_bytes or 0
+        self._earlier_peak = saved.peak
         examples, seconds = saved.throughput
         self._progress.throughput.restore(int(examples), seconds)
         self._lower_micro_batch(saved.micro_batch_size)

@@ -26,6 +26,7 @@ Cell = Callable[[Stage], str]
 _LAYERS_LISTED = 4
 _NO_REASON = "no reason was recorded"
 NULL = "-"
+_TRAINING_PEAK = "training_peak_bytes"
 RECIPE_HASH = "recipe sha256"
 
 
@@ -136,9 +137,20 @@ def status_word(stage: Stage) -> str:
 
 
 def figure_column(head: str, name: str) -> Column:
-    """Return the column of one figure."""
-    figure = figure_of(name)
-    return Column(head, lambda stage: figure.text(stage.figure(name)))
+    """Return the column of one figure; one that is known to be too low says so."""
+    return Column(head, lambda stage: figure_text(stage, name))
+
+
+def figure_text(stage: Stage, name: str) -> str:
+    """Return a figure of a stage for people: `6.42 MB`, or `>= 6.42 MB` for a lower bound."""
+    text = figure_of(name).text(stage.figure(name))
+    bounded = name == _TRAINING_PEAK and text != NULL and is_lower_bound(stage)
+    return f">= {text}" if bounded else text
+
+
+def is_lower_bound(stage: Stage) -> bool:
+    """Whether the training peak of a stage is without the tensors that nobody could count."""
+    return stage.training is not None and bool(stage.training.training_peak_lower_bound)
 
 
 def metric_head(name: str) -> str:

@@ -18,6 +18,7 @@ from shrink.report.worst_slice import LostMetric, WorstSlice, worst_slice, worst
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
     "training_peak_predicted_bytes",
+    "training_peak_allocator_bytes",
     "training_peak_small_bytes",
     "training_host_peak_bytes",
 )

@@ -17,7 +17,7 @@ from shrink.base.figures import (
 from shrink.contract.details import Deltas, MetricDelta, metric_delta
 from shrink.contract.report import Ending, Origin, Report, ReportedChain, Stage
 from shrink.contract.result import Scores
-from shrink.report.content import main_metric, warnings_of, was_stopped
+from shrink.report.content import is_lower_bound, main_metric, warnings_of, was_stopped
 from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
 from shrink.report.slice_lines import slice_sentence
@@ -288,7 +288,9 @@ def _training(report: Report) -> Iterator[Tile]:
     peaks = [stage.figure(figure.name) for stage in report.stages]
     known = [peak for peak in peaks if peak is not None]
     if known:
-        yield Tile("Training memory", figure.text(max(known)), "largest of all stages")
+        bounded = any(map(is_lower_bound, report.stages))
+        note = "largest of all stages" + (", a lower bound" if bounded else "")
+        yield Tile("Training memory", figure.text(max(known)), note)
 
 
 def _was(figure: Figure, before: float | None, is_base: bool) -> str:

@@ -83,7 +83,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     of_stage = len(context.warnings)
     measured = _measure(context, outcome, artifact, tflite)
     reached(f"artifact-measured:{context.name}")
-    training = _training_figures(outcome, host_peak, job.planning, context.devices.on_gpu)
+    training = _training_figures(outcome, host_peak, job.planning)
     own = [*notes, *measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
     said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
     said += outcome.training.notes if outcome.training else ()
@@ -338,27 +338,25 @@ def _membership(context: StageContext) -> dict[str, str]:
     return {SPLITS: "splits.bin"}
 
 
-_SMALL_UNKNOWN = (
-    "unknown: on a CPU TensorFlow counts no tensor under 256 KiB, and "
-    "training_peak_bytes is without them"
+_PEAKS = (
+    "training_peak_bytes",
+    "training_peak_allocator_bytes",
+    "training_peak_small_bytes",
 )
 
 
 def _training_figures(
-    outcome: StageResult, host_peak: int, planning: Planning, on_gpu: bool
+    outcome: StageResult, host_peak: int, planning: Planning
 ) -> dict[str, Measured[int]]:
     """Return the training peaks; the report itself says that a stage without training has none."""
     record, plan = outcome.training, planning.plan
     none = Measured[int](None)
     predicted = None if plan is None else plan.predicted_bytes
-    # A GPU's allocator counts every tensor; what a CPU's leaves out, nobody counts.
-    small = Measured(0) if on_gpu else Measured[int](None, _SMALL_UNKNOWN)
     found = {
         "training_peak_predicted_bytes": Measured(
             predicted, "" if predicted is not None else _why_not(planning)
         ),
-        "training_peak_bytes": record.training_peak_bytes if record else none,
-        "training_peak_small_bytes": small,
+        **(record.peaks if record else dict.fromkeys(_PEAKS, none)),
         "training_host_peak_bytes": Measured(host_peak),
     }
     return found if record else dict.fromkeys(found, none)

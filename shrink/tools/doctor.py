@@ -11,7 +11,8 @@ from shrink.contract.events import Send
 from shrink.contract.findings import Worked
 from shrink.contract.job import DoctorJob
 from shrink.measure.inference import latency
-from shrink.measure.memory import AllocatorPeak, one_op_model
+from shrink.measure.memory import one_op_model
+from shrink.measure.training_peak import TrainingPeak
 from shrink.tflite.arena import arena_bytes
 
 
@@ -26,8 +27,11 @@ def doctor(job: DoctorJob, send: Send) -> Worked:
     devices = [*tf.config.list_physical_devices("CPU"), *gpus]
     send(Phase("training"))
     step_s = _training_step_s()
-    if note := AllocatorPeak(["GPU:0" if gpus else "CPU:0"]).note:
-        limits.append(f"training_peak_bytes will be missing: {note}")
+    peak = TrainingPeak(["GPU:0" if gpus else "CPU:0"])
+    if peak.note:
+        limits.append(f"training_peak_bytes will be missing: {peak.note}")
+    elif not peak.is_complete:
+        limits.append(f"training_peak_bytes will be a lower bound: {peak.small.note}")
     send(Phase("running an artifact"))
     path = job.work / "one_op.tflite"
     files.write_bytes(path, one_op_model())

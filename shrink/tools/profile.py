@@ -23,7 +23,8 @@ from shrink.engine.planner import Floor, largest_that_fits, predict, search, usa
 from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
 from shrink.engine.trainer import TrainingSetup
 from shrink.measure.inference import latency
-from shrink.measure.memory import AllocatorPeak, inference_peak_bytes
+from shrink.measure.memory import inference_peak_bytes
+from shrink.measure.training_peak import TrainingPeak
 from shrink.model.load import load_source
 
 _STEPS = 4
@@ -77,7 +78,8 @@ def profile(job: ProfileJob, send: Send) -> Profile:
     layers = layer_memory(model, batch_size)
     probed: dict[int, int] = {}
     floor, split, trace = Floor(), None, []
-    note = AllocatorPeak(devices.device_names).note
+    memory = TrainingPeak(devices.device_names)
+    note, missing = memory.note, "" if memory.is_complete else memory.small.note
     if not note:
         objective = SupervisedObjective("mean_squared_error", from_logits=True)
         step = TrainingStep(
@@ -106,16 +108,19 @@ def profile(job: ProfileJob, send: Send) -> Profile:
         layers=tuple(layers),
         devices=tuple(devices.device_names),
         trace=tuple(trace),
-        notes=tuple(_notes(probed, rows, limit, note)),
+        notes=tuple(_notes(probed, rows, limit, note, missing)),
     )
 
 
-def _notes(probed: Mapping[int, int], rows: int, limit: int | None, note: str) -> list[str]:
+def _notes(
+    probed: Mapping[int, int], rows: int, limit: int | None, note: str, missing: str
+) -> list[str]:
     if note:
         return [
             "training_peak_bytes, training_peak_predicted_bytes, largest_batch_size: " + note,
         ]
-    notes = []
+    bound = f"training_peak_bytes: a lower bound, without tensors under 256 KiB: {missing}"
+    notes = [bound] if missing else []
     if probed.get(rows) == 0:
         notes.append("training_peak_bytes: all tensors are too small for the allocator to count")
     elif rows not in probed:
@@ -160,9 +165,9 @@ def split_peak(step: TrainingStep, peak: int) -> dict[str, int]:
         "gradients_bytes": trainer.model.trainable_variables,
         "optimizer_slots_bytes": trainer.optimizer.variables,
     }
-    counted = sum(counted_bytes(part, on_gpu=step.on_gpu) for part in parts.values())
+    counted = sum(counted_bytes(part, counts_all=step.counts_all) for part in parts.values())
     return {
-        **{name: counted_bytes(part, on_gpu=True) for name, part in parts.items()},
+        **{name: counted_bytes(part, counts_all=True) for name, part in parts.items()},
         "activations_and_workspace_bytes": max(0, peak - counted),
     }
 

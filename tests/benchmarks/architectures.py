@@ -62,6 +62,18 @@ def recurrent() -> Any:
     return keras.Model(inputs, layers.Dense(CLASSES)(x))
 
 
+def lstm() -> Any:
+    """An LSTM over 32 time steps."""
+    inputs = layers.Input((32, 32))
+    return keras.Model(inputs, layers.Dense(CLASSES)(layers.LSTM(128)(inputs)))
+
+
+def gru() -> Any:
+    """A GRU over 32 time steps."""
+    inputs = layers.Input((32, 32))
+    return keras.Model(inputs, layers.Dense(CLASSES)(layers.GRU(128)(inputs)))
+
+
 def attention() -> Any:
     """Two transformer blocks over 64 tokens."""
     inputs = layers.Input((64,), dtype="int32")
@@ -107,6 +119,8 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
         residual,
         dense_connected,
         recurrent,
+        lstm,
+        gru,
         attention,
         autoencoder,
         two_tower,

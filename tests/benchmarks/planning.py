@@ -20,8 +20,9 @@ from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan, predict, search
 from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
 from shrink.engine.recovery import Retries
+from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import TrainingSetup, build_trainer
-from shrink.measure.memory import AllocatorPeak
+from shrink.measure.training_peak import TrainingPeak
 from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
 
 STEPS = 8
@@ -46,7 +47,7 @@ def predictions(
     architecture: str, optimizer: str, batch_size: int, sizes: list[int], memory_limit: int | None
 ) -> dict[str, Any]:
     """Return the predicted peak of each micro-batch, from probes of at most half of it."""
-    step = _step(architecture, optimizer, batch_size, memory_limit)
+    step = training_step(architecture, optimizer, batch_size, memory_limit)
     probe = MicroBatchProbe(step)
     probed = search(probe, max(sizes) // 2, None)
     predicted = {size: predict(probed, size, probe.floor) for size in sizes}
@@ -56,7 +57,9 @@ def predictions(
 def plan(architecture: str, optimizer: str, batch_size: int, memory_limit: int | None) -> Any:
     """Return the planner's choice for a limit: micro-batch and predicted peak; None if none."""
     try:
-        chosen = plan_step(_step(architecture, optimizer, batch_size, memory_limit), memory_limit)
+        chosen = plan_step(
+            training_step(architecture, optimizer, batch_size, memory_limit), memory_limit
+        )
     except ResourceError:
         return None
     return [chosen.micro_batch_size, chosen.predicted_bytes]
@@ -95,13 +98,16 @@ def train(
         total_updates=steps,
         retries=Retries(replay if recovers else None),
     )
-    memory = AllocatorPeak(devices.device_names)
+    memory = TrainingPeak(devices.device_names)
     memory.reset()
     clock = StepClock()
-    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[clock])
+    watch = SmallTensorsWatch(memory.small, lambda: 0)
+    trainer.fit(
+        batches_from(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock]
+    )
     recovering = trainer.recovering_step
     undisturbed = recovering is not None and not recovering.events
-    return [memory.peak(), undisturbed, statistics.median(clock.step_s[1:]) / batch_size]
+    return [memory.parts().total, undisturbed, statistics.median(clock.step_s[1:]) / batch_size]
 
 
 def fit(architecture: str, optimizer: str, batch_size: int, steps: int) -> Any:
@@ -114,16 +120,18 @@ def fit(architecture: str, optimizer: str, batch_size: int, steps: int) -> Any:
         for spec in tf.nest.flatten(specs(architecture, model))
     ]
     batches = tf.data.Dataset.from_tensors(tuple(arrays)).repeat(steps)
-    memory = AllocatorPeak()
+    memory = TrainingPeak()
     memory.reset()
     clock = StepClock()
-    model.fit(batches, verbose=0, callbacks=[clock])
-    return [memory.peak(), statistics.median(clock.step_s[1:]) / batch_size]
+    watch = SmallTensorsWatch(memory.small, lambda: 0)
+    model.fit(batches, verbose=0, callbacks=[watch, clock])
+    return [memory.parts().total, statistics.median(clock.step_s[1:]) / batch_size]
 
 
-def _step(
+def training_step(
     architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
 ) -> TrainingStep:
+    """Return the training step of one of the architectures, on zeros."""
     config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
     objective = SupervisedObjective(loss_of(architecture), from_logits=True)
     return TrainingStep(TrainingSetup(model, objective, config, devices), examples)

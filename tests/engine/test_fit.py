@@ -25,6 +25,7 @@ from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples, dataset
 
 TRAINING_KEYS = {
+    "training_peak_lower_bound",
     "replicas",
     "workers",
     "global_batch_size",
@@ -82,9 +83,11 @@ def test_train_reports_the_training_object_and_progress() -> None:
     assert set(report["history"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert [len(values) for values in report["history"].values()] == [2, 2, 2, 2]
     assert report["memory_timeline"]["update"] == [1, 2, 3, 4, 5, 6]
-    # So small a model is below what the allocator counts: no figure, and a reason.
-    assert record.training_peak_bytes.value is None
-    assert record.training_peak_bytes.reason
+    # So small a model is below what the allocator counts: the peak is what goes through malloc.
+    assert record.peak.small is not None
+    assert record.training_peak_bytes.value == (record.peak.allocator or 0) + record.peak.small
+    assert not record.training_peak_bytes.reason
+    assert report["training_peak_lower_bound"] is False
     ends = [progress for progress in seen if progress.epoch_end]
     assert [(end.epoch, end.step, end.steps) for end in ends] == [(1, 3, 3), (2, 3, 3)]
     assert "val_accuracy" in ends[0].metrics

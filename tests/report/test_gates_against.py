@@ -265,10 +265,24 @@ def test_load_recipe_says_where_a_gate_is_wrong(tmp_path: Path) -> None:
     assert caught.value.position.line == 5
 
 
+def test_a_gate_does_not_decide_against_a_peak_without_small_tensors() -> None:
+    older = json.loads(json.dumps({k: v for k, v in report(run(96, 10)).items()}))
+    del older["definitions"]
+    for stage in older["stages"]:
+        del stage["memory"]["training_peak_allocator_bytes"]
+        stage["memory"]["training_peak_bytes"] = 1
+    gates = parse_gates({"training_peak_bytes": {"against": "main.json"}})
+    settings: dict[str, Any] = {"baseline": "train", "finals": ("quantize",), "scores": {}}
+    stages = report(run(96, 10))["stages"]
+    found = check_gates(stages, gates, saved={"training_peak_bytes": older}, **settings)
+    assert [result["judged"] for result in found] == [False]
+    assert all("by another definition" in result["reason"] for result in found)
+
+
 def test_a_gate_does_not_decide_against_an_older_definition_of_a_figure() -> None:
     """An arena that is 10 times larger than the allocator's own total was: no miss, no pass."""
     then = report(run(96, 10))
-    assert then["definitions"] == {"arena_bytes": 2}
+    assert then["definitions"]["arena_bytes"] == 2
     older = json.loads(json.dumps({k: v for k, v in then.items() if k != "definitions"}))
     for stage in older["stages"]:
         del stage["memory"]["arena_estimate_bytes"]

@@ -103,8 +103,8 @@ def test_build_report_gives_no_interval_when_scores_do_not_pair(other: list[floa
 def test_build_report_explains_every_null_figure() -> None:
     notes = " ".join(report()["stages"][2]["notes"])
     assert (
-        "training_peak_bytes, training_peak_predicted_bytes, training_peak_small_bytes, "
-        "training_host_peak_bytes: "
+        "training_peak_bytes, training_peak_predicted_bytes, training_peak_allocator_bytes, "
+        "training_peak_small_bytes, training_host_peak_bytes: "
         "does not apply, this stage trains nothing" in notes
     )
 

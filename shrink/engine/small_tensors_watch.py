@@ -1,0 +1,84 @@
+"""When training looks at the tensors that the allocator of a CPU does not count."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import tf_keras as keras
+
+from shrink.engine.progress import Logs
+from shrink.measure.small_tensors import SmallTensorsPeak
+
+_LEAST_STEPS, _LEAST_S = 3, 0.5
+
+
+class SmallTensorsWatch(keras.callbacks.Callback):
+    """Looks at the first steps after the one that builds the graph, and at the first validation.
+
+    All steps hold as much, and to look at them takes a part of a processor. A step that ran out of
+    memory built another graph: what was seen before it is forgotten. The first callback of all.
+
+    Args:
+        small: what looks.
+        out_of_memory: how often a step ran out of memory.
+    """
+
+    _supports_tf_logs = True
+
+    def __init__(self, small: SmallTensorsPeak, out_of_memory: Callable[[], int]) -> None:
+        super().__init__()
+        self._small, self._out_of_memory = small, out_of_memory
+        self._events = out_of_memory()
+        self._steps = self._tests = 0
+        self._trained = self._tested = bool(small.note)
+        self._began = 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        """Look at this step, unless it builds the graph, or enough were looked at."""
+        if self._trained or self._steps == 0:
+            return
+        if not self._small.running:
+            self._began = time.perf_counter()
+        self._look()
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Look away."""
+        if self._trained:
+            return
+        self._small.rest()
+        if self._out_of_memory() != self._events:
+            self._events, self._steps = self._out_of_memory(), 0
+            self._small.discard()
+        self._steps += 1
+        long_enough = time.perf_counter() - self._began >= _LEAST_S
+        if self._steps > _LEAST_STEPS and long_enough:
+            self._trained = True
+            self._small.end()
+
+    def on_test_begin(self, logs: Logs | None = None) -> None:
+        """End what was begun in training; the steps after the validation go on with it."""
+        self._small.end()
+
+    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        """Look at this batch, unless it builds the graph."""
+        if not self._tested and self._tests > 0:
+            self._look()
+
+    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        """Look away."""
+        self._small.rest()
+        self._tests += 1
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        """End it with the first validation in which something was seen."""
+        self._tested = self._tested or self._small.running
+        self._small.end()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """End what is not ended."""
+        self._small.end()
+
+    def _look(self) -> None:
+        self._small.begin()
+        self._small.mark()

@@ -1,0 +1,139 @@
+"""Small tensors beside closed forms: what malloc is asked for, and what is held."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shrink.measure import small_tensors
+from shrink.measure.small_tensors import (
+    SmallTensorsPeak,
+    map_large_blocks,
+    small_blocks_bytes,
+    small_variables_bytes,
+    why_not_counted,
+)
+from shrink.measure.training_peak import Parts, TrainingPeak, figures
+
+BLOCKS, BYTES = 100, 50_000
+pytestmark = pytest.mark.skipif(bool(why_not_counted()), reason=why_not_counted())
+
+
+def lend(seconds: float) -> None:
+    """Take blocks from malloc, wait, and give them back."""
+    library = small_tensors._libc()
+    assert library is not None
+    blocks = [library.malloc(BYTES) for _ in range(BLOCKS)]
+    ctypes.CDLL(None).usleep(int(1e6 * seconds))
+    for block in blocks:
+        library.free(block)
+
+
+def test_peak_is_that_of_blocks_which_were_given_back() -> None:
+    looked = SmallTensorsPeak(lambda: 0)
+    held = small_variables_bytes()
+    with looked.window():
+        looked.mark()
+        lend(0.05)
+    assert looked.peak() == pytest.approx(BLOCKS * BYTES + held, rel=0.02)
+
+
+def test_peak_is_of_the_sum_and_not_the_sum_of_peaks() -> None:
+    """The allocator holds most while malloc has lent nothing: its own peak is that of the sum."""
+    now = [10 * BLOCKS * BYTES]
+    looked = SmallTensorsPeak(lambda: now[0])
+    held = small_variables_bytes()
+    with looked.window():
+        looked.mark()
+        ctypes.CDLL(None).usleep(20_000)
+        now[0] = 0
+        lend(0.05)
+    peak = looked.peak()
+    assert peak is not None
+    assert peak - held < 0.1 * BLOCKS * BYTES
+
+
+def test_peak_leaves_out_what_is_lent_between_steps_and_in_a_discarded_window() -> None:
+    looked = SmallTensorsPeak(lambda: 0)
+    held = small_variables_bytes()
+    with looked.window():
+        looked.rest()
+        lend(0.02)
+    looked.begin()
+    lend(0.02)
+    looked.discard()
+    peak = looked.peak()
+    assert peak is not None
+    assert peak - held < 0.1 * BLOCKS * BYTES
+
+
+def test_large_blocks_are_not_among_the_small_ones() -> None:
+    map_large_blocks()
+    before = small_blocks_bytes()
+    batch = np.empty(200_000_000, np.uint8)  # larger than any free piece of an arena
+    after = small_blocks_bytes()
+    assert before is not None
+    assert after is not None
+    assert after - before < 0.1 * batch.nbytes
+
+
+def test_small_variables_are_counted_once_and_large_ones_never() -> None:
+    gc.collect()
+    before = small_variables_bytes()
+    kept = [tf.Variable(tf.zeros([1000]), name="a"), tf.Variable(tf.zeros([70_000]), name="b")]
+    again = kept[0]
+    assert small_variables_bytes() - before == 4000
+    del kept, again
+    gc.collect()
+    assert small_variables_bytes() == before
+
+
+def test_nothing_is_counted_where_the_c_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_tensors, "_libc", lambda: None)
+    monkeypatch.setattr(small_tensors, "why_not_counted", why_not_counted.__wrapped__)
+    looked = SmallTensorsPeak(lambda: 0)
+    with looked.window():
+        looked.mark()
+    assert looked.peak() is None
+    assert "has no mallinfo2" in looked.note
+
+
+def test_figures_without_small_tensors_are_a_lower_bound() -> None:
+    found = figures(Parts(5_000_000, None), "", "no mallinfo2")
+    assert found["training_peak_bytes"].value == 5_000_000
+    assert found["training_peak_bytes"].reason.startswith("a lower bound, without tensors under")
+    assert found["training_peak_small_bytes"].value is None
+    assert found["training_peak_small_bytes"].reason == "unknown: no mallinfo2"
+    whole = figures(Parts(5_000_000, 70_000), "", "")
+    assert whole["training_peak_bytes"].value == 5_070_000
+    assert not any(one.reason for one in whole.values())
+
+
+def test_training_peak_counts_tensors_on_both_sides_of_the_threshold() -> None:
+    """Of two chains of sums the small one is seen beside the large one."""
+    peak = TrainingPeak(["CPU:0"])
+    if peak.note:
+        pytest.skip(peak.note)
+    assert not peak.counts_all
+
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
+        small = [tf.random.uniform([50_000]) for _ in range(40)]
+        work = tf.linalg.matmul(tf.random.uniform([600, 600]), tf.random.uniform([600, 600]))
+        with tf.control_dependencies([work, *small]):
+            return tf.add_n([tf.reduce_sum(one) for one in small])
+
+    step()
+    peak.reset()
+    held = small_variables_bytes()
+    with peak.small.window():
+        for _ in range(5):
+            peak.small.mark()
+            step()
+    small = peak.parts().small
+    assert small is not None
+    assert 0.5 * 40 * 200_000 < small - held < 1.1 * 40 * 200_000
