@@ -16,9 +16,6 @@ from shrink.base.types import Array
 from shrink.compact.views import Block, Cell
 from shrink.tflite.planner import aligned
 
-APART = 1 << 60
-"""Stands for two blocks that may lie anywhere: no byte of both is needed in one step."""
-
 
 class Layout(NamedTuple):
     """Blocks to place.
@@ -47,18 +44,39 @@ class Layout(NamedTuple):
         return aligned(int(np.cumsum(change[:-1]).max()))
 
 
-class Distances(NamedTuple):
+class Distances:
     """By how much blocks must not start behind others; the intervals are open.
 
+    Args:
+        blocks: how many.
+        columns: int64: one block, another, and the lower and upper end of an interval in which the
+            second must not start, counted from the start of the first.
+
     Attributes:
-        low: of blocks, lists of the lower end for each other block; APART where there is none.
-        high: the upper ends.
-        more: of blocks, further intervals: the other block, lower and upper end.
+        near: of blocks, the others with which they share a step, and lower and upper ends.
     """
 
-    low: list[list[int]]
-    high: list[list[int]]
-    more: dict[int, list[tuple[int, int, int]]]
+    def __init__(self, blocks: int, columns: tuple[Array, Array, Array, Array]) -> None:
+        one, other, low, high = columns
+        numbers, partners = np.append(other, one), np.append(one, other)
+        lows, highs = np.append(low, -high), np.append(high, -low)
+        rows = np.argsort(numbers, kind="stable")
+        found = [column[rows].tolist() for column in (partners, lows, highs)]
+        every = list(zip(*found, strict=True))
+        edges = np.searchsorted(numbers[rows], np.arange(blocks + 1)).tolist()
+        self.near: list[list[tuple[int, int, int]]] = [
+            every[start:end] for start, end in itertools.pairwise(edges)
+        ]
+        self._intervals: dict[int, dict[int, list[tuple[int, int]]]] = {}
+
+    def intervals(self, number: int) -> dict[int, list[tuple[int, int]]]:
+        """Return lower and upper ends for a block, by the other block."""
+        if number not in self._intervals:
+            found: dict[int, list[tuple[int, int]]] = {}
+            for other, low, high in self.near[number]:
+                found.setdefault(other, []).append((low, high))
+            self._intervals[number] = found
+        return self._intervals[number]
 
 
 def layout_of(blocks: Sequence[Block]) -> Layout:
@@ -85,19 +103,7 @@ def distances(layout: Layout) -> Distances:
     if layout.scratch:
         found = _united(*map(np.concatenate, zip(found, _beside_all(layout), strict=True)))
     pairs, low, high = found
-    one, other = np.divmod(pairs, count)
-    further = np.zeros(len(pairs), bool)
-    further[1:] = pairs[1:] == pairs[:-1]
-    lows, highs = np.full((count, count), APART), np.full((count, count), APART)
-    plain = ~further
-    lows[other[plain], one[plain]], highs[other[plain], one[plain]] = low[plain], high[plain]
-    lows[one[plain], other[plain]], highs[one[plain], other[plain]] = -high[plain], -low[plain]
-    more: dict[int, list[tuple[int, int, int]]] = {}
-    for place in np.flatnonzero(further).tolist():
-        a, b, x, y = (int(column[place]) for column in (one, other, low, high))
-        more.setdefault(b, []).append((a, x, y))
-        more.setdefault(a, []).append((b, -y, -x))
-    return Distances(lows.tolist(), highs.tolist(), more)
+    return Distances(count, (*np.divmod(pairs, count), low, high))
 
 
 def _united(pairs: Array, lows: Array, highs: Array) -> tuple[Array, Array, Array]:

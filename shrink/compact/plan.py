@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shrink.compact.graph import Graph
-from shrink.compact.layout import APART, Layout, distances, layout_of
+from shrink.compact.layout import Layout, distances, layout_of
 from shrink.compact.views import blocks_of
 from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
 
@@ -24,6 +24,7 @@ _ATTEMPTS_AN_ORDER = 60
 _BRIEF = 4
 _SEED = 0
 _UNLIMITED = 1 << 62
+_NOWHERE = -1
 _END = operator.itemgetter(1)
 _LARGE, _LASTING = 12, 6
 """A block of at least a twelfth of the arena, needed for at least so many steps."""
@@ -194,31 +195,32 @@ class _Placement:
             The block that finds no place below the limit, or None.
         """
         self._attempts += 1
-        sizes, (lows, highs, further) = self._sizes, self._distances
-        placed: list[tuple[int, int]] = []
-        for number in order:
-            low, up = lows[number], highs[number]
+        sizes, near = self._sizes, self._distances.near
+        places = [_NOWHERE] * len(sizes)
+        for count, number in enumerate(order):
             # Open intervals in which the block cannot start, given the others' places.
-            forbidden = [
-                (place + low[other], place + up[other])
-                for other, place in placed
-                if low[other] != APART
-            ]
-            if number in further:
-                places = dict(placed)
-                forbidden += [
-                    (places[other] + begin, places[other] + end)
-                    for other, begin, end in further[number]
-                    if other in places
+            if 2 * count < len(near[number]):
+                intervals = self._distances.intervals(number)
+                forbidden = [
+                    (places[other] + low, places[other] + high)
+                    for other in order[:count]
+                    if other in intervals
+                    for low, high in intervals[other]
+                ]
+            else:
+                forbidden = [
+                    (place + low, place + high)
+                    for other, low, high in near[number]
+                    if (place := places[other]) >= 0
                 ]
             most = limit - sizes[number]
             place = _highest(forbidden, most) if high[number] else _lowest(forbidden)
             if place < 0 or place > most:
                 return number
-            placed.append((number, place))
-        height = aligned(max(place + sizes[number] for number, place in placed))
+            places[number] = place
+        height = aligned(max(map(operator.add, places, sizes)))
         if height < self._height:
-            self._height, self._best = height, [place for _, place in sorted(placed)]
+            self._height, self._best = height, places
         return None
 
 
