@@ -14,7 +14,8 @@ import pytest
 
 from shrink.base.errors import InternalError, ModelError, ShrinkError
 from shrink.compact import compact as whole
-from shrink.compact import decode_choice, moves, wheel
+from shrink.compact import decode_choice, litert, moves, wheel
+from shrink.compact.compacted import Target
 from shrink.compact.decode import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
@@ -114,8 +115,10 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (whole, wheel):
         monkeypatch.setattr(module, "allocated_bytes", estimated)
     monkeypatch.setattr(whole, "compare", lambda *_: same)
+    monkeypatch.setattr(litert, "arena_bytes", estimated)
     for name, short in (("_TRIES", 20), ("_STARTS", 1), ("_CANDIDATES", 2), ("_WORK", 200)):
         monkeypatch.setattr(moves, name, short)
+        monkeypatch.setattr(whole, name, short, raising=False)
     monkeypatch.setattr("shrink.compact.choose._WORTH_A_PROCESS", 1 << 30)
     monkeypatch.setattr(decode_choice, "_compared", lambda *_: same)
     monkeypatch.setattr(decode_choice, "allocated_as_given", lambda content, _: estimated(content))
@@ -126,10 +129,11 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shrink.compact.search._MOST_IDLE", 10)
 
 
-def outcome_of(content: bytes, decode: bool = False) -> str:
+def outcome_of(content: bytes, decode: bool = False, target: Target = "tflm") -> str:
     """Return what becomes of a file; other errors than typed ones are raised."""
+    arena = 1 << 24 if decode else None
     try:
-        found = whole.compact(content, arena_bytes=1 << 24 if decode else None, decode=decode)
+        found = whole.compact(content, arena_bytes=arena, decode=decode, target=target)
         return "changed" if found.changed else "unchanged"
     except InternalError:
         raise
@@ -137,9 +141,9 @@ def outcome_of(content: bytes, decode: bool = False) -> str:
         return type(error).__name__
 
 
-def outcomes(count: int, seed: int) -> set[str]:
+def outcomes(count: int, seed: int, target: Target = "tflm") -> set[str]:
     chance, given = random.Random(seed), sources()
-    return {outcome_of(mutant(chance.choice(given), chance)) for _ in range(count)}
+    return {outcome_of(mutant(chance.choice(given), chance), target=target) for _ in range(count)}
 
 
 def stored() -> list[bytes]:
@@ -174,6 +178,18 @@ def test_compact_raises_typed_errors_only_for_mutants() -> None:
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_compact_raises_typed_errors_only_for_many_mutants(seed: int) -> None:
     assert outcomes(500, seed) >= {"ModelError", "unchanged", "changed"}
+
+
+@pytest.mark.usefixtures("without_runtimes")
+def test_compact_for_litert_raises_typed_errors_only_for_mutants() -> None:
+    assert outcomes(60, 1, "litert") == {"ModelError", "unchanged", "changed"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_runtimes")
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_compact_for_litert_raises_typed_errors_only_for_many_mutants(seed: int) -> None:
+    assert outcomes(500, seed, "litert") >= {"ModelError", "unchanged", "changed"}
 
 
 @pytest.mark.usefixtures("without_runtimes")
