@@ -85,6 +85,7 @@ KINDS = {
     "fingerprints": Kind("hashes of data files", 90),
     "imports": Kind("what Python files import", 365),
     "reads": Kind("files that Python sources read", 365),
+    "inputs": Kind("models and arrays that Python code gave", 90, is_large=True),
     "lineages": Kind("where artifacts come from", 365),
     FAILED_LOGS: Kind("logs of stages that failed beside no run folder", 30),
 }

@@ -45,6 +45,9 @@ class ShrinkError(Exception):
         position: where in a recipe, when there is such a place.
         subject: the file, layer, stage or key it is about.
         hint: the next thing to do, ideally a command.
+
+    Attributes:
+        folder: the run folder with the report, where it ended a run that Python code asked for.
     """
 
     exit_code: ClassVar[int] = 70
@@ -62,6 +65,7 @@ class ShrinkError(Exception):
         self.position = position
         self.subject = None if subject is None else str(subject)
         self.hint = hint
+        self.folder: Path | None = None
 
     def __str__(self) -> str:
         where = self.position or self.subject

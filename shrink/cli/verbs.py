@@ -286,27 +286,19 @@ def _run(
     common: _Common,
 ) -> None:
     from shrink.base.console import Console
-    from shrink.base.errors import RecipeError
-    from shrink.recipe.load import recipe_from_mapping
-    from shrink.recipe.plan import build_plan
     from shrink.recipe.resolved import recipe_text
-    from shrink.recipe.single import portable, single_recipe
-    from shrink.run.lineage import named_code
+    from shrink.recipe.single import portable
     from shrink.run.options import RunOptions
     from shrink.run.process import preload
-    from shrink.run.session import RUNS, free_name, run_plan
+    from shrink.run.session import RUNS, run_plan
+    from shrink.run.verb import VerbCall, named_apart, plan_verb
 
     if not common.emit_recipe:
         preload()
     console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
-    code = None if common.custom_objects is None else common.custom_objects.resolve()
-    value = single_recipe(verb, model, common.data, stages, sections, Path.cwd(), code, named_code)
-    try:
-        plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
-    except RecipeError as error:
-        for problem in (error, *error.others):
-            problem.hint = problem.hint or f"`shrink {verb} --help` lists what it takes"
-        raise
+    said = f"shrink {verb}"
+    value = VerbCall(verb, model, stages, sections, common.data, common.custom_objects).recipe()
+    plan = plan_verb(value, said, f"`{said} --help` lists what it takes")
     if common.emit_recipe:
         written = portable(value, Path.cwd())
         if common.json_:
@@ -314,10 +306,8 @@ def _run(
         else:
             console.print(recipe_text(written).rstrip())
         return
-    if common.output is None and (name := free_name(plan)) != value["name"]:
-        console.say(f"{RUNS / value['name']} holds another run; this one goes to {RUNS / name}")
-        value["name"] = name
-        plan = build_plan(recipe_from_mapping(value, f"shrink {verb}"))
+    if common.output is None:
+        plan = named_apart(value, plan, said, console)
     options = RunOptions(
         output=common.output or RUNS / plan.recipe.name,
         force=common.force,

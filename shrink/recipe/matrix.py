@@ -95,7 +95,15 @@ def load_variants(path: Path, texts: Sequence[str] = ()) -> Variants:
     Raises:
         RecipeError: with file, line and column of each problem.
     """
-    raw = read_raw(path)
+    return variants_of(read_raw(path), path, texts)
+
+
+def variants_of(raw: RawRecipe, path: Path, texts: Sequence[str] = ()) -> Variants:
+    """Return what is to be run of a recipe that was read; the arguments are those of its file.
+
+    Raises:
+        RecipeError: with the place of each problem.
+    """
     matrix, repeat = raw.value.pop(MATRIX, None), raw.value.pop(REPEAT, None)
     repeat_place = raw.position(REPEAT)
     here = Path.cwd() if path == STDIN else path.resolve().parent

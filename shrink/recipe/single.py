@@ -207,7 +207,7 @@ class Sections:
 def single_recipe(
     verb: str,
     model: str,
-    data: str | None,
+    data: str | NamedData | None,
     stages: list[JsonObject],
     sections: Sections,
     folder: Path,
@@ -219,8 +219,9 @@ def single_recipe(
     Args:
         verb: its name, which begins the recipe's name.
         model: the model as the command line gives it.
-        data: the data as the command line gives it, `none` for no data; None where a run folder,
-            or the one that the model's file is in, brings its own, or the stages need none.
+        data: the data as the command line gives it, `none` for no data, or what it stands for;
+            None where a run folder, or the one that the model's file is in, brings its own, or
+            the stages need none.
         stages: the stages; none to evaluate only.
         sections: what the flags say.
         folder: the folder that relative paths start from.
@@ -322,12 +323,14 @@ def _resolved_recipe(artifact: Path) -> JsonObject:
 
 
 def _data(
-    text: str | None,
+    text: str | NamedData | None,
     before: JsonObject,
     stages: list[JsonObject],
     sections: Sections,
     folder: Path,
 ) -> NamedData:
+    if isinstance(text, NamedData):
+        return text
     if text is not None and text != NO_DATA:
         return parse_named_data(text, folder)
     known = before.get("data")

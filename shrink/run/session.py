@@ -148,10 +148,26 @@ def run_plan(
     Returns:
         The exit code: 0, 1 for a missed gate, or that of the stage that failed.
     """
-    store = Store(cache_root(), console.warn)
     if dry_run:
+        store = Store(cache_root(), console.warn)
         show_preview(Runner(plan, options, store, console).preview(), console)
         return 0
+    result = perform(plan, options, console, trackers)
+    if isinstance(result, int):
+        return result
+    show_result(result, console)
+    return result.exit_code
+
+
+def perform(
+    plan: Plan, options: RunOptions, console: Console, trackers: Trackers | None = None
+) -> RunResult | int:
+    """Run a plan, and show nothing but what happens meanwhile.
+
+    Returns:
+        What it left behind; of a machine that only trains along with another, its exit code.
+    """
+    store = Store(cache_root(), console.warn)
     alone = names_artifact(options.output)
     final = only_artifact(plan, options) if alone else None
     refuse_idle_trust(Trust(everything=options.trust_model), _references(plan))
@@ -169,10 +185,7 @@ def run_plan(
         with leading(runner, store.root, place):
             result = runner.run()
         _tell_trackers(trackers or Trackers(), result, console)
-        if final is not None:
-            result = _keep_artifact(result, final, options.output)
-        show_result(result, console)
-    return result.exit_code
+        return result if final is None else _keep_artifact(result, final, options.output)
 
 
 def _keep_artifact(result: RunResult, final: Step, target: Path) -> RunResult:
@@ -230,7 +243,7 @@ def show_result(result: RunResult, console: Console) -> None:
     if result.error is not None:
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)
-    _tell_ci(result)
+    tell_ci(result)
 
 
 def _tell_trackers(trackers: Trackers, result: RunResult, console: Console) -> None:
@@ -242,7 +255,7 @@ def _tell_trackers(trackers: Trackers, result: RunResult, console: Console) -> N
         console.warn(str(error))
 
 
-def _tell_ci(result: RunResult) -> None:
+def tell_ci(result: RunResult) -> None:
     """Write the job summary, step outputs and annotations that the environment asks for."""
     from shrink.report import ci
 

@@ -1,0 +1,276 @@
+"""Arrays and data sets in memory, written as an .npz file that is named by what it holds."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeGuard, cast
+
+import numpy as np
+
+from shrink.base import files
+from shrink.base.cache import cache_root, mark_used
+from shrink.base.errors import DataError
+from shrink.base.foreign import Json, JsonObject
+
+_SPLITS = ("train", "validation", "test")
+_CHUNK_BYTES = 1 << 24
+_DAY = (1980, 1, 1, 0, 0, 0)
+_DIGITS = 16
+_FORMS = (
+    "give (x, y), ((x_train, y_train), (x_test, y_test)), "
+    "{'train': (x, y), 'test': (x, y)}, or a tf.data.Dataset of batches"
+)
+
+
+class _Dataset(Protocol):
+    element_spec: Json
+
+    def as_numpy_iterator(self) -> Iterator[Json]: ...
+    def cardinality(self) -> Json: ...
+
+
+def written(data: object) -> tuple[Path, JsonObject]:
+    """Return the file that holds arrays, and the keys of `data` that say which they are.
+
+    The same arrays give the same file: it is written where it is not there yet.
+
+    Args:
+        data: inputs and targets, (n, ...) each: `(x, y)`, two of them for train and test, a mapping
+            of splits to such pairs, a mapping of arrays by their names in an .npz file, or a
+            `tf.data.Dataset` of batches in the place of any pair. x and y are arrays or mappings of
+            arrays by name.
+
+    Raises:
+        DataError: another form, or arrays that do not hold numbers.
+    """
+    with tempfile.TemporaryDirectory(prefix=files.TEMPORARY_PREFIX) as spool:
+        columns, keys = _columns(data, Path(spool))
+        target = cache_root() / "inputs" / _digest(columns) / "data.npz"
+        if target.is_file():
+            mark_used(target)
+        else:
+            with files.replacing(target) as temporary, files.typed_errors(target):
+                _write(columns, temporary)
+    return target, keys
+
+
+def _columns(data: object, spool: Path) -> tuple[dict[str, np.ndarray], JsonObject]:
+    """Return the arrays by their names in the file, and which are inputs and targets."""
+    if _is_array(data):
+        return {"x": _array("x", data)}, {}
+    if isinstance(data, Mapping) and not {*data} & {*_SPLITS}:
+        named = {str(name): _array(str(name), one) for name, one in data.items()}
+        return named, {}
+    splits = _splits(data)
+    columns: dict[str, np.ndarray] = {}
+    keys: JsonObject = {}
+    for split, pair in splits.items():
+        suffix = f"_{split}" if split else ""
+        x, y = _pair(pair, split, spool)
+        for role, part in (("x", x), ("y", y)):
+            names = list(part)
+            if names != [role]:
+                keys["inputs" if role == "x" else "targets"] = names
+            columns |= {f"{name}{suffix}": array for name, array in part.items()}
+    return columns, keys
+
+
+def _splits(data: object) -> dict[str, object]:
+    """Return what each split is made of; one without a name is divided by the recipe."""
+    if isinstance(data, Mapping):
+        unknown = [str(name) for name in data if name not in _SPLITS]
+        if unknown or "train" not in data:
+            raise DataError(f"splits are train, validation and test, not {[*data]}", hint=_FORMS)
+        return {str(name): one for name, one in data.items() if one is not None}
+    if isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_pair, data)):
+        return {"train": data[0], "test": data[1]}
+    if _is_pair(data) or _is_dataset(data):
+        return {"": data}
+    raise DataError(f"a {type(data).__name__} is no data that can be used", hint=_FORMS)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(map(_is_part, value))
+
+
+def _is_part(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(_is_array, value.values()))
+    return _is_array(value)
+
+
+def _is_array(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and not any(isinstance(one, tuple | Mapping) for one in value)
+    return (hasattr(value, "shape") and hasattr(value, "dtype")) or hasattr(value, "__array__")
+
+
+def _is_dataset(value: object) -> TypeGuard[_Dataset]:
+    return hasattr(value, "as_numpy_iterator") and hasattr(value, "element_spec")
+
+
+def _pair(
+    pair: object, split: str, spool: Path
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    if _is_dataset(pair):
+        return _of_dataset(pair, spool / (split or "all"))
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise DataError(
+            f"{split or 'data'} holds no pair of inputs and targets", subject=split, hint=_FORMS
+        )
+    x, y = (_named(role, part) for role, part in zip("xy", pair, strict=True))
+    return x, y
+
+
+def _named(role: str, part: object) -> dict[str, np.ndarray]:
+    if isinstance(part, Mapping):
+        return {str(name): _array(str(name), one) for name, one in part.items()}
+    return {role: _array(role, part)}
+
+
+def _array(name: str, value: object) -> np.ndarray:
+    """Return what NumPy makes of a value: tensors and tables, too."""
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # foreign tensors raise their own
+        raise DataError(f"{name} is no array: {error}", subject=name, hint=_FORMS) from error
+    if array.dtype.kind not in "biufUS" or not array.shape:
+        raise DataError(
+            f"{name} holds {array.dtype} of shape {array.shape}, not a number for each element",
+            subject=name,
+            hint="give one array of numbers with a row for each example",
+        )
+    return array
+
+
+@dataclass
+class _Spool:
+    """An array that is written as its batches come, and then mapped."""
+
+    path: Path
+    stream: BinaryIO
+    dtype: np.dtype | None = None
+    tail: tuple[int, ...] = ()
+    rows: int = 0
+
+    def add(self, name: str, batch: np.ndarray) -> None:
+        """Write a batch, (b, ...)."""
+        if self.dtype is None:
+            self.dtype, self.tail = batch.dtype, batch.shape[1:]
+        if batch.shape[1:] != self.tail or batch.dtype != self.dtype:
+            raise DataError(
+                f"examples of {name} differ: {self.dtype} {self.tail} and {batch.dtype} "
+                f"{batch.shape[1:]}",
+                subject=name,
+                hint="pad or resize them to one shape",
+            )
+        self.stream.write(np.ascontiguousarray(batch).tobytes())
+        self.rows += len(batch)
+
+    def mapped(self) -> np.ndarray:
+        """Return the whole array, which stays on the disk."""
+        shape = (self.rows, *self.tail)
+        if not math.prod(shape) or self.dtype is None:
+            return np.zeros(shape, self.dtype or np.float32)
+        return np.memmap(self.path, self.dtype, "r", shape=shape)
+
+
+def _of_dataset(
+    dataset: _Dataset, folder: Path
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return inputs and targets of a `tf.data.Dataset`, one batch in memory at a time."""
+    _check_dataset(dataset)
+    folder.mkdir(parents=True)
+    spools: tuple[dict[str, _Spool], dict[str, _Spool]] = ({}, {})
+    with contextlib.ExitStack() as opened:
+        _read_batches(dataset, folder, spools, opened)
+    if not spools[0]:
+        raise DataError("the data set is empty", hint="give one with a batch at least")
+    x, y = ({name: one.mapped() for name, one in part.items()} for part in spools)
+    return x, y
+
+
+def _read_batches(
+    dataset: _Dataset,
+    folder: Path,
+    spools: tuple[dict[str, _Spool], dict[str, _Spool]],
+    opened: contextlib.ExitStack,
+) -> None:
+    """Write every batch to the spools of its arrays, which are made as they come."""
+    for batch in dataset.as_numpy_iterator():
+        parts = [_named(role, part) for role, part in zip("xy", batch, strict=True)]
+        counts = {len(array) for part in parts for array in part.values()}
+        if len(counts) > 1:
+            raise DataError(
+                f"an element has arrays of {', '.join(map(str, sorted(counts)))} rows",
+                hint="a data set gives batches, as for `fit`: dataset.batch(64)",
+            )
+        for role, part in enumerate(parts):
+            for name, array in part.items():
+                if name not in spools[role]:
+                    path = folder / f"{role}-{len(spools[role])}"
+                    stream = opened.enter_context(path.open("wb"))
+                    spools[role][name] = _Spool(path, stream)
+                spools[role][name].add(name, array)
+
+
+def _check_dataset(dataset: _Dataset) -> None:
+    """Raise `DataError` where elements are no batches of inputs and targets, or never end."""
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        raise DataError(
+            f"an element of the data set has {len(spec) if isinstance(spec, tuple) else 1} parts, "
+            "not inputs and targets",
+            hint="map it to (x, y); weights of examples are not taken",
+        )
+    flat = [one for part in spec for one in (part.values() if isinstance(part, dict) else [part])]
+    shapes = [getattr(one, "shape", None) for one in flat]
+    if any(shape is None or shape.rank is None for shape in shapes):
+        raise DataError("elements of the data set are no dense tensors", hint=_FORMS)
+    if any(cast("Json", shape).rank == 0 for shape in shapes):
+        raise DataError(
+            "the data set gives single examples",
+            hint="give batches, as for `fit`: dataset.batch(64)",
+        )
+    if int(dataset.cardinality()) == -1:  # tf.data.INFINITE_CARDINALITY
+        raise DataError("the data set never ends", hint="give it before .repeat()")
+
+
+def _digest(columns: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name, array in sorted(columns.items()):
+        digest.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+        for piece in _pieces(array):
+            digest.update(piece)
+    return digest.hexdigest()[:_DIGITS]
+
+
+def _pieces(array: np.ndarray) -> Iterator[bytes]:
+    """Yield an array's bytes in C order, some rows at a time."""
+    row_bytes = max(1, array.nbytes // max(1, len(array)))
+    rows = max(1, _CHUNK_BYTES // row_bytes)
+    for start in range(0, len(array), rows):
+        yield np.ascontiguousarray(array[start : start + rows]).tobytes()
+
+
+def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write what `numpy.savez` would, without an array's copy in memory."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in sorted(columns.items()):
+            member = zipfile.ZipInfo(f"{name}.npy", _DAY)
+            with archive.open(member, "w", force_zip64=True) as stream:
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(array.dtype),
+                    "fortran_order": False,
+                    "shape": array.shape,
+                }
+                np.lib.format.write_array_header_1_0(stream, header)
+                for piece in _pieces(array):
+                    stream.write(piece)

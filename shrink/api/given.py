@@ -1,0 +1,194 @@
+"""What Python code gives, as the command line would name it: models, data, keys, paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from shrink.api.results import Run, RunStage
+from shrink.base.errors import DataError, ModelError, RecipeError, hint_for
+from shrink.base.foreign import Json, JsonObject
+from shrink.data.config import DataConfig
+from shrink.engine.config import TrainingConfig
+from shrink.model.reference import expand_user
+from shrink.recipe.data_reference import NamedData, absolute_function
+from shrink.recipe.single import Sections
+from shrink.stages import STAGES
+from shrink.task.config import TaskConfig
+
+if TYPE_CHECKING:
+    from shrink.api.kinds import DataGiven, ModelGiven
+
+COMMON = ("output", "force", "no_cache", "trust_model", "custom_objects", "quiet", "verbose")
+"""Keys that say how to run, not what; those of the command line's flags."""
+_NOT_KEYS = ("name", "from_", "training")
+Keys: TypeAlias = Mapping[str, object]
+
+
+def model_text(model: ModelGiven | object) -> str:
+    """Return what the command line would call a model; one in memory is saved in the cache.
+
+    Raises:
+        ModelError: no model, or one that Keras cannot save.
+    """
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model)
+    if isinstance(model, RunStage):
+        if model.artifact is None:
+            raise ModelError("this stage has no artifact", subject=model.name)
+        return str(model.artifact)
+    if isinstance(model, Run):
+        return str(model.folder if model.folder.is_dir() else model.artifact)
+    from shrink.api.keras_models import is_keras_model, saved_model
+
+    if is_keras_model(model):
+        return str(saved_model(model))
+    if callable(model) and hasattr(model, "__name__"):
+        raise ModelError(
+            "a function cannot be sent to a worker",
+            subject=model.__name__,
+            hint="call it, or name it as text: 'file.py:function'",
+        )
+    raise ModelError(
+        f"a {type(model).__name__} is no model",
+        hint="give a Keras model, a path, 'file.py:function' or a Run",
+    )
+
+
+def data_named(data: DataGiven) -> str | NamedData | None:
+    """Return what the command line would call data; arrays are written into the cache.
+
+    Raises:
+        DataError: it is none that can be used.
+    """
+    if data is None:
+        return None
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data)
+    if isinstance(data, Mapping) and "source" in data:
+        return NamedData(_absolute(plain(data)), {})
+    from shrink.api.arrays import written
+
+    path, keys = written(data)
+    return NamedData({"source": "npz", "path": str(path), **keys}, {})
+
+
+def path_of(path: object, key: str = "output") -> Path | None:
+    """Return a path, `~` expanded; None for None.
+
+    Raises:
+        RecipeError: it is no path.
+    """
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise RecipeError(f"a {type(path).__name__} is no path", subject=key)
+    return Path(expand_user(os.fspath(path)))
+
+
+def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Sections:
+    """Return the keys of a verb by section: of the stage, of `training`, `data_...`, `task_...`.
+
+    Args:
+        kind: of the stage; `evaluate` has none.
+        keys: as they were given, those of `COMMON` left out.
+        skip: keys of the stage that are parameters.
+
+    Raises:
+        RecipeError: a key that there is not.
+    """
+    own = {key for key in _stage_keys(kind) if key not in skip}
+    trains = "epochs" in own
+    training = set(TrainingConfig.model_fields) if trains else {"seed"}
+    prefixed = {
+        **{f"data_{key}": ("data", key) for key in DataConfig.model_fields},
+        **{f"task_{key}": ("task", key) for key in TaskConfig.model_fields},
+    }
+    found = Sections()
+    by_name = {"data": found.data, "task": found.task}
+    for key, given in keys.items():
+        value = plain(given)
+        if key in own:
+            found.stage[key] = value
+        elif key in training:
+            found.training[key] = value
+        elif key in prefixed:
+            section, name = prefixed[key]
+            by_name[section][name] = value
+        elif key == "task" and isinstance(value, dict):
+            found.task.update(value)
+        else:
+            raise RecipeError(
+                f"unknown key {key!r}",
+                subject=f"shrink.{kind}",
+                hint=hint_for(key, [*own, *training, *prefixed, "task", *COMMON]),
+            )
+    return found
+
+
+def _stage_keys(kind: str) -> list[str]:
+    fields = STAGES[kind].model_fields if kind in STAGES else {}
+    return [key for key in fields if key not in _NOT_KEYS]
+
+
+def plain(value: object) -> Json:
+    """Return a value as a recipe would have it: no paths, no numbers of NumPy, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    scalar = getattr(value, "item", None)
+    return scalar() if callable(scalar) and getattr(value, "shape", None) == () else value
+
+
+def _absolute(section: JsonObject) -> JsonObject:
+    """Return a `data` section whose paths start from the current folder."""
+    here = Path.cwd() / "."
+    if isinstance(section.get("path"), str):
+        section["path"] = str((here / expand_user(section["path"])).absolute())
+    if isinstance(section.get("slices"), list):
+        slices = section["slices"]
+        section["slices"] = [absolute_function(one, here / "recipe") for one in slices]
+    return section
+
+
+def recipe_with_files(recipe: Mapping[str, object]) -> JsonObject:
+    """Return a recipe whose models and arrays are files, as one that a file holds.
+
+    Raises:
+        ModelError, DataError: a model or data that cannot be used.
+    """
+    value: JsonObject = {**recipe}
+    if "model" in value:
+        value["model"] = model_text(value["model"])
+    if "data" in value:
+        named = data_named(value["data"])
+        if not isinstance(named, NamedData):
+            raise DataError(
+                "data of a recipe is a section or arrays", hint="for example {'source': 'digits'}"
+            )
+        value["data"] = named.data
+    if isinstance(value.get("stages"), list | tuple):
+        value["stages"] = [_stage_with_files(stage) for stage in value["stages"]]
+    return {key: plain(one) for key, one in value.items()}
+
+
+def _stage_with_files(stage: Json) -> Json:
+    """Return a stage whose teacher and student, where they are models in memory, are files."""
+    if not isinstance(stage, Mapping):
+        return stage
+    return {
+        kind: {key: _model_in(key, one) for key, one in settings.items()}
+        if isinstance(settings, Mapping)
+        else settings
+        for kind, settings in stage.items()
+    }
+
+
+def _model_in(key: str, value: Json) -> Json:
+    is_model = key in ("teacher", "student") and not isinstance(value, str | Mapping)
+    return model_text(value) if is_model else value

@@ -1,0 +1,257 @@
+"""What a call gives back: a run with its stages, or several runs side by side."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shrink.base.console import Console
+from shrink.base.errors import ResourceError
+from shrink.base.figures import FIGURES
+from shrink.base.packages import extra_hint
+from shrink.contract.comparison import ComparedRow, Front
+from shrink.contract.comparison import Comparison as ComparisonDocument
+from shrink.contract.report import GateResult, Report, Stage
+from shrink.contract.report_file import read_report
+
+if TYPE_CHECKING:
+    import pandas
+
+Figures = Mapping[str, float | None]
+_TEXT_COLUMNS = 100
+
+
+@dataclass(frozen=True)
+class RunStage:
+    """A stage of a run.
+
+    Attributes:
+        name, kind, status: as report.json has them.
+        artifact: the model that it left, `.keras` or `.tflite`; None where it left none.
+        metrics: of the test examples, by name.
+        size, memory, latency: figures by name, sizes in bytes, times in milliseconds.
+        reported: everything that report.json says of it.
+    """
+
+    name: str
+    kind: str
+    status: str
+    artifact: Path | None
+    metrics: Figures = field(repr=False)
+    size: Figures = field(repr=False)
+    memory: Figures = field(repr=False)
+    latency: Figures = field(repr=False)
+    reported: Stage = field(repr=False)
+
+    @property
+    def figures(self) -> Figures:
+        """All figures and metrics by name; None is one that does not apply or was not measured."""
+        return {**self.metrics, **self.size, **self.memory, **self.latency}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run.
+
+    Attributes:
+        folder: the run folder; of a run whose `output` was one file, that file.
+        report: what report.json says.
+        exit_code: of the same run on the command line: 0, or 1 where a gate was missed.
+    """
+
+    folder: Path
+    report: Report = field(repr=False)
+    exit_code: int = 0
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Run:
+        """Return the run that a folder holds.
+
+        Raises:
+            InputError: there is no report that can be read.
+        """
+        path = Path(folder)
+        report = read_report(path)
+        return cls(path if path.is_dir() else path.parent, report, 0 if report.passed else 1)
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return self.report.recipe.name
+
+    @property
+    def passed(self) -> bool:
+        """Whether no gate was missed; true without gates."""
+        return self.report.passed
+
+    @property
+    def gates(self) -> tuple[GateResult, ...]:
+        """What became of each gate."""
+        return self.report.gates
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the report warns of."""
+        return tuple(warning.text() for warning in self.report.warnings)
+
+    @property
+    def stages(self) -> tuple[RunStage, ...]:
+        """The stages in order; the baseline is the first."""
+        return tuple(_stage(stage, self.folder) for stage in self.report.stages)
+
+    def stage(self, name: str) -> RunStage:
+        """Return the stage of this name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {stage.name: stage for stage in self.stages}[name]
+
+    @property
+    def artifact(self) -> Path | None:
+        """The last stage's artifact; None where it left none."""
+        return self.stages[-1].artifact if self.report.stages else None
+
+    @property
+    def figures(self) -> Figures:
+        """The last stage's figures and metrics by name."""
+        return self.stages[-1].figures if self.report.stages else {}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with a row for each stage and a column for each figure.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        rows: list[dict[str, object]] = [
+            {"stage": one.name, "kind": one.kind, "status": one.status, **one.figures}
+            for one in self.stages
+        ]
+        return _table(rows, "stage")
+
+    def show(self) -> None:
+        """Print the report, as the command line does."""
+        Console().print(str(self))
+
+    def __repr__(self) -> str:
+        metrics = {**self.stages[-1].metrics} if self.report.stages else {}
+        said = [f"{name} {value:.4g}" for name, value in metrics.items() if value is not None]
+        size = self.figures.get("tflite_bytes")
+        said += [f"{size:,.0f} bytes as .tflite"] if size else []
+        outcome = self.report.outcome or ("passed" if self.passed else "failed")
+        return f"<Run {self.name!r} {outcome}: {', '.join([*said, f'in {self.folder}'])}>"
+
+    def __str__(self) -> str:
+        from rich.console import Console as RichConsole
+
+        from shrink.report.text import render_report
+
+        stream = io.StringIO()
+        console = RichConsole(file=stream, width=_TEXT_COLUMNS, highlight=False)
+        folder = self.folder if self.folder.is_dir() else None
+        render_report(self.report, console, run_folder=folder)
+        return stream.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: verdict, warnings, table of stages, gates."""
+        from shrink.report.notebook import notebook_html
+
+        return notebook_html(self.report, self.folder)
+
+
+def _stage(stage: Stage, folder: Path) -> RunStage:
+    return RunStage(
+        name=stage.name,
+        kind=stage.kind,
+        status=stage.status,
+        artifact=None if stage.artifact is None else folder / stage.artifact,
+        metrics=stage.metrics or {},
+        size=stage.size or {},
+        memory=stage.memory or {},
+        latency={name: value for name, value in (stage.latency or {}).items() if name in FIGURES},
+        reported=stage,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Runs side by side.
+
+    Attributes:
+        document: what compare.json says.
+        folder: where compare.html lies; None where nothing was written.
+        exit_code: of a sweep the highest of its runs'.
+    """
+
+    document: ComparisonDocument = field(repr=False)
+    folder: Path | None = None
+    exit_code: int = 0
+
+    @property
+    def rows(self) -> tuple[ComparedRow, ...]:
+        """A row for each branch of each run."""
+        return self.document.rows
+
+    @property
+    def fronts(self) -> tuple[Front, ...]:
+        """The Pareto front of the metric against each cost."""
+        return self.document.fronts
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, each once; those without a report are left out."""
+        here = self.folder or Path()
+        folders = dict.fromkeys(here / row.run for row in self.rows if row.stage is not None)
+        return tuple(map(Run.load, folders))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with a row for each row, and columns of settings and figures.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        rows = [
+            {"name": row.name, "status": row.status, **row.settings, **row.figures}
+            for row in self.rows
+        ]
+        return _table(rows, "name")
+
+    def show(self) -> None:
+        """Print the table, as the command line does."""
+        Console().print(str(self))
+
+    def __repr__(self) -> str:
+        place = "" if self.folder is None else f" in {self.folder}"
+        return f"<Comparison of {self.document.title}: {len(self.rows)} rows{place}>"
+
+    def __str__(self) -> str:
+        from rich.console import Console as RichConsole
+
+        from shrink.report.compare_text import render_comparison_terminal
+
+        stream = io.StringIO()
+        console = RichConsole(file=stream, width=_TEXT_COLUMNS, highlight=False)
+        render_comparison_terminal(self.document, console)
+        return stream.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the table of the comparison's page."""
+        from shrink.report.notebook import notebook_comparison_html
+
+        return notebook_comparison_html(self.document, self.folder)
+
+
+def _table(rows: list[dict[str, object]], index: str) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ResourceError(
+            "pandas is not installed",
+            subject="to_pandas",
+            hint=extra_hint("pandas"),
+        ) from error
+    return pandas.DataFrame(rows).set_index(index)

@@ -1,0 +1,92 @@
+"""One call: who is told what happens, and what becomes of Ctrl-C and of errors."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+from shrink.base.console import Console
+from shrink.base.errors import Interrupted, RecipeError, ShrinkError
+from shrink.report.content import warnings_of
+from shrink.run.options import RunResult
+from shrink.run.session import tell_ci
+
+_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?=(\W|$))")
+
+
+def console_of(quiet: bool, verbose: bool) -> Console:
+    """Return who is told what happens: stderr; nobody where there is none."""
+    return Console(quiet=quiet or sys.stderr is None, verbose=verbose)
+
+
+@contextlib.contextmanager
+def called() -> Iterator[None]:
+    """Let Ctrl-C end the worker and then this call, and errors speak of keywords.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; the same call goes on where it was.
+    """
+    try:
+        with _interrupts():
+            yield
+    except Interrupted as error:
+        raise KeyboardInterrupt(error.message) from error
+    except ShrinkError as error:
+        others = error.others if isinstance(error, RecipeError) else ()
+        for problem in (error, *others):
+            _speak_python(problem)
+        raise
+
+
+def ended(result: RunResult, console: Console) -> None:
+    """Tell of warnings, and raise what ended a run; its report is in the run folder.
+
+    Raises:
+        ShrinkError: the run failed; `folder` of the error is the run folder.
+    """
+    for warning in warnings_of(result.report):
+        console.warn(warning.text())
+    tell_ci(result)
+    if result.error is not None:
+        result.error.folder = result.folder
+        raise result.error
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[None]:
+    """Turn SIGINT into `Interrupted`, which ends a run, where this thread may ask for signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough; leaving takes a moment
+        raise Interrupted("interrupted; the same call continues")
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _speak_python(error: ShrinkError) -> None:
+    """Write flags as keywords, but in commands that a hint shows."""
+    error.message = _keywords(error.message)
+    if error.subject is not None:
+        error.subject = _keywords(error.subject).rstrip("=")
+    if error.hint is not None:
+        error.hint = _keywords(error.hint)
+
+
+def _keywords(text: str) -> str:
+    def keyword(found: re.Match[str]) -> str:
+        return found[1].replace("-", "_") + "="
+
+    return text if "shrink " in text else _FLAG.sub(keyword, text)

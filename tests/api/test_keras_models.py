@@ -1,0 +1,68 @@
+"""Models in memory: the same model is the same file."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.api.keras_models import is_keras_model, saved_model
+from shrink.base.errors import ModelError
+from shrink.base.files import sha256
+from tests import forks
+
+
+def save(library: str, store: str) -> dict[str, Any]:
+    """Save a model with a shared layer twice, and again with another weight."""
+    import os
+
+    os.environ["SHRINK_CACHE_DIR"] = store
+    factory = importlib.import_module(library)
+    factory.utils.set_random_seed(0)
+    layers = factory.layers
+    shared = layers.Dense(4, name="shared")
+    left, right = layers.Input((4,), name="left"), layers.Input((4,), name="right")
+    joined = layers.Add(name="sum")([shared(left), shared(right)])
+    model = factory.Model([left, right], joined, name="two arms")
+    model.compile("adam", "mse")
+    first, again = saved_model(model), saved_model(model)
+    before = model.get_weights()
+    model.set_weights([weight + 1 for weight in before])
+    changed = saved_model(model)
+    weights = [w.tolist() for w in factory.models.load_model(first).get_weights()]
+    return {
+        "paths": [str(path) for path in (first, again, changed)],
+        "kept": weights == [w.tolist() for w in before],
+        "is": is_keras_model(model),
+    }
+
+
+@pytest.mark.parametrize("library", ["tf_keras", "keras"])
+def test_a_model_is_saved_once_and_alike_in_every_process(library: str, tmp_path: Path) -> None:
+    stores = [str(tmp_path / name) for name in ("one", "two")]
+    told = [forks.call(__name__, "save", library=library, store=store) for store in stores]
+    first, again, changed = map(Path, told[0]["paths"])
+    assert first == again
+    assert first.name == "two-arms.keras"
+    assert changed != first
+    assert told[0]["kept"]
+    assert told[0]["is"]
+    other = Path(told[1]["paths"][0])
+    assert other.relative_to(stores[1]) == first.relative_to(stores[0])
+    assert sha256(other) == sha256(first)
+
+
+def test_what_keras_cannot_save_is_refused() -> None:
+    class Model:
+        __module__ = "keras.src.models.model"
+        name = "own"
+
+        def save(self, path: str) -> None:
+            raise NotImplementedError("no configuration\nand more")
+
+    assert is_keras_model(Model())
+    assert not is_keras_model(3)
+    with pytest.raises(ModelError, match=r"own: Keras cannot save .*: no configuration\n"):
+        saved_model(Model())

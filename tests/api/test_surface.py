@@ -1,0 +1,129 @@
+"""What Python code may rely on: names, parameters, attributes; see `API_VERSION`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import shrink
+from docs.python_keys import keys_text
+from shrink import api
+from shrink.api import keys, results
+from shrink.base.errors import ShrinkError
+
+ROOT = Path(__file__).parents[2]
+VERBS = ("train", "prune", "cluster", "quantize", "compact", "evaluate")
+PARAMETERS = {
+    **dict.fromkeys(VERBS, ("model", "data", "**keys")),
+    "distill": ("teacher", "student", "data", "**keys"),
+    "run": ("recipe", "**keys"),
+    "sweep": ("recipe", "**keys"),
+    "compare": ("*runs", "output"),
+    "profile": ("model", "batch_size", "**keys"),
+    "load_run": ("folder",),
+}
+ERRORS = {
+    "ShrinkError": 70,
+    "RecipeError": 2,
+    "InputError": 3,
+    "ModelError": 3,
+    "DataError": 3,
+    "StageError": 4,
+    "ConversionError": 4,
+    "ResourceError": 5,
+    "InternalError": 70,
+}
+ATTRIBUTES = {
+    "Run": {
+        *("folder", "report", "exit_code", "load", "name", "passed", "gates", "warnings", "stages"),
+        *("stage", "artifact", "figures", "to_pandas", "show"),
+    },
+    "RunStage": {
+        *("name", "kind", "status", "artifact", "metrics", "size", "memory", "latency", "reported"),
+        "figures",
+    },
+    "Comparison": {
+        *("document", "folder", "exit_code", "rows", "fronts", "runs", "to_pandas", "show"),
+    },
+}
+HOW = {"output", "force", "no_cache", "trust_model", "quiet", "verbose"}
+
+
+def test_the_names_are_these_of_version_1() -> None:
+    names = {*PARAMETERS, *ERRORS, *ATTRIBUTES, "API_VERSION", "__version__"}
+    assert set(shrink.__all__) == names
+    assert shrink.API_VERSION == 1
+    assert names <= set(dir(shrink))
+    stub = (ROOT / "shrink" / "__init__.pyi").read_text(encoding="utf-8")
+    assert all(f" as {name}\n" in stub for name in names - {"__version__"})
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_functions_have_these_parameters(name: str) -> None:
+    found = inspect.signature(getattr(shrink, name)).parameters.values()
+    names = (str(one).partition(":")[0].partition("=")[0].strip() for one in found)
+    assert tuple(names) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_results_have_these_attributes(name: str) -> None:
+    kind = getattr(results, name)
+    fields = {field.name for field in dataclasses.fields(kind)}
+    public = {one for one in vars(kind) if not one.startswith("_")}
+    assert fields | public == ATTRIBUTES[name]
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_have_these_exit_codes(name: str) -> None:
+    kind = getattr(shrink, name)
+    assert issubclass(kind, ShrinkError)
+    assert kind.exit_code == ERRORS[name]
+
+
+def test_keywords_are_the_recipes_and_how_to_run() -> None:
+    assert (ROOT / "shrink" / "api" / "keys.py").read_text(encoding="utf-8") == keys_text()
+
+    def names(kind: type) -> set[str]:
+        return set(kind.__annotations__)
+
+    assert set(get_type_hints(keys.HowKeys)) == HOW
+    assert names(keys.RunKeys) == HOW | {"set", "from_stage", "until"}
+    assert names(keys.SweepKeys) == HOW | {"set", "jobs"}
+    assert {"custom_objects", "task", "data_validation_split", "task_loss", "seed"} <= names(
+        keys.EvaluateKeys
+    )
+    assert {"scheme", "epochs", "optimizer", "global_batch_size"} <= names(keys.QuantizeKeys)
+
+
+def test_rooms_with_a_functions_name_are_called_as_it() -> None:
+    from shrink.run import session
+
+    assert Path("runs") == session.RUNS
+    with pytest.raises(shrink.RecipeError, match="digitz"):
+        shrink.run("digitz")
+    assert "recipe" in inspect.signature(shrink.run).parameters
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = shrink.nothing  # type: ignore[attr-defined]
+    assert callable(shrink.compact)
+    assert callable(api.compact)
+
+
+def test_import_loads_nothing_and_verbs_nothing_heavy() -> None:
+    code = (
+        "import sys, shrink\n"
+        "print([m for m in sys.modules if m.startswith('shrink.')])\n"
+        "heavy = ('tensorflow', 'keras', 'tf_keras', 'numpy', 'pydantic', 'rich', 'typer')\n"
+        "print([m for m in heavy if m in sys.modules])\n"
+        "shrink.RecipeError, shrink.quantize\n"
+        "print([m for m in heavy if m in sys.modules and m != 'pydantic'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == "[]\n[]\n[]\n"

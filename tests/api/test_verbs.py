@@ -1,0 +1,153 @@
+"""The Python interface does what the command line does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base.files import sha256
+from tests import forks
+from tests.cli.shell import shrink
+
+
+def call(function: str, folder: Path, store: Path, **keys: Any) -> Any:
+    folder.mkdir(exist_ok=True)
+    environment = {"SHRINK_CACHE_DIR": str(store), "NO_COLOR": "1"}
+    return forks.call(
+        "tests.api.calls", function, environment=environment, folder=str(folder), **keys
+    )
+
+
+def toy(function: str, folder: Path, store: Path) -> Any:
+    call("save_toy", folder, store)
+    return call(function, folder, store)
+
+
+def test_python_and_the_command_line_leave_the_same_bytes(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    call("save_toy", tmp_path, store)
+    flags = ("--scheme", "static_wi8_ai8", "--calibration-samples", "20", "--output", "cli")
+    shrink("quantize", "toy.keras", "--data", "toy.npz", *flags, cwd=tmp_path, store=store)
+    keys = {"scheme": "static_wi8_ai8", "calibration_samples": 20}
+    same = call("quantize_file", tmp_path, store, **keys, output="api")
+    fresh = call("quantize_file", tmp_path, tmp_path / "another", **keys, output="fresh")
+    report = json.loads((tmp_path / "cli" / "report.json").read_text(encoding="utf-8"))
+    assert same["statuses"] == ["cached", "cached"]
+    assert fresh["statuses"] == ["done", "done"]
+    assert same["recipe"] == report["recipe"]["sha256"]
+    assert same["metrics"] == report["stages"][-1]["metrics"]
+    artifact = report["stages"][-1]["artifact"]
+    assert same["artifact"] == f"api/{artifact}"
+    digests = [sha256(tmp_path / place / artifact) for place in ("cli", "api", "fresh")]
+    assert digests == [report["stages"][-1]["sha256"]] * 3
+    one = call("quantize_file", tmp_path, store, scheme="float16", output="one.tflite")
+    assert one["artifact"] == str(tmp_path / "one.tflite")
+    assert (tmp_path / "one.tflite").is_file()
+
+
+def test_models_and_arrays_in_memory_are_known_again(tmp_path: Path) -> None:
+    pruned, quantized, again, shown = toy("chain", tmp_path, tmp_path / "store")
+    assert pruned["statuses"] == ["done", "done"]
+    assert again["statuses"] == ["cached", "cached"]
+    assert again["artifact"] == "again/artifacts/01-prune.keras"
+    assert pruned["folder"] == "runs/prune-toy"
+    assert quantized["artifact"] == "q/artifacts/01-quantize.tflite"
+    assert quantized["figures"]["accuracy"] == quantized["metrics"]["accuracy"]
+    assert quantized["figures"]["tflite_bytes"] == (tmp_path / quantized["artifact"]).stat().st_size
+    assert shown["stdout"] == ""
+    assert "[2/2] prune: done in" in shown["stderr"]
+    assert "warning: " in shown["stderr"]
+    assert quantized["artifact"] in shown["text"]
+    assert shown["repr"].startswith("<Run 'quantize-prune-toy' finished: ")
+    assert '<th scope="row" style="text-align: left">quantize</th>' in shown["html"]
+    kept = sorted(path.name for path in Path(shown["cache"], "inputs").glob("*/*"))
+    assert kept == ["data.npz", "toy.keras"]
+
+
+@pytest.mark.slow
+def test_keras_3_and_data_sets_are_taken(tmp_path: Path) -> None:
+    run, other = call("real", tmp_path, tmp_path / "store")
+    assert run["artifact"] == "runs/distill-toy/artifacts/01-distill.keras"
+    assert run["figures"]["parameters"] == 4 * 4 + 4 + 4 * 3 + 3
+    assert other["figures"]["parameters"] == 4 * 8 + 8 + 8 * 3 + 3
+    # Batches of a data set and whole arrays are the same data: the baseline is measured once.
+    assert other["statuses"] == ["cached"]
+
+
+def test_runs_are_compared(tmp_path: Path) -> None:
+    side = toy("compared", tmp_path, tmp_path / "store")
+    assert side["rows"] == ["baseline", "quantize"]
+    assert side["runs"] == ["page/../runs/evaluate-toy", "page/../runs/quantize-toy"]
+    assert side["loaded"] == "evaluate-toy"
+    assert "quantize" in side["text"]
+    assert side["repr"] == "<Comparison of 2 runs: 2 rows in page>"
+    assert "compare.html" in side["html"]
+
+
+def test_recipes_run_and_are_swept_from_memory(tmp_path: Path) -> None:
+    run, settings, folders, code = toy("recipes", tmp_path, tmp_path / "store")
+    assert (run["passed"], run["exit_code"]) == (False, 1)
+    assert run["artifact"] == "runs/memory/artifacts/01-prune.keras"
+    assert settings == [{"prune.sparsity": "0.7"}, {"prune.sparsity": "0.8"}]
+    assert folders == ["runs/memory/prune.sparsity=0.7", "runs/memory/prune.sparsity=0.8"]
+    assert code == 1
+
+
+MISTAKES = [
+    ("RecipeError", 2, "shrink.prune: unknown key 'sparsty'\n  hint: did you mean sparsity?"),
+    ("RecipeError", 2, "sparsity"),
+    ("RecipeError", 2, "unknown key 'epochs'"),
+    ("RecipeError", 2, "data: no data was named"),
+    ("ModelError", 3, "nowhere.keras"),
+    ("ModelError", 3, "'file.py:function'"),
+    ("ModelError", 3, "a int is no model"),
+    ("DataError", 3, "x has 60, y has 50"),
+    ("DataError", 3, "trian"),
+    ("RecipeError", 2, "did you mean digits?"),
+    ("RecipeError", 2, "call shrink.run"),
+    ("InputError", 3, "there is no report here"),
+    ("RecipeError", 2, "output: a int is no path"),
+    ("RecipeError", 2, "unknown key 'optimizer_lr'"),
+    ("StageError", 4, "prune"),
+]
+
+
+def test_mistakes_are_typed_errors_that_speak_of_keywords(tmp_path: Path) -> None:
+    told = toy("failures", tmp_path, tmp_path / "store")
+    assert len(told) == len(MISTAKES)
+    for (name, code, text, folder), expected in zip(told, MISTAKES, strict=True):
+        assert (name, code) == expected[:2], text
+        assert expected[2] in text
+        assert "--" not in text.replace("`shrink prune --help`", "")
+        assert (folder is not None) == (name == "StageError")
+
+
+def test_ctrl_c_ends_the_call_and_gives_the_signal_back(tmp_path: Path) -> None:
+    told = toy("interrupted", tmp_path, tmp_path / "store")
+    assert told == ["interrupted; the same call continues", "Interrupted", "True"]
+
+
+@pytest.mark.slow
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    import os
+    import subprocess
+    import sys
+
+    call("save_toy", tmp_path, tmp_path / "store")
+    code = (
+        "import shrink; run = shrink.quantize('toy.keras', data='toy.npz', scheme='float16');"
+        "print(run.artifact)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "SHRINK_CACHE_DIR": str(tmp_path / "store")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "runs/quantize-toy/artifacts/01-quantize.tflite\n"
+    assert "[2/2] quantize: done in" in done.stderr
