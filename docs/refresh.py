@@ -3,7 +3,8 @@
 Run: python -m docs.refresh [recipes] [schema] [plot] [readme] [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
-`schema` writes docs/report.schema.json and compare.schema.json from their types; `plot` draws
+`schema` writes docs/report.schema.json and compare.schema.json from their types, and
+shrink/api/keys.py from the recipe's; `plot` draws
 docs/accuracy-against-size.svg from the points beside it. `readme` and `page` run
 `recipes/digits.yaml` in an empty store, which takes about two minutes on an idle machine, and
 write its output and its time into README.md, and its page as docs/report.png, for which there must
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.python_keys import keys_text
 from docs.report_schema import compare_schema_text, report_schema_text
 from shrink.base.figures import format_value
 from shrink.recipe.bundle import bundled_recipes
@@ -133,6 +135,7 @@ def main() -> None:
         ("recipes", ROOT / "recipes" / "README.md", recipes_page),
         ("schema", ROOT / "docs" / "report.schema.json", report_schema_text),
         ("schema", ROOT / "docs" / "compare.schema.json", compare_schema_text),
+        ("schema", ROOT / "shrink" / "api" / "keys.py", keys_text),
         ("plot", ROOT / "docs" / "accuracy-against-size.svg", plot),
     )
     for name, path, text in made:
