@@ -131,3 +131,42 @@ def test_outputs_of_another_shape_are_refused_with_the_one_that_is_wanted() -> N
         head_of(HeadSettings("grid", strides=(8,)), (32, 32, 3), [(4, 4, 7)], 2)
     with pytest.raises(ModelError, match="no picture"):
         head_of(HeadSettings("grid", strides=(8,)), (None, 32, 3), [(4, 4, 6)], 2)
+
+
+@pytest.mark.parametrize("coding", ["exp", "squared"])
+def test_yolo_of_two_levels_is_decoded_as_loops_over_cells_and_anchors_do(coding: str) -> None:
+    strides, classes = (8, 16), 3
+    anchors = (((6.0, 9.0), (12.0, 8.0)), ((20.0, 16.0), (30.0, 34.0)))
+    settings = HeadSettings("yolo", strides, anchors, coding=coding)  # type: ignore[arg-type]
+    shapes = [(4, 5, 2 * (5 + classes)), (2, 3, 2 * (5 + classes))]
+    head = head_of(settings, (32, 40, 1), shapes, classes)
+    outputs = [RANDOM.normal(0, 1.5, (2, *shape)) for shape in shapes]
+    found = decode(head, Selection(0.2, 0.5, 50), outputs)
+    for picture in range(2):
+        rows = []  # the layout of darknet's files: cell by cell, in a cell anchor by anchor
+        for output, stride, own in zip(outputs, strides, anchors, strict=True):
+            for y, x, which in np.ndindex(*output.shape[1:3], 2):
+                t = output[picture, y, x].reshape(2, 5 + classes)[which]
+                if coding == "exp":
+                    centre = [(x + sigmoid(t[0])) * stride, (y + sigmoid(t[1])) * stride]
+                    size = [own[which][0] * np.exp(t[2]), own[which][1] * np.exp(t[3])]
+                else:
+                    centre = [(x - 0.5 + 2 * sigmoid(t[0])) * stride, 0]
+                    centre[1] = (y - 0.5 + 2 * sigmoid(t[1])) * stride
+                    size = [
+                        a * (2 * sigmoid(s)) ** 2 for a, s in zip(own[which], t[2:4], strict=True)
+                    ]
+                low = [c - s / 2 for c, s in zip(centre, size, strict=True)]
+                high = [c + s / 2 for c, s in zip(centre, size, strict=True)]
+                for label in range(classes):
+                    rows.append([*low, *high, sigmoid(t[4]) * sigmoid(t[5 + label]), label])
+        expected = []
+        for label in range(classes):
+            own_rows = np.array([row for row in rows if row[5] == label and row[4] >= 0.2])
+            turned = own_rows[:, [1, 0, 3, 2]].astype(np.float32)
+            kept = tf.image.non_max_suppression(turned, own_rows[:, 4].astype(np.float32), 99, 0.5)
+            expected += own_rows[kept.numpy()].tolist()
+        expected = sorted(expected, key=lambda row: -row[4])[:50]
+        assert len(expected) > 10
+        np.testing.assert_allclose(found[picture][: len(expected)], expected, rtol=0, atol=1e-9)
+        assert np.all(found[picture][len(expected) :, 5] == -1)
