@@ -1,4 +1,4 @@
-"""The bundled recipes of segmentation, keyword spotting, forecasting and anomaly detection.
+"""The bundled recipes of segmentation, keyword spotting, forecasting, anomalies and intents.
 
 With few epochs: every figure of the int8 artifact is computed again from its outputs, by definition
 and in numpy; of one recipe in the default suite. Whole, and with their gates, in the slow one.
@@ -72,6 +72,13 @@ def of_errors(outputs: np.ndarray, y: np.ndarray) -> Metrics:
     }
 
 
+def of_texts(outputs: np.ndarray, y: np.ndarray) -> Metrics:
+    decided, true = shares(outputs), np.eye(outputs.shape[1])[y]
+    hits = (decided * true).sum(axis=0)
+    scores = 2 * hits / (decided.sum(axis=0) + true.sum(axis=0))
+    return {"accuracy": float(hits.sum() / len(y)), "f1_macro": float(scores.mean())}
+
+
 @dataclass(frozen=True)
 class Case:
     """A recipe, and what its metrics are by definition."""
@@ -85,6 +92,7 @@ CASES = [
     Case("tones-keyword", of_classes),
     Case("series-forecast", of_numbers),
     Case("machine-anomaly", of_errors),
+    Case("text-intent", of_texts),
 ]
 
 
@@ -94,8 +102,14 @@ EACH = [
     case if case.name == IN_THE_DEFAULT_SUITE else pytest.param(case, marks=pytest.mark.slow)
     for case in CASES
 ]
-GATES = ["mean_iou_drop", "balanced_accuracy_drop", "rmse", "anomaly_roc_auc_normal_drop"]
+GATES = [
+    "mean_iou_drop", "balanced_accuracy_drop", "rmse", "anomaly_roc_auc_normal_drop",
+    "accuracy_drop",
+]  # fmt: skip
 """What `shrink init` proposes for each."""
+
+
+WITH_FRONT_END = ("tones-keyword", "machine-anomaly", "text-intent")
 
 
 def outputs_of(artifact: Path, x: np.ndarray) -> np.ndarray:
@@ -104,9 +118,11 @@ def outputs_of(artifact: Path, x: np.ndarray) -> np.ndarray:
     (source,), (target,) = interpreter.get_input_details(), interpreter.get_output_details()
     interpreter.allocate_tensors()
     scale, zero = source["quantization"]
-    codes = np.round(x.astype(np.float32) / np.float32(scale)) + zero
+    if source["dtype"] is np.int8:
+        codes = np.round(x.astype(np.float32) / np.float32(scale)) + zero
+        x = np.clip(codes, -128, 127).astype(np.int8)
     found = []
-    for example in np.clip(codes, -128, 127).astype(np.int8):
+    for example in x:
         interpreter.set_tensor(source["index"], example[None])
         interpreter.invoke()
         found.append(interpreter.get_tensor(target["index"])[0].astype(np.float64))
@@ -126,6 +142,8 @@ def shortened(name: str, folder: Path) -> dict[str, Any]:
     recipe["model"] = str((bundled_root() / "recipes" / recipe["model"]).resolve())
     recipe["stages"][0]["train"]["epochs"] = 1
     recipe["stages"][1]["prune"]["epochs"] = 0
+    for stage_of in recipe["stages"][2:-1]:
+        stage_of["distill"]["epochs"] = 1
     recipe["gates"] = {key: recipe["gates"][key] for key in ("tflite_bytes", "arena_bytes")}
     if name == "digits-segment":
         (folder / "tiny.py").write_text(TINY)
@@ -155,7 +173,10 @@ def test_metrics_of_a_recipe_are_those_of_its_artifacts_outputs(
         assert last["metrics"][name] == pytest.approx(value, rel=1e-9), name
     metadata = json.loads((tmp_path / "out" / "artifacts" / "metadata.json").read_text())
     front_end = metadata["artifacts"][-1]["front_end"]
-    assert (front_end is not None) == (case.name in ("tones-keyword", "machine-anomaly"))
+    if case.name == "text-intent":
+        lines = (tmp_path / "out" / "artifacts" / "vocabulary.txt").read_text().splitlines()
+        assert lines == front_end["vocabulary"]
+    assert (front_end is not None) == (case.name in WITH_FRONT_END)
 
 
 @pytest.mark.slow

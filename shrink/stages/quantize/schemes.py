@@ -16,6 +16,7 @@ from shrink.base.figures import LOSS, format_change, metric_figure
 from shrink.base.metrics import without_slices
 from shrink.contract.stage_details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
+from shrink.quantization.attention_masks import bounded_masks
 from shrink.quantization.bias_correction import with_corrected_biases
 from shrink.quantization.calibration import (
     Batches,
@@ -73,7 +74,8 @@ def static_int8(
     few = calibration.batches(_CORRECTED_ON)
     if config.table_bits is not None:
         return _with_tables(source, calibration, config, config.table_bits)
-    conversion = _by_quantizer(source, calibration, config, 8)
+    masked = _with_bounded_masks(source, calibration, config, 8)
+    conversion = masked or _by_quantizer(source, calibration, config, 8)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     elif source.model is not None and _noise(conversion, source, few) > _MOST_NOISE:
@@ -107,6 +109,34 @@ def _with_tables(
     return Conversion(without_constant_names(conversion.content), (*notes, note))
 
 
+def _with_bounded_masks(
+    source: FloatModel,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    bits: Literal[8, 16],
+) -> Conversion | None:
+    """Quantize a model whose attention is masked, with masks that integers can hold.
+
+    Returns:
+        None where nothing is masked, or ai-edge-quantizer leaves more in float than the masks.
+    """
+    bounded = bounded_masks(source.float32.content, calibration.batches(_CORRECTED_ON))
+    if bounded is None:
+        return None
+    float_model = FloatModel(content=bounded.content)
+    float_model.ranges = {**source.ranges, **bounded.ranges}
+    conversion = _by_quantizer(float_model, calibration, config, bits)
+    if isinstance(conversion, StageError):
+        return None
+    if source.model is not None and {*float_operators(conversion.content)} - {"CAST"}:
+        return None
+    notes = (
+        f"{name}: what its mask leaves out counts as {bound:.1f}, the lowest that integers need"
+        for name, bound in bounded.layers.items()
+    )
+    return Conversion(conversion.content, (*source.float32.notes, *notes))
+
+
 def static_int16(
     source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
 ) -> Conversion:
@@ -115,6 +145,9 @@ def static_int16(
     Raises:
         StageError: the model cannot be quantized so.
     """
+    masked = _with_bounded_masks(source, calibration, config, 16)
+    if masked is not None:
+        return masked
     if source.model is not None:
         return _by_converter(source, calibration, config, "static_int16")
     conversion = _by_quantizer(source, calibration, config, 16)
