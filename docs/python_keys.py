@@ -168,7 +168,7 @@ def _kind(annotation: object, metadata: Sequence[object] = ()) -> str:
     """Return how a type checker writes what a field takes."""
     for one in metadata:
         if isinstance(one, NameIn):
-            return f"Literal[{', '.join(_quoted(name) for name in one.names)}]"
+            return f"Literal[{', '.join(_quoted(name) for name in [*one.names, *one.aliases])}]"
         if getattr(one, "func", None) is parse_bytes:
             return "int | str"
     origin = get_origin(annotation)

@@ -324,8 +324,16 @@ class QuantizeKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
         "static_wi8_ai8",
         "static_wi8_ai16",
         "mixed",
+        "fp32",
+        "fp16",
+        "dynamic",
+        "weight_only",
+        "int8",
+        "int16x8",
     ]
-    """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget."""
+    """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget. int8
+    is static_wi8_ai8, int16x8 static_wi8_ai16, dynamic dynamic_wi8_afp32, weight_only
+    weight_only_wi8_afp32, fp16 float16 and fp32 float32."""
     accuracy_drop: float | None
     """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
     metric_drop: float | None

@@ -98,10 +98,12 @@ class NameIn:
 
     Args:
         names: the registry, or its names.
+        aliases: what else people write, and the name that it stands for.
     """
 
-    def __init__(self, names: Collection[str]) -> None:
+    def __init__(self, names: Collection[str], aliases: Mapping[str, str] | None = None) -> None:
         self.names = names
+        self.aliases = aliases or {}
 
     def check(self, name: object) -> str:
         """Return a name that is known.
@@ -109,8 +111,10 @@ class NameIn:
         Raises:
             PydanticKnownError: it is not, as pydantic says it of a `Literal`.
         """
-        if isinstance(name, str) and name in self.names:
-            return name
+        if isinstance(name, str):
+            name = self.aliases.get(name, name)
+            if name in self.names:
+                return name
         *others, last = map(repr, self.names)
         raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
 
@@ -118,7 +122,7 @@ class NameIn:
         return core_schema.no_info_plain_validator_function(self.check)
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
-        return {"enum": list(self.names), "type": "string"}
+        return {"enum": [*self.names, *self.aliases], "type": "string"}
 
 
 IDLE = "idle"

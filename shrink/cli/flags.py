@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from shrink.base.fields import NameIn, parse_bytes
 from shrink.base.foreign import JsonObject
 from shrink.base.yaml import parse_scalar
+from shrink.cli.completion import one_of
 
 _HIDDEN_KEYS = {"name", "from_", "training"}
 _SWITCH = "true|false"
@@ -42,6 +43,12 @@ class Flag:
     metavar: str
     is_list: bool = False
     is_switch: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that its metavar lists; none where it may be anything."""
+        listed = self.metavar.split("|")
+        return () if self.is_switch or len(listed) == 1 else tuple(filter(_is_name, listed))
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -97,6 +104,10 @@ def section_flags(name: str, flags: Sequence[Flag], taken: Sequence[Flag]) -> li
     ]
 
 
+def _is_name(choice: str) -> bool:
+    return choice not in ("N", "SIZE", "VALUE")
+
+
 def _option(keys: Sequence[str]) -> str:
     return "--" + "-".join(keys).replace("_", "-")
 
@@ -132,6 +143,7 @@ def with_flags(function: Callable[..., None], flags: Sequence[Flag]) -> Callable
                     *flag.declared,
                     help=flag.help,
                     metavar=None if flag.is_switch else flag.metavar,
+                    autocompletion=one_of(flag.choices) if flag.choices else None,
                     show_default=False,
                 ),
             ],
@@ -193,7 +205,7 @@ def _help(field: FieldInfo) -> str:
 def _metavar(field: FieldInfo) -> str:
     for one in field.metadata:
         if isinstance(one, NameIn):
-            return "|".join(one.names)
+            return "|".join([*one.names, *one.aliases])
     return "|".join(dict.fromkeys(_alternatives(field.annotation))) or "VALUE"
 
 

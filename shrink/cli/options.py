@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from shrink.cli.completion import recipe_names, stages
+
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
 ]
@@ -80,6 +82,7 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="STAGE",
+        autocompletion=stages,
         help="Compute this stage and all after it again, whatever the store holds.",
         show_default=False,
     ),
@@ -89,6 +92,7 @@ UntilOption = Annotated[
     typer.Option(
         "--until",
         metavar="STAGE",
+        autocompletion=stages,
         help="Stop after this stage. Gates on later stages, which those on the result are, "
         "are not checked.",
         show_default=False,
@@ -118,6 +122,7 @@ RecipeArgument = Annotated[
     str,
     typer.Argument(
         metavar="RECIPE",
+        autocompletion=recipe_names,
         help="A recipe file, - for standard input, or the name of a bundled recipe.",
     ),
 ]
@@ -125,6 +130,7 @@ RecipesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="RECIPE...",
+        autocompletion=recipe_names,
         help="Recipe files, - for standard input, or names of bundled recipes.",
     ),
 ]

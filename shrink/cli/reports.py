@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from shrink.cli.completion import run_folders
 from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption, epilog
 
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN_DIR", help="A run folder, or a report.json.")
+    Path,
+    typer.Argument(
+        metavar="RUN_DIR", autocompletion=run_folders, help="A run folder, or a report.json."
+    ),
 ]
 MarkdownFlag = Annotated[
     bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
@@ -58,8 +62,13 @@ def report(
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run before.")],
-    after: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run after.")],
+    before: Annotated[
+        Path,
+        typer.Argument(metavar="RUN_A", autocompletion=run_folders, help="The run before."),
+    ],
+    after: Annotated[
+        Path, typer.Argument(metavar="RUN_B", autocompletion=run_folders, help="The run after.")
+    ],
     markdown: MarkdownFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -87,7 +96,9 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...", help="Run folders, report.json files, or the folders of sweeps."
+            metavar="RUN...",
+            autocompletion=run_folders,
+            help="Run folders, report.json files, or the folders of sweeps.",
         ),
     ],
     output: Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from shrink.base.foreign import JsonObject
+from shrink.cli.completion import models
 from shrink.cli.options import (
     CustomObjectsOption,
     DryRunFlag,
@@ -39,6 +40,7 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
+        autocompletion=models,
         help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; quantize and "
         "evaluate take a .tflite file too, compact takes nothing else.",
     ),
@@ -47,6 +49,7 @@ AnyModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
+        autocompletion=models,
         help="A .keras, .h5 or .tflite file, a SavedModel, a run folder, or file.py:function.",
     ),
 ]

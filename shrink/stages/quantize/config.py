@@ -23,6 +23,7 @@ class SchemeTraits:
         calibrates: whether training examples set ranges or rounding, and not the model alone.
         is_integer: whether at least one operator must have integer weights.
         runs_in_micro: whether kernels of TFLite Micro read its weights.
+        aliases: what recipes may write for it.
         meant_by: what people elsewhere call it, or what is near to it: for hints, not for recipes.
     """
 
@@ -30,34 +31,47 @@ class SchemeTraits:
     calibrates: bool = True
     is_integer: bool = True
     runs_in_micro: bool = True
+    aliases: tuple[str, ...] = ()
     meant_by: tuple[str, ...] = ()
 
 
 SCHEME_TRAITS = {
-    "float32": SchemeTraits(calibrates=False, is_integer=False, meant_by=("fp32", "f32", "float")),
+    "float32": SchemeTraits(
+        calibrates=False, is_integer=False, aliases=("fp32",), meant_by=("f32", "float")
+    ),
     "float16": SchemeTraits(
-        calibrates=False, is_integer=False, runs_in_micro=False, meant_by=("fp16", "f16", "half")
+        calibrates=False,
+        is_integer=False,
+        runs_in_micro=False,
+        aliases=("fp16",),
+        meant_by=("f16", "half"),
     ),
     "dynamic_wi8_afp32": SchemeTraits(
         calibrates=False,
         runs_in_micro=False,
-        meant_by=("dynamic", "drq", "dynamic_range", "dynamic_int8"),
+        aliases=("dynamic",),
+        meant_by=("drq", "dynamic_range", "dynamic_int8"),
     ),
     "dynamic_wi4_afp32": SchemeTraits(runs_in_micro=False, meant_by=("int4", "i4", "4bit")),
     "weight_only_wi8_afp32": SchemeTraits(
-        calibrates=False, meant_by=("weight_only", "wo8", "weight_only_int8")
+        calibrates=False, aliases=("weight_only",), meant_by=("wo8", "weight_only_int8")
     ),
     "weight_only_wi4_afp32": SchemeTraits(runs_in_micro=False),
     "static_wi8_ai8": SchemeTraits(
         types=("int8", "uint8", "float32"),
-        meant_by=("int8", "i8", "full_integer", "static", "qat", "8bit"),
+        aliases=("int8",),
+        meant_by=("i8", "full_integer", "static", "qat", "8bit"),
     ),
     "static_wi8_ai16": SchemeTraits(
-        types=("int16", "float32"), meant_by=("int16", "16x8", "int16x8")
+        types=("int16", "float32"), aliases=("int16x8",), meant_by=("int16", "16x8")
     ),
     "mixed": SchemeTraits(types=("int8", "float32")),
 }
 """Every scheme by its name; of `mixed` the types are those with int8 activations."""
+
+
+ALIASES = {word: name for name, one in SCHEME_TRAITS.items() for word in one.aliases}
+"""What recipes may write for a scheme; everything else has its exact name."""
 
 
 class QuantizeConfig(StageConfig):
@@ -67,11 +81,17 @@ class QuantizeConfig(StageConfig):
     accepts: ClassVar[tuple[Form, ...]] = ("keras", "tflite")
     produces: ClassVar[Form] = "tflite"
     meant_by: ClassVar[dict[str, dict[str, str]]] = {
-        "scheme": {word: name for name, one in SCHEME_TRAITS.items() for word in one.meant_by}
+        "scheme": {
+            word: name
+            for name, one in SCHEME_TRAITS.items()
+            for word in (*one.aliases, *one.meant_by)
+        }
     }
 
-    scheme: Annotated[str, NameIn(SCHEME_TRAITS)] = "static_wi8_ai8"
-    """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget."""
+    scheme: Annotated[str, NameIn(SCHEME_TRAITS, ALIASES)] = "static_wi8_ai8"
+    """What weights (w) and activations (a) become; float32 only converts; mixed: to a budget.
+    int8 is static_wi8_ai8, int16x8 static_wi8_ai16, dynamic dynamic_wi8_afp32, weight_only
+    weight_only_wi8_afp32, fp16 float16 and fp32 float32."""
     accuracy_drop: Fraction | None = None
     """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
     metric_drop: Annotated[float, Field(ge=0)] | None = None

@@ -56,11 +56,8 @@ def test_quantize_config_loads_again_when_written_out_in_full(keys: dict[str, An
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        ("int8", "did you mean static_wi8_ai8?"),
         ("INT8", "did you mean static_wi8_ai8?"),
-        ("fp16", "did you mean float16?"),
         ("half", "did you mean float16?"),
-        ("dynamic", "did you mean dynamic_wi8_afp32?"),
         ("dynamic-range", "did you mean dynamic_wi8_afp32?"),
         ("static_wi8_ai9", "did you mean static_wi8_ai8?"),
         ("xyz", None),
@@ -72,3 +69,18 @@ def test_a_scheme_by_another_word_is_hinted_at(word: str, hint: str | None) -> N
         recipe_from_mapping({**value, "stages": [{"quantize": {"scheme": word}}]}, "test")
     assert caught.value.hint == hint
     assert str(caught.value).count("dynamic_wi4_afp32") == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "scheme"),
+    [
+        ("int8", "static_wi8_ai8"),
+        ("int16x8", "static_wi8_ai16"),
+        ("dynamic", "dynamic_wi8_afp32"),
+        ("weight_only", "weight_only_wi8_afp32"),
+        ("fp16", "float16"),
+        ("fp32", "float32"),
+    ],
+)
+def test_what_people_type_stands_for_a_scheme(word: str, scheme: str) -> None:
+    assert QuantizeConfig(scheme=word) == QuantizeConfig(scheme=scheme)
