@@ -99,9 +99,21 @@ class Demand:
     class_weights: ClassWeights | None
 
 
+MeasuredOn = Literal["test", "validation", "nothing"]
+"""The examples that an artifact is measured on: a search looks at no test example."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An artifact that an earlier worker made, with what it said of it as plain data."""
+
+    artifact: Path
+    result: Section
+
+
 @record
 class StepJob(Job):
-    """One step of a plan: to be made, to be followed beside a chief, or to be planned.
+    """One step of a plan: to be made, followed beside a chief, planned, or measured again.
 
     Attributes:
         kind: of the stage, or `baseline`.
@@ -122,9 +134,13 @@ class StepJob(Job):
         attempts: what came before.
         demands: of this step and the later ones, for the first worker to look at.
         gated: names of gates on metrics, where the recipe does not say what is measured.
+        measured_on: the examples that metrics are of; on validation examples no more is measured
+            than a choice needs, and on nothing not even that.
+        timed: whether latency is measured on validation examples, too.
+        made: what `measure` measures.
     """
 
-    action: Literal["step", "follow", "probe"] = "step"
+    action: Literal["step", "follow", "probe", "measure"] = "step"
     kind: str
     config: Section | None = None
     epochs: int = 0
@@ -143,6 +159,9 @@ class StepJob(Job):
     attempts: Attempts = Attempts()
     demands: tuple[Demand, ...] = ()
     gated: tuple[str, ...] = ()
+    measured_on: MeasuredOn = "test"
+    timed: bool = False
+    made: Made | None = None
 
     @property
     def trains(self) -> bool:

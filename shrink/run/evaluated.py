@@ -1,4 +1,4 @@
-"""What the examples of the test split tell of an artifact."""
+"""What examples tell of an artifact: those of the test split, or of validation in a search."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from shrink.base.losses import ignored_class
 from shrink.base.measured import Note
 from shrink.contract.details import Confusion
 from shrink.contract.details import Task as TaskDetails
+from shrink.contract.job import MeasuredOn
 from shrink.contract.report import Figures, Guess
 from shrink.contract.result import Scores
 from shrink.contract.slices import MeasuredSlicing
 from shrink.data.config import WHY_NO_METRICS
+from shrink.data.slices import Slicing, slicings_of
 from shrink.measure.inference import EXAMPLES
 from shrink.stages.context import StageContext, StageResult
 from shrink.task.artifact import (
@@ -60,8 +62,12 @@ class Evaluated:
     confusion: tuple[Confusion, ...] = ()
 
 
-def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evaluated:
-    """Return what the test split tells of an artifact, run by LiteRT.
+def evaluate(
+    context: StageContext, outcome: StageResult, tflite: Path, on: MeasuredOn = "test"
+) -> Evaluated:
+    """Return what the test split, or that of validation, tells of an artifact, run by LiteRT.
+
+    Slices are those of the test split.
 
     Raises:
         StageError: a metric is not finite.
@@ -75,7 +81,11 @@ def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evalu
     artifact_takes = artifact_interface(tflite, task.input_names)
     check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
     evaluation = evaluate_artifact(
-        tflite, context.dataset.test, task, masks_of(model), context.test_slicings
+        tflite,
+        context.dataset.test if on == "test" else context.dataset.validation,
+        task,
+        masks_of(model),
+        context.test_slicings if on == "test" else _validation_slicings(context),
     )
     _check_finite(evaluation.metrics, context.name)
     return Evaluated(
@@ -96,6 +106,12 @@ def evaluate(context: StageContext, outcome: StageResult, tflite: Path) -> Evalu
         tuple(evaluation.sliced.slicings),
         evaluation.confusion,
     )
+
+
+def _validation_slicings(context: StageContext) -> tuple[Slicing, ...] | None:
+    """Return slices where a metric may need them; a choice looks at no others."""
+    config = context.data_config
+    return slicings_of(context.dataset, "validation", config) if config.slices else None
 
 
 def not_evaluated() -> Evaluated:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,11 +19,12 @@ from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
 from shrink.base.measured import Measured, Note, reasons
+from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
 from shrink.contract.events import Send
 from shrink.contract.job import Planning, StepJob
-from shrink.contract.report import Figures, MeasuredAt, Skipped
+from shrink.contract.report import Guess, MeasuredAt, Skipped
 from shrink.contract.result import (
     Counts,
     HeldOut,
@@ -32,29 +32,21 @@ from shrink.contract.result import (
     StepDone,
     StepResult,
     Timing,
-    scores_to_plain,
 )
 from shrink.contract.trained_range import Brought
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
-from shrink.measure.inference import latency
-from shrink.measure.memory import AllocatorPeak, inference_peak_bytes, nvml_note
-from shrink.measure.size import (
-    file_sizes,
-    layer_table,
-    measure_sizes,
-    operator_table,
-    zeros_note,
-)
+from shrink.measure.memory import AllocatorPeak, nvml_note
+from shrink.measure.size import layer_table, operator_table
 from shrink.model.brought import write_brought
 from shrink.recipe.plan import BASELINE
-from shrink.run.evaluated import Evaluated, evaluate, guess, not_evaluated
+from shrink.run.evaluated import Evaluated, guess
+from shrink.run.measured import ArtifactFigures, figure_values, measure, unmeasured
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.stages.preserved import Preserved
 from shrink.task.interface import describe_interface
-from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import read
 
@@ -78,30 +70,30 @@ def execute(job: StepJob, send: Send) -> StepDone:
     preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
-    artifact, tflite, notes = _save(outcome, context)
+    artifact = _save(outcome, context)
     reached(f"artifact-saved:{context.name}")
     of_stage = len(context.warnings)
-    measured = _measure(context, outcome, artifact, tflite)
+    measured, shown = measured_artifact(context, outcome, artifact, job)
     reached(f"artifact-measured:{context.name}")
     training = _training_figures(outcome, host_peak, job.planning)
-    own = [*notes, *measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
+    own = [*measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
     said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
     said += outcome.training.notes if outcome.training else ()
     said += [gpu_note] if gpu_note else []
     result = StepResult(
         size=measured.size,
-        memory={**measured.memory, **_values(training)},
+        memory={**measured.memory, **figure_values(training)},
         metrics=measured.evaluated.metrics,
         slices=measured.evaluated.slices,
         examples=measured.evaluated.examples,
         latency=measured.latency,
-        guess=guess(job.kind, context, outcome, measured.evaluated),
+        guess=guessed(job, context, outcome, measured.evaluated),
         training=outcome.training.described() if outcome.training else None,
         skipped=from_plain(tuple[Skipped, ...], to_plain(outcome.skipped)),
-        notes=_notes(said),
+        notes=as_notes(said),
         warnings=tuple(context.warnings),
-        measurement=Measurement(notes=_notes(own), warnings=tuple(context.warnings[of_stage:])),
-        details=_details(context, outcome, tflite, measured.evaluated),
+        measurement=Measurement(notes=as_notes(own), warnings=tuple(context.warnings[of_stage:])),
+        details=_details(outcome, shown),
         splits=_splits(context),
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
@@ -110,6 +102,13 @@ def execute(job: StepJob, send: Send) -> StepDone:
     )
     produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
     return StepDone(result=result, files=produced)
+
+
+def guessed(
+    job: StepJob, context: StageContext, outcome: StageResult, evaluated: Evaluated
+) -> Guess | None:
+    """Return what guessing would score on the test split, where that is measured on."""
+    return guess(job.kind, context, outcome, evaluated) if job.measured_on == "test" else None
 
 
 def follow(job: StepJob, send: Send) -> dict[str, object]:
@@ -176,107 +175,53 @@ def _config(job: StepJob) -> StageConfig | None:
     return config.model_validate(job.config)
 
 
-def _save(outcome: StageResult, context: StageContext) -> tuple[Path, Path, list[str]]:
-    """Write the artifact, and the TFLite file that all figures are taken from."""
+def _save(outcome: StageResult, context: StageContext) -> Path:
+    """Write the artifact."""
     work = context.work
     if outcome.tflite is not None:
         artifact = work / "model.tflite"
         files.write_bytes(artifact, outcome.tflite)
-        return artifact, artifact, []
+        return artifact
     if outcome.model is None:
         raise InternalError("the stage gave neither a model nor an artifact")
-    artifact, tflite = work / "model.keras", work / "float32.tflite"
+    artifact = work / "model.keras"
     with files.replacing(artifact) as temporary:
         outcome.model.save(temporary)
         traits = dict.fromkeys((*context.brought.traits, *outcome.brought.traits))
         if (brought := replace(outcome.brought, traits=tuple(traits))) != Brought():
             write_brought(temporary, brought)
-    conversion = convert(outcome.model, "float32")
-    files.write_bytes(tflite, conversion.content)
-    return artifact, tflite, list(conversion.notes)
+    return artifact
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """The figures of an artifact, with notes for the report."""
+def measured_artifact(
+    context: StageContext, outcome: StageResult, artifact: Path, job: StepJob
+) -> tuple[ArtifactFigures, JsonObject]:
+    """Return an artifact's figures, and its details as plain data: layers or operators, the task.
 
-    size: Figures
-    memory: Figures
-    latency: Figures
-    evaluated: Evaluated
-    notes: Sequence[str]
+    Args:
+        context: of the stage.
+        outcome: what the stage made.
+        artifact: its file.
+        job: says which examples it is measured on.
 
-
-def _measure(
-    context: StageContext, outcome: StageResult, artifact: Path, tflite: Path
-) -> _Measured:
-    if outcome.not_run:
-        return _not_measured(context, outcome, artifact)
-    evaluated = evaluate(context, outcome, tflite) if context.has_data else not_evaluated()
-    files.write_text(context.work / "scores.json", json.dumps(scores_to_plain(evaluated.scores)))
-    arena, peak = arena_bytes(tflite), inference_peak_bytes(tflite)
-    speed = latency(tflite, inputs=evaluated.inputs)
-    size = measure_sizes(artifact, tflite, outcome.model)
-    times = {"p50_ms": speed.p50_ms, "p90_ms": speed.p90_ms}
-    notes = reasons(
-        {
-            **times,
-            "arena_bytes": arena,
-            "arena_32_bytes": arena.estimate_32,
-            "arena_32_reference_bytes": arena.estimate_32_reference,
-            "inference_peak_bytes": peak,
-            **size,
-        }
-    )
-    memory = {
-        "inference_peak_bytes": peak.value,
-        "arena_bytes": arena.value,
-        "arena_estimate_bytes": arena.estimate,
-        "arena_32_bytes": arena.estimate_32.value,
-        "arena_32_reference_bytes": arena.estimate_32_reference.value,
-    }
-    return _Measured(
-        _values(size),
-        memory,
-        {
-            **_values(times),
-            "threads": speed.threads,
-            "examples": speed.examples,
-            **_placed(outcome),
-        },
-        evaluated,
-        [*evaluated.notes, *notes, *zeros_note(size, tflite)],
-    )
+    Raises:
+        ShrinkError: it cannot be converted, or run on the examples.
+    """
+    if job.measured_on == "nothing":
+        return unmeasured(context), {}
+    tflite, notes = artifact, list[str]()
+    if outcome.model is not None:
+        tflite = job.work / "float32.tflite"
+        conversion = convert(outcome.model, "float32")
+        files.write_bytes(tflite, conversion.content)
+        notes = list(conversion.notes)
+    measured = measure(context, outcome, artifact, tflite, job)
+    measured = replace(measured, notes=[*notes, *measured.notes])
+    return measured, _shown(context, outcome, tflite, measured.evaluated)
 
 
-def _not_measured(context: StageContext, outcome: StageResult, artifact: Path) -> _Measured:
-    """Return the sizes of an artifact that nothing here runs, and why there is no more."""
-    files.write_text(context.work / "scores.json", "{}")
-    none = Measured[int](None, outcome.not_run)
-    size = {
-        **file_sizes(artifact),
-        **dict.fromkeys(("parameters", "nonzero_parameters", "macs"), none),
-    }
-    arenas = ("arena_bytes", "arena_estimate_bytes", "arena_32_bytes", "arena_32_reference_bytes")
-    memory = dict.fromkeys(("inference_peak_bytes", *arenas), none)
-    times = dict.fromkeys(("p50_ms", "p90_ms"), none)
-    notes = reasons({**times, **memory, **size})
-    told = [f"metrics: {outcome.not_run}", f"task: {outcome.not_run}"]
-    evaluated = Evaluated({}, {}, None, (), None, told)
-    latency = {**_values(times), "threads": None, "examples": None, **_placed(outcome)}
-    return _Measured(_values(size), _values(memory), latency, evaluated, [*told, *notes])
-
-
-def _placed(outcome: StageResult) -> Figures:
-    count = outcome.cpu_operators
-    return {} if count is None else {"cpu_operators": count}
-
-
-def _values(figures: Mapping[str, Measured[float]]) -> Figures:
-    return {name: figure.value for name, figure in figures.items()}
-
-
-def _notes(sentences: Iterable[str]) -> tuple[Note, ...]:
+def as_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
+    """Return sentences as notes, each once."""
     once = dict.fromkeys(sentences)
     return tuple(note if isinstance(note, Note) else Note(note) for note in once)
 
@@ -286,26 +231,30 @@ def _data(dataset: Dataset) -> Counts:
     return Counts(examples=counts, classes=tuple(dataset.class_names) or None)
 
 
-def _details(
-    context: StageContext, outcome: StageResult, tflite: Path, evaluated: Evaluated
-) -> Details:
+def _details(outcome: StageResult, shown: JsonObject) -> Details:
     """Return what the stage said, with what its layers or operators hold and compute."""
     own = to_plain(outcome.details or {})
     if outcome.later is not None:
         own |= to_plain(outcome.later())
+    # The audit of a quantized artifact has the same table, with the layers it was made of.
+    kept = {k: v for k, v in shown.items() if k != "operators" or "audit" not in own}
+    return from_plain(Details, {**kept, **own})
+
+
+def _shown(
+    context: StageContext, outcome: StageResult, tflite: Path, evaluated: Evaluated
+) -> JsonObject:
+    """Return what an artifact's file shows, in the fields of `Details`."""
     content = tflite.read_bytes()
+    own: JsonObject = {"task": to_plain(evaluated.task)}
+    own["confusion"] = to_plain(evaluated.confusion)
     if outcome.model is not None:
-        own = {"layers": to_plain(layer_table(outcome.model, content)), **own}
-    else:
-        # A compiled file keeps the inputs and outputs of the file that it was made from.
-        runs = context.input_path().read_bytes() if outcome.not_run else content
-        interface = describe_interface(runs, context.dataset, context.data_config)
-        own["interface"] = to_plain(interface)
-        # The audit of a quantized artifact has the same table, with the layers it was made of.
-        if "audit" not in own:
-            own = {"operators": to_plain(operator_table(read(content))), **own}
-    told = {"task": to_plain(evaluated.task), "confusion": to_plain(evaluated.confusion)}
-    return from_plain(Details, {**told, **own})
+        return {**own, "layers": to_plain(layer_table(outcome.model, content))}
+    # A compiled file keeps the inputs and outputs of the file that it was made from.
+    runs = context.input_path().read_bytes() if outcome.not_run else content
+    interface = describe_interface(runs, context.dataset, context.data_config)
+    own["interface"] = to_plain(interface)
+    return {**own, "operators": to_plain(operator_table(read(content)))}
 
 
 def _splits(context: StageContext) -> HeldOut:

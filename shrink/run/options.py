@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import ShrinkError
+from shrink.contract.job import MeasuredOn
 from shrink.contract.report import Report
 
 
@@ -24,6 +25,9 @@ class RunOptions:
             those of all stages do.
         since: a time of ISO 8601 in UTC; what was computed since then is taken from the store even
             where `use_store` or `first` ask for it anew: by another run of the same sweep.
+        measured_on: the examples that metrics are of. What a run measures on validation examples
+            is kept apart from what is told of an artifact, and nothing else is known of it after.
+        timed: whether such a run measures latency, too.
     """
 
     output: Path
@@ -34,6 +38,8 @@ class RunOptions:
     trust_model: bool = False
     failure_logs: Path | None = None
     since: str | None = None
+    measured_on: MeasuredOn = "test"
+    timed: bool = False
 
 
 @dataclass

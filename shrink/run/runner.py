@@ -25,14 +25,12 @@ from shrink.base.measured import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
-from shrink.contract.job import StepJob
+from shrink.contract.job import MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
-from shrink.contract.report import Failure, Status
+from shrink.contract.report import Status
 from shrink.contract.result import (
-    Scores,
     StageOutcome,
     StepDone,
-    StepResult,
     scores_from_plain,
 )
 from shrink.contract.tested import SPLITS
@@ -42,6 +40,7 @@ from shrink.model.reference import ModelReference
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
 from shrink.run.folder import RunFolder, tasks_of
+from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.keys import (
     Described,
     describe_steps,
@@ -63,7 +62,13 @@ from shrink.run.lineage import (
 )
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.process import LOG_NAME, attempt, show
-from shrink.run.steps import check_step_names, preview, selected_steps, step_job
+from shrink.run.steps import (
+    check_step_names,
+    preview,
+    selected_steps,
+    step_job,
+    step_outcome,
+)
 from shrink.run.store import Store, StoredStep
 from shrink.run.supervisor import (
     Attempt,
@@ -182,7 +187,7 @@ class Runner:
     def _run_step(self, step: Step, state: _State, folder: RunFolder) -> None:
         """Bring one step to its outcome; after a failure the others are skipped."""
         if state.error is not None:
-            state.outcomes.append(_outcome(step, "skipped"))
+            state.outcomes.append(step_outcome(step, "skipped"))
             return
         started = time.perf_counter()
         position = (step.name, step.index + 1, len(self.steps))
@@ -193,7 +198,7 @@ class Runner:
             self.console.stage_ended(*position, "stopped" if stopped else "failed")
             state.error = error
             seconds = time.perf_counter() - started
-            state.outcomes.append(_outcome(step, "failed", seconds, error=error))
+            state.outcomes.append(step_outcome(step, "failed", seconds, error=error))
             return
         state.stored[step.name] = stored
         self._remember(step, stored, state)
@@ -202,12 +207,14 @@ class Runner:
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
         scores = scores_from_plain(json.loads(stored.files[SCORES].read_text(encoding="utf-8")))
         state.outcomes.append(
-            _outcome(step, status, seconds, stored.result, scores, artifact, digest)
+            step_outcome(step, status, seconds, stored.result, scores, artifact, digest)
         )
 
     def _remember(self, step: Step, stored: StoredStep, state: _State) -> None:
         """Remember where a step's artifact comes from, for runs that go on from it."""
         digest, splits = state.data_fingerprint, state.splits
+        if self.options.measured_on != "test":
+            return
         begins = state.stored.get(self.plan.baseline.name)
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
         keep_measurement(self.plan, step, digest, splits, stored, self.store)
@@ -235,14 +242,21 @@ class Runner:
 
     def _find(self, step: Step, state: _State) -> StoredStep | None:
         """Return a step that is in the store; a baseline also as what an earlier run ended in."""
-        key = state.keys[step.name]
+        key = self._entry(step, state)
         if not self._may_reuse(step):
             return self._computed_since(key)
-        if (found := self.store.find(key)) is not None:
+        if (found := self.store.find(key)) is not None or self._measured(step) != "test":
             return found
         digest, splits = state.data_fingerprint, state.splits
         before = measured_before(self.plan, step, digest, splits, self.store)
         return before and self.store.add(key, before.result, before.files)
+
+    def _measured(self, step: Step) -> MeasuredOn:
+        return measured_on(self.options.measured_on, step, self.plan)
+
+    def _entry(self, step: Step, state: _State) -> str:
+        """Return the key under which the store has a step that is measured as this run does."""
+        return entry_key(state.keys[step.name], self._measured(step), self.options.timed)
 
     def _computed_since(self, key: str) -> StoredStep | None:
         """Return a step that another run of the same sweep has just computed."""
@@ -265,8 +279,12 @@ class Runner:
                 self.store.remove_checkpoints(begun)
             events, warn = self._listener(step, state, known), self.console.warn
             try:
-                job = with_plan(self._job(step, state), work, events, self.workers)
-                plain = run_recovering(job, work, events, warn, self.attempt)
+                job = self._job(step, state)
+                if made := self._may_reuse(step) and made_before(begun, self.store):
+                    plain = self.attempt(to_measure(job, made), work, events)
+                else:
+                    job = with_plan(job, work, events, self.workers)
+                    plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 error = with_log(error, self._keep_log(step, work, folder, failed=begun))
                 raise with_names_of_the_user(error, self._called(step, state)) from error
@@ -274,9 +292,12 @@ class Runner:
             done = from_plain(StepDone, plain)
             result = replace(done.result, duration_s=time.perf_counter() - started)
             produced = {role: work / name for role, name in done.files.items()}
+            if made:  # how it was made is told as before, and what it was trained on
+                result = replace(result, duration_s=made.result.duration_s)
+                produced |= with_splits_of(made, work)
             self._learn_keys(state)
-            stored = self.store.add(state.keys[step.name], result, produced)
-            for key in {stored.key, *known}:
+            stored = self.store.add(self._entry(step, state), result, produced)
+            for key in {state.keys[step.name], *known}:
                 self.store.remove_checkpoints(key)
             self._keep_log(step, work, folder)
             return stored
@@ -343,7 +364,8 @@ class Runner:
         inputs = {role: _source(source, state, trust) for role, source in step.inputs.items()}
         later = self.steps[step.index + 1 :]
         key = state.keys[step.name]
-        return step_job(self.plan, step, later, inputs, state.splits, self.store, key)
+        job = step_job(self.plan, step, later, inputs, state.splits, self.store, key)
+        return replace(job, measured_on=self._measured(step), timed=self.options.timed)
 
     def _tell_splits(self, state: _State) -> None:
         """Warn where test examples may have been trained on; say in a note what else is known."""
@@ -373,8 +395,10 @@ class Runner:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
         folder.keep_lineages(state.lineages, _split_files(state))
-        chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
-        self._keep_as_resolved(state)
+        chain = None
+        if self.options.measured_on == "test":
+            chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
+            self._keep_as_resolved(state)
         data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
         if state.error is not None:
@@ -407,27 +431,3 @@ def _source(source: Source, state: _State, trust: Trust) -> ModelSource:
     if reference is None:
         raise InternalError("a step has an input without a source")
     return reference.source(trust, source.arguments)
-
-
-def _outcome(
-    step: Step,
-    status: Status,
-    duration_s: float | None = None,
-    result: StepResult | None = None,
-    scores: Scores | None = None,
-    artifact: str | None = None,
-    digest: str | None = None,
-    error: ShrinkError | None = None,
-) -> StageOutcome:
-    return StageOutcome(
-        name=step.name,
-        kind=step.kind,
-        status=status,
-        duration_s=duration_s,
-        artifact=artifact,
-        sha256=digest,
-        previous=step.previous,
-        result=result or StepResult(),
-        scores=dict(scores or {}),
-        error=from_plain(Failure, error.to_dict()) if error else None,
-    )

@@ -28,6 +28,7 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "step": (jobs.StepJob, "shrink.run.execute:execute"),
     "follow": (jobs.StepJob, "shrink.run.execute:follow"),
     "probe": (jobs.StepJob, "shrink.run.execute:probe"),
+    "measure": (jobs.StepJob, "shrink.run.again:measure_again"),
     "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),
     "inspect": (jobs.InspectJob, "shrink.tools.inspect:inspect"),
     "export": (jobs.ExportJob, "shrink.tools.export:export"),
