@@ -64,6 +64,13 @@ def reference() -> str:
         parts += _section(f"Stage `{kind}`", definitions[name])
     parts += _section("`distill.student`", definitions["StudentScale"])
     parts += _section("`distill.temperature`, `distill.alpha`", definitions["Ramp"])
+    for heading, name in (
+        ("search", "SearchConfig"),
+        ("search.space.KEY", "Range"),
+        ("search.constraints", "Constraints"),
+        ("search.latency", "LatencyConfig"),
+    ):
+        parts += _section(f"`{heading}`", definitions[name])
     parts += ["## `gates`\n", _GATES, _gates(schema["properties"]["gates"]["properties"])]
     return "\n".join(parts)
 
@@ -109,7 +116,8 @@ def _type(schema: Schema) -> str:
         return f"`{schema['const']}`"
     kind = schema.get("type")
     if kind == "string":
-        return "size" if "KMGT" in schema.get("pattern", "") else "text"
+        pattern = schema.get("pattern", "")
+        return "size" if "KMGT" in pattern else "time" if "ms|s|m|h" in pattern else "text"
     if kind == "array":
         return _array(schema)
     words = {"integer": "whole number", "number": "number", "boolean": "`true`, `false`"}

@@ -28,6 +28,7 @@ from shrink.measure.memory import one_op_model
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.recipe.matrix import load_variants
+from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import parse_gates
 from shrink.task.config import TaskConfig
 from tests.cli.shell import shrink
@@ -130,8 +131,10 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any], tmp_
         assert validate_section(DataConfig, document["data"], "docs")
     if "task" in document:
         assert validate_section(TaskConfig, document["task"], "docs")
+    if "search" in document:
+        assert validate_section(SearchConfig, document["search"], "docs").space
     # A block of no such kind has to be a CI system's, with a command of ours in it.
-    assert words or {"gates", "stages", "data", "matrix", "task"} & document.keys()
+    assert words or {"gates", "stages", "data", "matrix", "task", "search"} & document.keys()
 
 
 def _strings(value: Any) -> Iterator[str]:

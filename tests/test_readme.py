@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from shrink.base.files import sha256
-from shrink.cli import data, recipes, reports, tools, verbs
+from shrink.cli import data, recipes, reports, search, tools, verbs
 from shrink.cli.options import EXAMPLES
 from tests.report.toys import report_naming
 
@@ -138,6 +138,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "inspect": tools.inspect,
     "profile": tools.profile,
     "report": reports.report,
+    "search": search.search,
 }
 
 

@@ -109,6 +109,10 @@ class Child:
         """The exit code, negative for a signal; None while it runs."""
         return self._process.returncode
 
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
     def messages(self, timeout_s: float = math.inf) -> Iterator[JsonObject | None]:
         """Yield the module's own messages until the child has ended; None twice a second.
 

@@ -23,7 +23,7 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.cli import cache, data, recipes, reports, tools, verbs
+from shrink.cli import cache, data, recipes, reports, search, tools, verbs
 from shrink.cli.options import meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
@@ -76,6 +76,7 @@ def _options(
 
 
 verbs.register(app, _words())
+search.register(app)
 tools.register(app)
 reports.register(app)
 data.register(app)

@@ -205,6 +205,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink compact model.tflite --data pictures/ --arena-bytes 64KB",
     ),
     "bench": ("shrink bench model.tflite --threads 2",),
+    "search": (
+        "shrink search recipes/digits.yaml --flash 40KB --max-drop 0.01 --time 4m",
+        "shrink search model.h5 --data pictures/ --flash 64KB --ram 40KB --time 30m",
+    ),
     "report": (
         "shrink report runs/digits",
         "shrink report runs/digits --tensorboard logs",

@@ -170,6 +170,35 @@ class StepJob(Job):
 
 
 @record
+class OutlineJob(Job):
+    """Say what models would be, untrained, as long as files ask for it; see `shrink.run.outlined`.
+
+    Attributes:
+        folder: of questions and answers.
+    """
+
+    action: Literal["outline"] = "outline"
+    folder: Path
+
+
+@record
+class Outline:
+    """What is known of a chain of stages without training.
+
+    Attributes:
+        figures: sizes, MACs and arena, by the report's names.
+        error: why there are none: what a stage raised.
+        stage_failed: whether a trained model would fail alike.
+        duration_s: that it took.
+    """
+
+    figures: Mapping[str, float | None]
+    error: str | None = None
+    stage_failed: bool = False
+    duration_s: float = 0.0
+
+
+@record
 class DoctorJob(Job):
     """Try what an installation can do."""
 

@@ -19,6 +19,7 @@ from shrink.base.foreign import Json, JsonObject
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.schema import Recipe
+from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import parse_gates
 from shrink.stages import STAGES, find_stage
 from shrink.stages.base import StageConfig
@@ -151,6 +152,7 @@ class LoadedRecipe:
     recipe: Recipe
     source: Path
     positions: Mapping[Path_, Position]
+    search: SearchConfig | None = None
 
     def position(self, *path: str | int) -> Position:
         """Return where a key stands, or the nearest section around it."""
@@ -202,6 +204,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
     return validated(raw, path)
 
 
+SEARCH = "search"
+"""The key of a recipe that says what `shrink search` varies."""
 SWEEPING = ("matrix", "repeat")
 """Keys of a recipe that make several runs of it; see `shrink.recipe.matrix`."""
 
@@ -302,13 +306,27 @@ def validated(raw: RawRecipe, source: Path, stages_needed: bool = True) -> Loade
     listed = value.pop("stages", None)
     stages = _stages(listed, locate, problems) if listed or stages_needed else ()
     value["gates"] = _gates(value.get("gates"), locate, problems)
+    search = _search(value.pop(SEARCH, None), locate, problems)
     try:
         recipe = Recipe.model_validate({**value, "stages": stages})
     except ValidationError as error:
-        problems.extend(errors_of(error, Recipe, (), locate, extra_keys=("extends", *SWEEPING)))
+        problems.extend(
+            errors_of(error, Recipe, (), locate, extra_keys=("extends", SEARCH, *SWEEPING))
+        )
     if problems:
         raise together(problems)
-    return LoadedRecipe(_with_files(recipe, locate), source, raw.positions)
+    return LoadedRecipe(_with_files(recipe, locate), source, raw.positions, search)
+
+
+def _search(value: Json, locate: Locate, problems: list[RecipeError]) -> SearchConfig | None:
+    """Return what `shrink search` varies; a run of the recipe does not look at it."""
+    if value is None:
+        return None
+    try:
+        return SearchConfig.model_validate(value)
+    except ValidationError as error:
+        problems.extend(errors_of(error, SearchConfig, (SEARCH,), locate))
+        return None
 
 
 def _with_files(recipe: Recipe, locate: Locate) -> Recipe:

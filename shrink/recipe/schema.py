@@ -19,6 +19,7 @@ from shrink.base.fields import Config
 from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
+from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import Gate, gates_json_schema
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
@@ -88,6 +89,10 @@ def recipe_json_schema() -> JsonObject:
         "description": "Another recipe, whose keys hold where this one gives none.",
         "type": "string",
     }
+    search = SearchConfig.model_json_schema(ref_template="#/$defs/{model}")
+    definitions.update(search.pop("$defs", {}))
+    definitions["SearchConfig"] = search
+    schema["properties"]["search"] = {"$ref": "#/$defs/SearchConfig"}
     schema["properties"] |= _SWEEPING
     # With `extends`, any of the required keys may come from the other recipe.
     schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["extends"]}]

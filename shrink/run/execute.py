@@ -63,14 +63,14 @@ def execute(job: StepJob, send: Send) -> StepDone:
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     preserved = Preserved.of(context)
-    outcome = _run_stage(job, context)
+    outcome = run_stage(job, context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
     preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
-    artifact = _save(outcome, context)
+    artifact = save_artifact(outcome, context)
     reached(f"artifact-saved:{context.name}")
     of_stage = len(context.warnings)
     measured, shown = measured_artifact(context, outcome, artifact, job)
@@ -121,7 +121,7 @@ def follow(job: StepJob, send: Send) -> dict[str, object]:
     keras.utils.set_random_seed(context.training.seed)
     context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
     Preserved.of(context)
-    _run_stage(job, context)
+    run_stage(job, context)
     threading.Event().wait()
     return {}
 
@@ -135,13 +135,13 @@ def probe(job: StepJob, send: Send) -> Planning:
         return Planning(unplanned=why)
     context.phase("planning")
     try:
-        _run_stage(job, context)
+        run_stage(job, context)
     except Planned as planned:
         return Planning(planned.plan)
     return Planning(unplanned="the stage did not train")
 
 
-def _run_stage(job: StepJob, context: StageContext) -> StageResult:
+def run_stage(job: StepJob, context: StageContext) -> StageResult:
     """Return what a stage makes.
 
     Raises:
@@ -175,8 +175,8 @@ def _config(job: StepJob) -> StageConfig | None:
     return config.model_validate(job.config)
 
 
-def _save(outcome: StageResult, context: StageContext) -> Path:
-    """Write the artifact."""
+def save_artifact(outcome: StageResult, context: StageContext) -> Path:
+    """Write what a stage made into its folder, and return the file."""
     work = context.work
     if outcome.tflite is not None:
         artifact = work / "model.tflite"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shrink.base.errors import ShrinkError
 from shrink.contract.job import MeasuredOn
 from shrink.contract.report import Report
+from shrink.contract.result import Scores
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,14 @@ class RunOptions:
 
 @dataclass
 class RunResult:
-    """The report of a run, the folder that it is in, and the exit code that goes with it."""
+    """The report of a run, the folder that it is in, and the exit code that goes with it.
+
+    Attributes:
+        scores: of the examples that each stage was measured on, by its name.
+    """
 
     report: Report
     folder: Path
     exit_code: int
     error: ShrinkError | None = None
+    scores: Mapping[str, Scores] = field(default_factory=dict)

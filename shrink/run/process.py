@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,14 +143,7 @@ def _attempt(
 ) -> JsonObject:
     memory, host_peak, log = HostMemory(), 0, _Log(work / LOG_NAME)
     with log.appending(job) as descriptor:
-        child = Child(
-            "shrink.run.worker",
-            to_plain(job),
-            descriptor,
-            _environment(work, alone=job.place is None),
-            descriptors=(heartbeat.descriptor,),
-            preloaded=None if job.place is not None or job.action in _FRESH else _Held.process,
-        )
+        child = start_worker(job, work, descriptor, (heartbeat.descriptor,))
     with child:
         reached(f"worker-started:{job.name}")
         for message in child.messages():
@@ -175,6 +168,28 @@ def _attempt(
             log=log.tail(),
         )
     return dict(child.result)
+
+
+def start_worker(job: Job, work: Path, output: int, descriptors: Sequence[int] = ()) -> Child:
+    """Return a worker that has been given its job; a context, at whose end it is ended.
+
+    Args:
+        job: what it shall do.
+        work: its folder.
+        output: descriptor of the file that it prints to.
+        descriptors: that it inherits.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    return Child(
+        "shrink.run.worker",
+        to_plain(job),
+        output,
+        _environment(work, alone=job.place is None),
+        descriptors=descriptors,
+        preloaded=None if job.place is not None or job.action in _FRESH else _Held.process,
+    )
 
 
 class _Log:

@@ -409,7 +409,8 @@ class Runner:
             self.console.say(
                 f"{self.options.output} keeps its last finished run; this one is in {folder.path}"
             )
-        return RunResult(report, folder.path, self.exit_code, state.error)
+        scores = {outcome.name: outcome.scores for outcome in state.outcomes}
+        return RunResult(report, folder.path, self.exit_code, state.error, scores)
 
 
 def describe_end(status: str, seconds: float) -> str:

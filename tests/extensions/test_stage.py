@@ -119,7 +119,7 @@ def test_what_its_code_raises_is_told_with_its_name(
     find_extension.cache_clear()
     job = SimpleNamespace(kind="decay", config={"factor": 0.5})
     with pytest.raises(StageError) as caught:
-        execute._run_stage(cast(Any, job), cast(Any, SimpleNamespace(name="mine")))
+        execute.run_stage(cast(Any, job), cast(Any, SimpleNamespace(name="mine")))
     assert str(caught.value) == (
         "mine: decaying 1.2 adds the stage decay, and it raised KeyError: 'gone'"
     )

@@ -1,0 +1,140 @@
+"""The `search` section of a recipe: what to vary, what counts, what limits hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from shrink.base.fields import Bytes, Config, Count, NameIn, Positive
+from shrink.base.figures import FIGURES, LOSS
+from shrink.base.metrics import is_known_name
+
+SAMPLERS = ["tpe", "nsga2", "random"]
+"""Names of what `shrink.search.study` has a sampler for."""
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_seconds(value: object) -> float:
+    """Return seconds from a number, or from text such as `90s`, `30m` or `2h`.
+
+    Raises:
+        ValueError: it is no time above 0.
+    """
+    return _parse(value, "s", "a time is a number of seconds, or has a unit: 90s, 30m, 2h")
+
+
+def parse_milliseconds(value: object) -> float:
+    """Return milliseconds from a number, or from text such as `5ms`.
+
+    Raises:
+        ValueError: it is no time above 0.
+    """
+    return _parse(value, "ms", "a latency is a number of milliseconds, or has a unit: 5ms") * 1000
+
+
+def _parse(value: object, unit: str, says: str) -> float:
+    text = str(value).strip() if isinstance(value, int | float | str) else ""
+    found = None if isinstance(value, bool) else _TIME.fullmatch(text)
+    if found is None or not float(found[1]) > 0:
+        raise ValueError(says)
+    return float(found[1]) * _SECONDS[found[2] or unit]
+
+
+_TIME_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": r"^\d+(\.\d+)? ?(ms|s|m|h)$"},
+        ]
+    }
+)
+Seconds = Annotated[float, BeforeValidator(parse_seconds), _TIME_SCHEMA]
+Milliseconds = Annotated[float, BeforeValidator(parse_milliseconds), _TIME_SCHEMA]
+
+
+class Range(Config):
+    """Numbers from `low` to `high`."""
+
+    low: float | int
+    """The least."""
+    high: float | int
+    """The most."""
+    step: Positive | None = None
+    """Distance of two values; by default 1 where both ends are whole numbers, else none."""
+    log: bool = False
+    """True: small values are as likely as large ones, by their logarithm."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Range:
+        if self.low >= self.high:
+            raise ValueError("low must be below high")
+        if self.log and self.low <= 0:
+            raise ValueError("log needs a low above 0")
+        if self.log and self.step is not None:
+            raise ValueError("log takes no step")
+        return self
+
+
+Choices = Annotated[tuple[object, ...], Field(strict=False, min_length=1)]
+
+
+class Constraints(Config):
+    """Limits on figures; a point that breaks one is not chosen."""
+
+    tflite_bytes: Bytes | None = None
+    """Of the file: `--flash`."""
+    arena_bytes: Bytes | None = None
+    """Of the tensor arena in TFLite Micro: `--ram`."""
+    p50_ms: Milliseconds | None = None
+    """Of the latency on this host, or of `latency.command`: `--latency`."""
+    max_drop: Annotated[float, Field(ge=0)] | None = None
+    """What the main metric may lose against the baseline, on validation examples."""
+    macs: Count | None = None
+    """Multiply-accumulates per example."""
+    parameters: Count | None = None
+    """Weights."""
+    gzip_bytes: Bytes | None = None
+    """Of the file under gzip -9."""
+
+
+class LatencyConfig(Config):
+    """How latency is measured."""
+
+    command: str
+    """Run in a shell with `{artifact}` in it replaced by the path of the .tflite file; the last
+    number that it prints is the latency in milliseconds, such as that of a board."""
+
+
+class SearchConfig(Config):
+    """What `shrink search` varies, and what it looks for."""
+
+    space: dict[str, Range | Choices] = Field(default_factory=dict)
+    """Keys of the recipe, as `--set` takes them, each with a list of values or a range; by default
+    what is built from the model."""
+    objectives: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Figures to be good at; by default the smallest file with `max_drop`, else the main metric."""
+    constraints: Constraints = Constraints()
+    """Limits."""
+    trials: Count | None = None
+    """How many points are trained at most."""
+    time: Seconds | None = None
+    """Time for everything, the last measurement included."""
+    sampler: Annotated[str, NameIn(SAMPLERS)] | None = None
+    """tpe, nsga2 or random; by default tpe for one objective, nsga2 for several."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the sampler."""
+    latency: LatencyConfig | None = None
+    """A command that measures latency, in place of this host's."""
+
+    @model_validator(mode="after")
+    def _check(self) -> SearchConfig:
+        for name in self.objectives:
+            if name not in FIGURES and name != LOSS and not is_known_name(name):
+                raise ValueError(f"objectives: {name!r} is no figure of a report")
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("objectives: a figure is there twice")
+        return self

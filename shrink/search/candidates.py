@@ -1,0 +1,75 @@
+"""From a point of the space to a recipe, and to the plan of its run."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shrink.base.foreign import Json
+from shrink.recipe.load import LoadedRecipe, RawRecipe, validated
+from shrink.recipe.overrides import Override, apply_override
+from shrink.recipe.plan import Plan, build_plan
+from shrink.search.space import CHAIN, Settings, Space
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The recipes that the points of a space stand for.
+
+    Attributes:
+        raw: the recipe that they vary, without its `search`.
+        source: its file, or what stands for one.
+        space: what is varied.
+    """
+
+    raw: RawRecipe
+    source: Path
+    space: Space
+
+    def plan(self, settings: Settings, *, gated: bool = False) -> Plan:
+        """Return the plan of a point.
+
+        Args:
+            settings: of the point.
+            gated: whether it has the recipe's gates: they are of test examples.
+
+        Raises:
+            ShrinkError: the settings make no legal recipe.
+        """
+        return build_plan(self._loaded(settings, gated))
+
+    def baseline(self) -> Plan:
+        """Return a plan that begins with the baseline of all points."""
+        chain = self.space.chains[0]
+        first = {CHAIN: chain.name} if chain.name else {}
+        return self.plan({**first, **(chain.first[0] if chain.first else {})})
+
+    def _loaded(self, settings: Settings, gated: bool) -> LoadedRecipe:
+        mine, chain = self.raw.copy(), self.space.chain(settings)
+        if not gated:
+            mine.value.pop("gates", None)
+        if chain.stages is not None:
+            mine.value["stages"] = copy.deepcopy(list(chain.stages))
+            for path in [p for p in mine.positions if p[:1] == ("stages",) and len(p) > 1]:
+                del mine.positions[path]
+        for key, value in settings.items():
+            if key != CHAIN:
+                apply_override(_override(key, value), mine.value, mine.positions)
+        return validated(mine, self.source)
+
+    def identity(self, more: Mapping[str, Json]) -> str:
+        """Return a hash of what is searched: of the recipe, the space, and more."""
+        chains = [
+            [one.name, list(one.stages or ()), {k: repr(v) for k, v in one.dimensions.items()}]
+            for one in self.space.chains
+        ]
+        text = json.dumps([self.raw.value, chains, dict(more)], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _override(key: str, value: Json) -> Override:
+    return Override(tuple(key.split(".")), value, f"{key}={json.dumps(value)}")

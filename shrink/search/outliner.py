@@ -1,0 +1,127 @@
+"""Asks a worker what models would be, untrained: one process for all questions of a search."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from shrink.base import files
+from shrink.base.child import Child
+from shrink.base.foreign import JsonObject
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.job import Outline, OutlineJob, StepJob
+from shrink.contract.model_source import ModelKind, ModelSource, Trust
+from shrink.data.fingerprint import fingerprint
+from shrink.recipe.plan import Plan, Source
+from shrink.run.judged import ARTIFACT, made_before
+from shrink.run.keys import step_keys
+from shrink.run.lineage import Splits, splits_of
+from shrink.run.process import start_worker
+from shrink.run.steps import step_job
+from shrink.run.store import Store
+
+_QUESTION, _ANSWER = ".question.json", ".answer.json"
+_OF_STEP = "step"
+_POLL_S = 0.05
+_MOST_S = 300.0
+
+
+class Outliner:
+    """A worker that says what plans would give, started by the first question.
+
+    A context: the worker ends with it.
+
+    Args:
+        store: of finished steps, from which chains begin where they can.
+        trust_model: whether model files are loaded whatever they hold.
+    """
+
+    def __init__(self, store: Store, trust_model: bool = False) -> None:
+        self._store, self._trust_model = store, trust_model
+        self._held = contextlib.ExitStack()
+        self._child: Child | None = None
+        self._folder = Path()
+        self._asked = 0
+        self._known: dict[str, Outline] = {}
+
+    def __enter__(self) -> Outliner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._held.close()
+        self._child = None
+
+    def outline(self, plan: Plan) -> Outline:
+        """Return what the last step of a plan would be, untrained.
+
+        What cannot be said has no figures, and an error that says why.
+        """
+        digest = fingerprint(plan.data_config)
+        splits = splits_of(plan, digest, self._store)
+        keys = step_keys(plan, digest, splits)
+        last = plan.finals[-1]
+        if keys[last] not in self._known:
+            self._known[keys[last]] = self._ask(self._jobs(plan, last, keys, splits))
+        return self._known[keys[last]]
+
+    def _jobs(
+        self, plan: Plan, last: str, keys: Mapping[str, str], splits: Splits
+    ) -> list[StepJob]:
+        """Return the steps that lead to the last one, from what the store has of them."""
+        trust = Trust(plan.custom_objects, self._trust_model)
+        jobs: list[StepJob] = []
+        needed = [last]
+        for step in reversed(plan.steps):
+            if step.name not in needed:
+                continue
+            given = self._source(step.inputs["model"], keys, trust)
+            needed += [str(given.path)] if given.function == _OF_STEP else []
+            inputs = {"model": given}
+            job = step_job(plan, step, (), inputs, splits, self._store, keys[step.name])
+            jobs.append(replace(job, checkpoints=None))
+        jobs.reverse()
+        return jobs
+
+    def _source(self, source: Source, keys: Mapping[str, str], trust: Trust) -> ModelSource:
+        if source.step is None:
+            assert source.reference is not None, "an input has a source"
+            return source.reference.source(trust, source.arguments)
+        made = made_before(keys[source.step], self._store)
+        if made is None:
+            arguments = dict(source.arguments)
+            return ModelSource("keras", Path(source.step), _OF_STEP, arguments, trust)
+        path = made.files[ARTIFACT]
+        kind: ModelKind = "tflite" if path.suffix == ".tflite" else "keras"
+        return ModelSource(kind, path, None, dict(source.arguments), trust)
+
+    def _ask(self, jobs: list[StepJob]) -> Outline:
+        child = self._child or self._start()
+        name = f"{self._asked:06d}"
+        self._asked += 1
+        question: JsonObject = {"steps": [to_plain(job) for job in jobs]}
+        files.write_json(self._folder / f"{name}{_QUESTION}", question)
+        answer, deadline = self._folder / f"{name}{_ANSWER}", time.monotonic() + _MOST_S
+        while not answer.exists():
+            if child.ended() or time.monotonic() > deadline:
+                self.__exit__(None, None, None)
+                return Outline(figures={}, error="the process that says it has ended")
+            time.sleep(_POLL_S)
+        return from_plain(Outline, json.loads(answer.read_text(encoding="utf-8")))
+
+    def _start(self) -> Child:
+        self._held = contextlib.ExitStack()
+        self._folder = self._held.enter_context(self._store.work_folder())
+        log = self._held.enter_context(files.open_to_append(self._folder / "worker.log"))
+        job = OutlineJob(name="search", work=self._folder, folder=self._folder)
+        self._child = self._held.enter_context(start_worker(job, self._folder, log.fileno()))
+        return self._child

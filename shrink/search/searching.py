@@ -1,0 +1,317 @@
+"""One worker of a search: asks for a point, looks at it, tells what became of it, and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shrink.base import files
+from shrink.base.console import Console
+from shrink.base.errors import (
+    Interrupted,
+    ModelError,
+    RecipeError,
+    ResourceError,
+    ShrinkError,
+    StageError,
+    Terminated,
+)
+from shrink.base.figures import figure_of
+from shrink.contract.job import Outline
+from shrink.contract.report import Figures
+from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
+from shrink.contract.searched import Trial
+from shrink.recipe.plan import Plan
+from shrink.recipe.resolved import recipe_sha256
+from shrink.run.options import RunResult
+from shrink.search.candidates import Candidates
+from shrink.search.goal import UNTRAINED
+from shrink.search.looked import OutOfTime, Runs, until
+from shrink.search.outliner import Outliner
+from shrink.search.space import CHAIN, Settings
+from shrink.search.study import Asked, Study
+
+TRIALS, SCORES = "trials", "scores.json"
+_SLACK = 0.1
+"""Share by which what training decides may still make a file smaller."""
+_DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW = 20, 20, 100
+_BEAT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a search ends.
+
+    Attributes:
+        trials: that are trained, over all workers; None for no limit.
+        deadline: by `time.monotonic`, of the last training; None for no limit.
+    """
+
+    trials: int | None
+    deadline: float | None
+
+
+@dataclass
+class Progress:
+    """What a worker has seen.
+
+    Attributes:
+        longest_s: that a point took.
+        dull, known, unable: points in a row that could win nothing, that were known already, or
+            that cannot keep to the limits.
+        why: it ended, for people.
+    """
+
+    longest_s: float = 0.0
+    dull: int = 0
+    known: int = 0
+    unable: int = 0
+    why: str = ""
+
+
+class Worker:
+    """Looks at points until the budget is spent.
+
+    Args:
+        study: that points are asked of, and told to.
+        candidates: the recipes that they stand for.
+        goal: what is looked for.
+        baseline: its figures on validation examples.
+        runs: what runs a point.
+        outliner: what says of a point what it takes untrained.
+        folder: of the search.
+        budget: when to end.
+        console: told what happens.
+        beats: whether other machines are to be told that this worker lives.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        candidates: Candidates,
+        baseline: Figures,
+        runs: Runs,
+        outliner: Outliner,
+        folder: Path,
+        budget: Budget,
+        console: Console,
+    ) -> None:
+        self.study, self.candidates, self.goal = study, candidates, study.goal
+        self.baseline, self.runs, self.outliner = baseline, runs, outliner
+        self.folder, self.budget, self.console = folder, budget, console
+        self.beats = False
+        self.progress = Progress()
+
+    def work(self) -> None:
+        """Look at points until the budget is spent, or nothing new is to be had.
+
+        Raises:
+            Interrupted, Terminated: by the user; the point is left to whoever asks next.
+        """
+        while self._goes_on():
+            asked = self.study.ask()
+            try:
+                self._look_at(asked)
+            except OutOfTime:
+                self.study.give_back(asked)
+                self.progress.why = "the time is over"
+            except (Interrupted, Terminated):
+                self.study.give_back(asked)
+                raise
+
+    def _goes_on(self) -> bool:
+        seen, budget = self.progress, self.budget
+        if seen.why:
+            return False
+        trained = sum(one.status != "infeasible" for one in self.study.trials())
+        if budget.trials is not None and trained + self.study.running() >= budget.trials:
+            seen.why = f"{trained} points were trained"
+        elif seen.known >= _KNOWN_IN_A_ROW:
+            seen.why = "no point is left that was not looked at"
+        elif seen.unable >= _UNABLE_IN_A_ROW:
+            seen.why = f"{seen.unable} points in a row cannot keep to the limits"
+        elif budget.deadline is not None and time.monotonic() >= budget.deadline:
+            seen.why = "the time is over"
+        return not seen.why
+
+    def _look_at(self, asked: Asked) -> None:
+        seen, started = self.progress, time.monotonic()
+        try:
+            plan = self.candidates.plan(asked.settings)
+        except (RecipeError, ModelError) as error:
+            self._tell(asked, self._failed(asked, error, started))
+            return
+        if self.study.is_known(asked, recipe_sha256(plan)):
+            seen.known += 1
+            self.study.drop(asked)
+            return
+        seen.known = 0
+        with until(self.budget.deadline):
+            outline = self._outline(plan)
+        if outline.stage_failed:
+            failed = StageError(outline.error or "a stage would fail")
+            seen.unable += 1
+            self._tell(asked, replace(self._failed(asked, failed, started), status="infeasible"))
+            return
+        broken = self._broken_untrained(asked.settings, outline)
+        if broken:
+            seen.unable += 1
+            self._tell(asked, self._infeasible(asked, outline, broken, started), outline)
+            return
+        seen.unable = 0
+        if self._is_dull(outline):
+            seen.dull += 1
+            self.study.drop(asked)
+            return
+        seen.dull = 0
+        self._train(asked, plan, started)
+
+    def _outline(self, plan: Plan) -> Outline:
+        """Return what is known untrained, where that decides anything."""
+        decides = any(name in UNTRAINED for name in (*self.goal.limits, self.goal.ranking[0]))
+        return self.outliner.outline(plan) if decides else Outline(figures={})
+
+    def _broken_untrained(self, settings: Settings, outline: Outline) -> tuple[str, ...]:
+        exact = settings.get("prune.allocation", "uniform") == "uniform"
+        known = self.goal.known_excesses(outline.figures, 0.0 if exact else _SLACK)
+        return tuple(name for name, excess in known.items() if excess > 0)
+
+    def _is_dull(self, outline: Outline) -> bool:
+        """Whether a point cannot be better than the best, by what is known untrained."""
+        first = self.goal.ranking[0]
+        value = outline.figures.get(first)
+        best = self.goal.best(self.study.trials())
+        if self.goal.traded or best is None or value is None or first not in UNTRAINED:
+            return False
+        mine = best.figures.get(first)
+        return mine is not None and value >= mine and self.progress.dull < _DULL_IN_A_ROW
+
+    def _train(self, asked: Asked, plan: Plan, started: float) -> None:
+        left = None if self.budget.deadline is None else self.budget.deadline - time.monotonic()
+        if left is not None and left < 0.5 * self.progress.longest_s:
+            raise OutOfTime("another point would take longer than is left")
+        self.console.say(f"point {asked.number}: {in_words(asked.settings)}")
+        folder = self.folder / TRIALS / f"{asked.number:04d}"
+        with until(self.budget.deadline), self._beating(asked):
+            try:
+                result = self.runs.choose(plan, folder)
+                error = result.error
+                if isinstance(error, Interrupted | Terminated | ResourceError):
+                    raise error
+                figures = {} if error else self.runs.figures(result.report, folder)
+                keep_scores(result, folder)
+            except (OutOfTime, Interrupted, Terminated, ResourceError):
+                raise
+            except ShrinkError as failed:
+                error, figures = failed, {}
+        self.progress.longest_s = max(self.progress.longest_s, time.monotonic() - started)
+        if error is not None:
+            self._tell(asked, self._failed(asked, error, started, folder))
+            return
+        excesses = self.goal.excesses(figures, self.baseline)
+        broken = tuple(name for name, excess in excesses.items() if excess > 0)
+        trial = Trial(
+            number=asked.number,
+            settings=asked.settings,
+            figures=figures,
+            feasible=not broken,
+            status="done",
+            broken=broken,
+            duration_s=round(time.monotonic() - started, 1),
+            run=str(folder.relative_to(self.folder)),
+        )
+        self.study.tell(asked, trial, excesses)
+        self.console.say(self._line(trial))
+
+    def _line(self, trial: Trial) -> str:
+        names = (self.goal.metric, *self.goal.ranking[:2])
+        shown = [
+            f"{name} {figure_of(name).text(trial.figures[name])}"
+            for name in dict.fromkeys(names)
+            if name in trial.figures
+        ]
+        best = self.goal.best(self.study.trials())
+        if best is not None and best.number == trial.number:
+            verdict = "the best so far"
+        elif trial.feasible:
+            verdict = "within the limits"
+        else:
+            verdict = f"out of {', '.join(trial.broken)}"
+        left = ""
+        if self.budget.deadline is not None:
+            left = f"; {max(0.0, self.budget.deadline - time.monotonic()):.0f} s left"
+        return f"point {trial.number}: {', '.join(shown)}: {verdict}{left}"
+
+    @contextmanager
+    def _beating(self, asked: Asked) -> Iterator[None]:
+        """Say now and then that this worker lives, where other machines cannot see it."""
+        if not self.beats:
+            yield
+            return
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(_BEAT_S):
+                self.study.beat(asked)
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _failed(
+        self, asked: Asked, error: ShrinkError, started: float, folder: Path | None = None
+    ) -> Trial:
+        return Trial(
+            number=asked.number,
+            settings=asked.settings,
+            figures={},
+            feasible=False,
+            status="failed",
+            duration_s=round(time.monotonic() - started, 1),
+            run=None if folder is None else str(folder.relative_to(self.folder)),
+            error=error.message,
+        )
+
+    def _infeasible(
+        self, asked: Asked, outline: Outline, broken: tuple[str, ...], started: float
+    ) -> Trial:
+        known = {k: v for k, v in outline.figures.items() if v is not None and k in UNTRAINED}
+        return Trial(
+            number=asked.number,
+            settings=asked.settings,
+            figures=known,
+            feasible=False,
+            status="infeasible",
+            broken=broken,
+            duration_s=round(time.monotonic() - started, 1),
+        )
+
+    def _tell(self, asked: Asked, trial: Trial, outline: Outline | None = None) -> None:
+        excesses = {} if outline is None else self.goal.known_excesses(outline.figures)
+        self.study.tell(asked, trial, excesses or {"": 1.0})
+        if trial.error:
+            self.console.say(f"point {trial.number}: {trial.error}")
+
+
+def keep_scores(result: RunResult, folder: Path) -> None:
+    """Keep what each validation example scores under a run's last stage."""
+    stage = result.report.ends[-1].name
+    files.write_json(folder / SCORES, scores_to_plain(result.scores.get(stage, {})))
+
+
+def scores_in(folder: Path) -> dict[str, Evidence]:
+    """Return what `keep_scores` kept; nothing where it is not there."""
+    return scores_from_plain(files.read_mapping(folder / SCORES))
+
+
+def in_words(settings: Settings) -> str:
+    """Return a point for people: `distill-quantize, distill.student.width = 0.35`."""
+    rest = [f"{key} = {value}" for key, value in settings.items() if key != CHAIN]
+    return ", ".join([*([str(settings[CHAIN])] if CHAIN in settings else []), *rest]) or "as it is"

@@ -1,0 +1,288 @@
+"""What several workers share of a search: an Optuna study, in a journal file or a database.
+
+Each point is asked for, looked at, and told, by whoever asked for it. A worker says now and then
+that it lives; the trials of one that no longer does are given to others, with the same settings.
+Optuna itself is imported when a search begins: it costs a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shrink.base.errors import InputError, RecipeError, ResourceError
+from shrink.base.foreign import Json, JsonObject
+from shrink.base.packages import extra_hint
+from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.searched import Trial
+from shrink.search.goal import Goal
+from shrink.search.space import Space
+
+if TYPE_CHECKING:
+    import optuna
+
+_TRIAL, _SETTINGS, _WORKER, _BEAT = "shrink:trial", "shrink:settings", "worker", "beat"
+_CONSTRAINTS, _RECIPE = "shrink:constraints", "shrink:recipe"
+_DEAD_AFTER_S = 90.0
+_FAR = 1e12
+"""Stands for a figure that is not there, in what the sampler is told."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A point that this worker is to look at."""
+
+    number: int
+    settings: dict[str, Json]
+    trial: optuna.Trial
+
+
+def open_storage(place: str) -> optuna.storages.BaseStorage:
+    """Return a storage: a database by its URL, else a journal file.
+
+    Raises:
+        ResourceError: Optuna is missing, or the database cannot be opened.
+    """
+    try:
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError as error:
+        raise ResourceError(
+            "Optuna is not installed", subject="shrink search", hint=extra_hint("search")
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        if "://" in place:
+            return optuna.storages.RDBStorage(place)
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        return optuna.storages.JournalStorage(JournalFileBackend(place))
+    except Exception as error:
+        raise ResourceError(
+            f"the storage cannot be opened: {error}",
+            subject=place,
+            hint="give a file on a shared disk, or the URL of a database",
+        ) from error
+
+
+class Study:
+    """A search's points, shared by its workers.
+
+    Args:
+        storage: from `open_storage`.
+        name: the same for all workers.
+        goal: what is looked for.
+        space: what is varied.
+        sampler: tpe, nsga2 or random.
+        seed: of the sampler.
+        identity: of recipe, data, goal and space: workers of another search are refused.
+
+    Raises:
+        RecipeError: the storage holds a search of this name for something else.
+    """
+
+    def __init__(
+        self,
+        storage: optuna.storages.BaseStorage,
+        name: str,
+        goal: Goal,
+        space: Space,
+        sampler: str,
+        seed: int,
+        identity: str,
+    ) -> None:
+        import optuna
+
+        self.goal, self.space = goal, space
+        self.worker = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._study = optuna.create_study(
+                study_name=name,
+                storage=storage,
+                load_if_exists=True,
+                directions=["minimize"] * len(goal.directed),
+                sampler=_sampler(sampler, seed),
+            )
+        known = self._study.user_attrs.get("identity")
+        if known is not None and known != identity:
+            raise RecipeError(
+                "the storage holds a search of this name for another recipe, space, or limits",
+                subject=name,
+                hint="choose another --output or --storage, or begin anew with --force",
+            )
+        if known is None:
+            self._study.set_user_attr("identity", identity)
+
+    def begin(self, first: Sequence[Mapping[str, Json]]) -> None:
+        """Have these points looked at before any other, if nobody has asked for it yet."""
+        if self._study.user_attrs.get("begun"):
+            return
+        self._study.set_user_attr("begun", self.worker)
+        for settings in first:
+            self._enqueue(settings)
+
+    def _enqueue(self, settings: Mapping[str, Json]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._study.enqueue_trial(
+                dict(self.space.encode(settings)), {_SETTINGS: json.dumps(dict(settings))}
+            )
+
+    def ask(self) -> Asked:
+        """Return the next point, which no other worker is given."""
+        self.take_over()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trial = self._study.ask()
+            settings = self.space.suggest(trial)
+        given = trial.user_attrs.get(_SETTINGS)
+        if given:
+            settings = json.loads(given)
+        trial.set_user_attr(_SETTINGS, json.dumps(settings))
+        trial.set_user_attr(_WORKER, self.worker)
+        trial.set_user_attr(_BEAT, time.time())
+        return Asked(trial.number, settings, trial)
+
+    def beat(self, asked: Asked) -> None:
+        """Say that this worker lives."""
+        asked.trial.set_user_attr(_BEAT, time.time())
+
+    def tell(self, asked: Asked, trial: Trial, excesses: Mapping[str, float]) -> None:
+        """Say what became of a point.
+
+        Args:
+            asked: the point.
+            trial: what is known of it.
+            excesses: by limit, how far it is broken; at most 0 where it holds.
+        """
+        from optuna.trial import TrialState
+
+        asked.trial.set_user_attr(_TRIAL, json.dumps(to_plain(trial)))
+        asked.trial.set_user_attr(_CONSTRAINTS, list(excesses.values()) or [0.0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if trial.status == "done":
+                self._study.tell(asked.trial, self._costs(trial))
+            elif trial.status == "infeasible":
+                self._study.tell(asked.trial, state=TrialState.PRUNED)
+            else:
+                self._study.tell(asked.trial, state=TrialState.FAIL)
+
+    def give_back(self, asked: Asked) -> None:
+        """Leave a point that was not finished to whoever asks next."""
+        from optuna.trial import TrialState
+
+        self._study.tell(asked.trial, state=TrialState.FAIL)
+        self._enqueue(asked.settings)
+
+    def drop(self, asked: Asked) -> None:
+        """Say that a point was not looked at, as it is known or can win nothing."""
+        from optuna.trial import TrialState
+
+        self._study.tell(asked.trial, state=TrialState.FAIL)
+
+    def _costs(self, trial: Trial) -> list[float]:
+        costs = []
+        for name, cost in zip(self.goal.ranking, self.goal.key(trial.figures), strict=False):
+            if name in self.goal.directed:
+                costs.append(min(cost, _FAR))
+        return costs
+
+    def trials(self) -> list[Trial]:
+        """Return what is known of every point that was looked at, by all workers."""
+        found = []
+        for one in self._frozen():
+            if plain := one.user_attrs.get(_TRIAL):
+                value: JsonObject = json.loads(plain)
+                found.append(from_plain(Trial, value))
+        return sorted(found, key=lambda one: one.number)
+
+    def is_known(self, asked: Asked, recipe: str) -> bool:
+        """Whether an earlier trial is, or was, of the same recipe.
+
+        Args:
+            asked: the point.
+            recipe: a hash of what it stands for: other settings may mean the same.
+        """
+        asked.trial.set_user_attr(_RECIPE, recipe)
+        return any(
+            one.number < asked.number
+            and one.user_attrs.get(_RECIPE) == recipe
+            and (one.user_attrs.get(_TRIAL) or not one.state.is_finished())
+            for one in self._frozen()
+        )
+
+    def running(self) -> int:
+        """Return how many points other workers look at now."""
+        return sum(
+            not one.state.is_finished() and _WORKER in one.user_attrs for one in self._frozen()
+        )
+
+    def take_over(self) -> int:
+        """Give the points of workers that no longer live to whoever asks next; return how many."""
+        from optuna.trial import TrialState
+
+        taken = 0
+        for one in self._frozen():
+            if one.state == TrialState.RUNNING and _is_dead(one.user_attrs, self.worker):
+                try:
+                    self._study.tell(one.number, state=TrialState.FAIL)
+                except (ValueError, RuntimeError):  # another worker was first
+                    continue
+                self._enqueue(json.loads(one.user_attrs[_SETTINGS]))
+                taken += 1
+        return taken
+
+    def _frozen(self) -> Iterator[optuna.trial.FrozenTrial]:
+        yield from self._study.get_trials(deepcopy=False)
+
+
+def _is_dead(said: Mapping[str, Json], mine: str) -> bool:
+    """Whether the worker of a trial has gone, by its process here, or by its silence."""
+    worker = str(said.get(_WORKER, ""))
+    if worker == mine or not worker or _SETTINGS not in said:
+        return False
+    host, pid, _ = worker.rsplit(":", 2)
+    if host == socket.gethostname():
+        return not Path("/proc", pid).exists()
+    return time.time() - float(said.get(_BEAT, 0)) > _DEAD_AFTER_S
+
+
+def _sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    import optuna
+
+    def constraints(trial: optuna.trial.FrozenTrial) -> Sequence[float]:
+        found: Sequence[float] = trial.user_attrs.get(_CONSTRAINTS, [0.0])
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if name == "random":
+            return optuna.samplers.RandomSampler(seed=seed)
+        if name == "nsga2":
+            return optuna.samplers.NSGAIISampler(
+                seed=seed, population_size=16, constraints_func=constraints
+            )
+        return optuna.samplers.TPESampler(
+            seed=seed,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            n_startup_trials=8,
+            constraints_func=constraints,
+            warn_independent_sampling=False,
+        )
+
+
+def check_storage(place: str | None) -> None:
+    """Raise `InputError` where the folder of a journal file is a file."""
+    if place and "://" not in place and Path(place).is_dir():
+        raise InputError("the storage is a folder", subject=place, hint="name a file in it")

@@ -1,0 +1,145 @@
+"""A search keeps to its limits, looks at no test example before it has chosen, and goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base import yaml
+from shrink.base.errors import Interrupted, RecipeError, StageError
+from shrink.recipe.load import load_recipe
+from shrink.search.session import Asking
+from tests.search.fake import FakeAttempt, right_of, search, size_of
+
+SCHEMES = ("static_wi8_ai8", "float16")
+ALL = [(round(0.1 * n, 1), scheme) for n in range(1, 10) for scheme in SCHEMES]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+
+
+def found_in(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / "out" / "search.json").read_text())
+    return found
+
+
+def test_search_finds_the_smallest_file_within_the_drop_and_trains_no_point_beyond_the_size(
+    tmp_path: Path,
+) -> None:
+    attempt = FakeAttempt()
+    asking = Asking(limits={"tflite_bytes": 70_000}, max_drop=0.02, trials=40)
+    assert search(tmp_path, asking, attempt).run() == 0
+    found = found_in(tmp_path)
+    able = [
+        size_of(*point)
+        for point in ALL
+        if size_of(*point) <= 70_000 and 198 - right_of(*point) <= 0.02 * 200
+    ]
+    assert found["best"]["figures"]["tflite_bytes"] == min(able)
+    for one in found["trials"]:
+        assert (one["status"] == "infeasible") == (one["figures"]["tflite_bytes"] > 70_000)
+        assert one["feasible"] == (one["status"] == "done" and not one["broken"])
+    trained = [job.config for job in attempt.jobs if job.kind == "quantize"]
+    assert len(trained) == sum(one["status"] == "done" for one in found["trials"])
+    assert found["best"]["drop"] == pytest.approx(
+        (198 - round(200 * found["best"]["figures"]["accuracy"])) / 200
+    )
+    luck = found["best"]["luck"]
+    assert luck["metric"] == "accuracy"
+    assert 0 <= luck["chosen_again"] <= 1
+
+
+def test_search_measures_test_examples_of_the_best_point_alone_and_trains_it_once(
+    tmp_path: Path,
+) -> None:
+    attempt = FakeAttempt()
+    search(tmp_path, Asking(max_drop=0.1, trials=3), attempt).run()
+    on_test = [kind for kind, split in attempt.measured if split == "test"]
+    assert on_test == ["train", "prune", "quantize"]
+    first = attempt.measured.index(("train", "test"))
+    assert all(split == "test" for _, split in attempt.measured[first:])
+    made = [json.dumps([job.kind, dict(job.config or {})], sort_keys=True) for job in attempt.jobs]
+    assert sum(one.startswith('["train"') for one in made) == 1
+    best = tmp_path / "out" / "best"
+    assert {"report.json", "recipe.resolved.yaml"} <= {one.name for one in best.iterdir()}
+    found = found_in(tmp_path)["best"]
+    assert (tmp_path / "out" / found["artifact"]).is_file()
+    recipe = load_recipe(tmp_path / "out" / found["recipe"])
+    assert [stage.kind for stage in recipe.recipe.stages] == ["train", "prune", "quantize"]
+    assert "search" not in yaml.load(tmp_path / "out" / found["recipe"]).value
+
+
+def test_search_without_a_drop_finds_the_most_accurate_within_the_size(tmp_path: Path) -> None:
+    asking = Asking(limits={"tflite_bytes": 50_000}, trials=40)
+    search(tmp_path, asking, FakeAttempt()).run()
+    able = [point for point in ALL if size_of(*point) <= 50_000]
+    best = max(able, key=lambda one: (right_of(*one), -size_of(*one)))
+    figures = found_in(tmp_path)["best"]["figures"]
+    assert figures["accuracy"] == right_of(*best) / 200
+    assert figures["tflite_bytes"] == size_of(*best)
+
+
+def test_search_for_several_objectives_leaves_their_front(tmp_path: Path) -> None:
+    asking = Asking(objectives=("accuracy", "tflite_bytes"), trials=40)
+    search(tmp_path, asking, FakeAttempt()).run()
+    found = found_in(tmp_path)
+    done = {one["number"]: one["figures"] for one in found["trials"] if one["status"] == "done"}
+    points = {n: (-f["accuracy"], f["tflite_bytes"]) for n, f in done.items()}
+    front = [
+        n
+        for n, mine in points.items()
+        if not any(o != mine and o[0] <= mine[0] and o[1] <= mine[1] for o in points.values())
+    ]
+    assert sorted(found["front"]) == sorted(front)
+
+
+def test_search_says_what_is_possible_where_nothing_keeps_to_the_limits(tmp_path: Path) -> None:
+    asking = Asking(limits={"tflite_bytes": 30_000}, max_drop=0.0, trials=40)
+    with pytest.raises(StageError, match="no point keeps to the limits") as raised:
+        search(tmp_path, asking, FakeAttempt()).run()
+    assert "within the sizes" in raised.value.message
+    found = found_in(tmp_path)
+    assert found["best"] is None
+    assert found["front"] == []
+    assert not (tmp_path / "out" / "best").exists()
+
+
+def test_search_goes_on_after_an_interruption_and_trains_nothing_twice(tmp_path: Path) -> None:
+    asking, attempt = Asking(max_drop=0.1, trials=40), FakeAttempt()
+    attempt.raises[0.5] = Interrupted("interrupted")
+    assert search(tmp_path, asking, attempt).run() == Interrupted.exit_code
+    before = found_in(tmp_path)
+    assert before["best"] is None
+    again = FakeAttempt()
+    assert search(tmp_path, asking, again).run() == 0
+    found = found_in(tmp_path)
+    trained = [json.dumps(one["settings"], sort_keys=True) for one in found["trials"]]
+    assert len(trained) == len(set(trained))
+    assert not [job for job in again.jobs if job.kind == "train"]
+
+
+def test_search_keeps_a_point_that_failed_and_goes_on(tmp_path: Path) -> None:
+    attempt = FakeAttempt()
+    attempt.raises[0.5] = StageError("it cannot be pruned so")
+    assert search(tmp_path, Asking(trials=40), attempt).run() == 0
+    failed = [one for one in found_in(tmp_path)["trials"] if one["status"] == "failed"]
+    assert failed
+    assert all("it cannot be pruned so" in one["error"] for one in failed)
+
+
+def test_search_refuses_the_folder_of_another_search_and_other_files(tmp_path: Path) -> None:
+    search(tmp_path, Asking(trials=1), FakeAttempt()).run()
+    with pytest.raises(RecipeError, match="another recipe, space, or limits"):
+        search(tmp_path, Asking(max_drop=0.5, trials=1), FakeAttempt()).run()
+    assert search(tmp_path, Asking(max_drop=0.5, trials=1), FakeAttempt(), force=True).run() == 0
+    other = tmp_path / "other"
+    (other / "out").mkdir(parents=True)
+    (other / "out" / "letter.txt").touch()
+    with pytest.raises(RecipeError, match="no search of this recipe left"):
+        search(other, Asking(trials=1), FakeAttempt()).run()

@@ -1,0 +1,91 @@
+"""Workers share a study: no point twice, and those of a dead worker come back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shrink.base.errors import RecipeError
+from shrink.contract.searched import Trial
+from shrink.search.goal import Goal
+from shrink.search.space import Chain, Choice, Interval, Space
+from shrink.search.study import _WORKER, Asked, Study, open_storage
+
+SPACE = Space((Chain("", None, {"a": Choice((1, 2, 3)), "b": Interval(0, 3)}),))
+GOAL = Goal("accuracy", {"tflite_bytes": 10})
+
+
+def study(root: Path, identity: str = "x") -> Study:
+    place = str(root / "shared.journal")
+    return Study(open_storage(place), "r", GOAL, SPACE, "tpe", 0, identity)
+
+
+def trial_of(asked: Asked, accuracy: float) -> Trial:
+    return Trial(
+        number=asked.number,
+        settings=asked.settings,
+        figures={"accuracy": accuracy, "tflite_bytes": 5},
+        feasible=True,
+        status="done",
+    )
+
+
+def test_workers_are_given_the_first_points_once_and_see_what_others_found(tmp_path: Path) -> None:
+    one, other = study(tmp_path), study(tmp_path)
+    first = [{"a": 1, "b": 0}, {"a": 2, "b": 1}]
+    one.begin(first)
+    other.begin(first)
+    asked = [one.ask(), other.ask()]
+    assert [each.settings for each in asked] == first
+    one.tell(asked[0], trial_of(asked[0], 0.5), {})
+    assert [each.settings for each in other.trials()] == first[:1]
+    later = [other.ask() for _ in range(3)]
+    assert len({each.number for each in [*asked, *later]}) == 5
+
+
+def test_a_point_that_another_worker_looks_at_is_known(tmp_path: Path) -> None:
+    one, other = study(tmp_path), study(tmp_path)
+    one.begin([{"a": 1, "b": 0}])
+    first = one.ask()
+    other._enqueue({"a": 1, "b": 0})
+    second = other.ask()
+    assert not one.is_known(first, "x")
+    assert other.is_known(second, "x")
+    assert not other.is_known(second, "y")
+
+
+def test_points_of_a_dead_worker_come_back_once(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead, one, other = study(tmp_path), study(tmp_path), study(tmp_path)
+    dead.begin([{"a": 3, "b": 2}])
+    lost = dead.ask()
+    lost.trial.set_user_attr(_WORKER, f"{socket.gethostname()}:{ended.pid}:0")
+    dead.is_known(lost, "x")
+    taken = [one.take_over(), other.take_over()]
+    assert taken == [1, 0]
+    again = other.ask()
+    assert again.settings == lost.settings
+    assert not other.is_known(again, "x")
+
+
+def test_points_of_a_silent_worker_elsewhere_come_back_and_of_a_living_one_do_not(
+    tmp_path: Path,
+) -> None:
+    elsewhere, one = study(tmp_path), study(tmp_path)
+    asked = elsewhere.ask()
+    asked.trial.set_user_attr(_WORKER, f"elsewhere:{os.getpid()}:0")
+    assert one.take_over() == 0
+    asked.trial.set_user_attr("beat", 0.0)
+    assert one.take_over() == 1
+
+
+def test_the_storage_of_another_search_is_refused(tmp_path: Path) -> None:
+    study(tmp_path)
+    with pytest.raises(RecipeError, match="another recipe, space, or limits"):
+        study(tmp_path, "y")
