@@ -1,6 +1,6 @@
 """Files as others write them, before and after `shrink compact`.
 
-    python -m tests.benchmarks.bench_foreign [--models NAME...] [--folder DIR]
+    python -m tests.benchmarks.bench_compact_foreign [--models NAME...] [--folder DIR]
 
 Models of the kinds that zoos hold, with random weights, as converters of other years left them:
 explicit PADs before convolutions with VALID, inputs and outputs of uint8 or float32, operator codes
