@@ -215,7 +215,7 @@ def measure_slicing(
             for key, value in metrics.items()
             if value is None
         }
-        evidence = _evidence(main, found, part, len(chosen), allowed)
+        evidence = _evidence(main, found, part, allowed, whole.examples)
         if evidence is not None:
             into.evidence[slice_evidence(slicing.by, name)] = evidence
         slices.append(
@@ -236,11 +236,13 @@ def _evidence(
     main: str,
     means: dict[str, Pooled | None],
     part: WholeSplit,
-    examples: int,
     allowed: CallTime,
+    slice_of: int,
 ) -> Evidence | None:
     """Return what the interval of the main metric is computed from; None where there is none."""
     if main in means:
         pooled = means[main]
         return None if pooled is None else pooled.scores.tolist()
-    return part.only(main).resampled(allowed)[main] if examples >= FEWEST_EXAMPLES else None
+    if part.examples < FEWEST_EXAMPLES:
+        return None
+    return part.only(main).resampled(allowed, slice_of)[main]

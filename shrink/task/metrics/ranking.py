@@ -22,6 +22,8 @@ Area = Callable[[Array, Array], Array]
 to the area, (b,)."""
 _DIGITS = 12
 """Of logarithms of probabilities, by which logits of several classes are ranked."""
+_MANY_ROWS = 250
+"""Resamples at a time from which on steps over groups are faster than sums along them."""
 _MOST_GROUPS = 1_024
 """Groups of scores in which resamples are ranked: finer ones change no limit's third digit."""
 
@@ -149,9 +151,17 @@ def _weigher(rankings: Sequence[Ranking], examples: int) -> Callable[[Array], li
 
 def roc_area(positive: Array, negative: Array) -> Array:
     """Return the area under the ROC curve: the chance to rank a positive above a negative."""
-    above = np.cumsum(positive, axis=1)
-    pairs = (negative * (above - positive / 2)).sum(axis=1)
-    return divided(pairs, positive.sum(axis=1) * negative.sum(axis=1))
+    if len(positive) < _MANY_ROWS:
+        above = np.cumsum(positive, axis=1)
+        pairs = (negative * (above - positive / 2)).sum(axis=1)
+        return divided(pairs, positive.sum(axis=1) * negative.sum(axis=1))
+    # The same, group by group: for many resamples a quarter of the time. Halves add up exactly.
+    above, pairs, below = (np.zeros(len(positive)) for _ in range(3))
+    for own, other in zip(positive.T, negative.T, strict=True):
+        pairs += other * (above + own / 2)
+        above += own
+        below += other
+    return divided(pairs, above * below)
 
 
 def average_precision(positive: Array, negative: Array) -> Array:

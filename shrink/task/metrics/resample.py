@@ -23,12 +23,19 @@ _SUMMED = 100_000_000
 """Numbers that are summed at the most, over all resamples, as above."""
 _BLOCKS = 1_000
 """Of the jackknife: with more examples, several of them are left out at a time."""
+_BLOCKS_OF_SLICE = 250
+_LONG = 4_000
+"""Examples from which on resamples are counted one at a time, in the cache."""
 _CHUNK = 1_000_000
 """Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
 
 
 def resample(
-    metrics: Sequence[Weighted], examples: int, most: int = _MOST, most_blocks: int = _BLOCKS
+    metrics: Sequence[Weighted],
+    examples: int,
+    most: int = _MOST,
+    most_blocks: int = _BLOCKS,
+    slice_of: int | None = None,
 ) -> list[Resampled | None]:
     """Return what intervals of metrics are computed from; None for one without a value.
 
@@ -37,10 +44,14 @@ def resample(
         examples: how many these are.
         most: resamples at the most.
         most_blocks: of the jackknife, at the most.
+        slice_of: how many examples there are in all, where these are one slice of them: it has as
+            many resamples as all of them, so that all slices together cost what they do.
     """
+    if slice_of is not None:
+        most_blocks = min(most_blocks, _BLOCKS_OF_SLICE)
     ones = np.ones((1, examples))
     values = [float(metric.exact(ones)[0]) for metric in metrics]
-    counts = [min(_count(examples, metric.columns), most) for metric in metrics]
+    counts = [min(_count(slice_of or examples, metric.columns), most) for metric in metrics]
     replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0)))
     blocks = [min(examples, most_blocks)] * len(metrics)
     without = _evaluated(metrics, blocks, _leaving_out(examples, most_blocks))
@@ -76,10 +87,16 @@ def draws(examples: int, count: int) -> Iterator[Array]:
     rows = max(1, _CHUNK // max(examples, 1))
     for start in range(0, count, rows):
         here = min(rows, count - start)
-        weights = np.empty((here, examples))
-        for row in weights:
-            drawn = random.integers(0, examples, examples, dtype=np.int32)
-            row[:] = np.bincount(drawn, minlength=examples)
+        if examples >= _LONG:
+            weights = np.empty((here, examples))
+            for row in weights:
+                drawn = random.integers(0, examples, examples, dtype=np.int32)
+                row[:] = np.bincount(drawn, minlength=examples)
+        else:  # the same numbers, counted at once
+            rows_drawn = random.integers(0, examples, (here, examples), dtype=np.int32)
+            places = rows_drawn + np.arange(here, dtype=np.int64)[:, None] * examples
+            counts = np.bincount(places.ravel(), minlength=here * examples)
+            weights = counts.reshape(here, examples).astype(np.float64)
         yield weights
 
 

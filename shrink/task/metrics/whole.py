@@ -81,16 +81,21 @@ class WholeSplit:
         found |= {one.key: self._metric(one)() for one in self._functions}
         return {name: None if np.isnan(value) else value for name, value in found.items()}
 
-    def resampled(self, allowed: CallTime | None = None) -> dict[str, Resampled | None]:
+    def resampled(
+        self, allowed: CallTime | None = None, slice_of: int | None = None
+    ) -> dict[str, Resampled | None]:
         """Return each metric with what its interval is computed from; None is not defined.
 
         Args:
             allowed: of users' functions in slices; None for all examples.
+            slice_of: how many examples there are in all, where these are a slice of them.
         """
         found: dict[str, Resampled | None] = {}
         if self._rules:
             every = [self._weighted(name) for name in self._rules]
-            found |= zip(self._rules, resample(every, sum(self._counts)), strict=True)
+            found |= zip(
+                self._rules, resample(every, self.examples, slice_of=slice_of), strict=True
+            )
         return found | {one.key: resampled(self._metric(one), allowed) for one in self._functions}
 
     def _metric(self, function: UserMetric) -> OfExamples:
