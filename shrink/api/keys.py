@@ -284,9 +284,10 @@ class DistillKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """Of several outputs: how much the teacher's share counts for each, in order."""
     feature_layers: Mapping[str, object]
     """Layers whose outputs are followed too: `{teacher's layer: student's layer}`."""
-    feature_loss: Literal["hint", "attention", "relational"]
+    feature_loss: Literal["hint", "attention", "attention_scores", "relational"]
     """hint: squared error, by learned projections where widths differ; attention: maps of activity;
-    relational: distances between the examples of a micro-batch."""
+    attention_scores: of MultiHeadAttention layers, what each position attends to, the mean over
+    heads; relational: distances between the examples of a micro-batch."""
     feature_weight: float
     """Weight of the features' loss, beside the others' 1."""
     teacher_cache: Literal["auto", "on", "off"]

@@ -130,6 +130,8 @@ SOFT_LOSSES: Mapping[str, Callable[[Case], tf.Tensor]] = {
 
 
 _EPSILON = 1e-12
+_LEAST_SHARE = 1e-7
+"""Below it a share of attention has no logarithm that float32 could tell from others."""
 
 
 def hint(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
@@ -208,9 +210,30 @@ def _flat(values: tf.Tensor) -> tf.Tensor:
     return tf.reshape(values, (tf.shape(values)[0], -1))
 
 
+def attention_scores(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
+    """Return the KL divergence of what a student attends to from what its teacher does.
+
+    Mean over the positions that ask (Wang et al. 2020, "MiniLM", eq. 5; there of each head, here of
+    their mean, so that the student may have fewer).
+
+    Args:
+        student: shares that add up to 1 over the last axis, (n, ..., positions).
+        teacher: of the same shape.
+
+    Returns:
+        The loss of each example, (n,).
+    """
+    least = tf.cast(_LEAST_SHARE, student.dtype)
+    log_t, log_s = (tf.math.log(tf.maximum(shares, least)) for shares in (teacher, student))
+    divergence = tf.reduce_sum(teacher * (log_t - log_s), axis=-1)
+    return tf.reduce_mean(_flat(divergence), axis=-1)
+
+
 FEATURE_LOSSES: Mapping[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "hint": hint,
     "attention": attention,
+    "attention_scores": attention_scores,
     "relational": relational,
 }
-"""The losses of features that a recipe can name; all but `hint` take features of any width."""
+"""The losses of features that a recipe can name; all but `hint` and
+`attention_scores` take features of any width."""

@@ -111,9 +111,26 @@ def _removed(group: Group, width: float, weights: Weights, inherit: bool) -> np.
 
 def _dropped(run: list[Block], depth: float) -> list[Block]:
     """Return the blocks of a run that go: those that stay are spread evenly, the first included."""
-    count = round(depth * len(run))
-    stay = {round(index) for index in np.linspace(0, len(run) - 1, count)} if count else set()
-    return [block for index, block in enumerate(run) if index not in stay]
+    units, rest = _units(run)
+    # What is left of a pattern has its end in a block that cannot go, and stays with that.
+    count = round(depth * (len(units) + rest)) - rest
+    stay = {round(i) for i in np.linspace(0, len(units) - 1, count)} if count > 0 else set()
+    return [block for i, unit in enumerate(units) if i not in stay for block in unit]
+
+
+def _units(run: list[Block]) -> tuple[list[list[Block]], bool]:
+    """Return what goes together, and whether a part of one more is left over.
+
+    Attention and the dense layers behind it are two residual blocks that are one block of a
+    transformer: every other one of the two would leave attention alone. Elsewhere each is a unit.
+    """
+    kinds = [any(isinstance(call.layer, _ATTENTION) for call in block.calls) for block in run]
+    size = 1
+    if any(kinds) and not all(kinds):
+        lengths = range(2, len(run))
+        size = next((n for n in lengths if kinds[n:] == kinds[:-n]), 1)
+    whole = len(run) // size
+    return [run[i * size : (i + 1) * size] for i in range(whole)], bool(len(run) % size)
 
 
 def _nothing(model: keras.Model, graph: ChannelGraph, width: float) -> ModelError:
@@ -127,6 +144,11 @@ def _nothing(model: keras.Model, graph: ChannelGraph, width: float) -> ModelErro
     )
 
 
+_ATTENTION = (
+    keras.layers.MultiHeadAttention,
+    keras.layers.Attention,
+    keras.layers.AdditiveAttention,
+)
 _DEPTHWISE = (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D)
 
 

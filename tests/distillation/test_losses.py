@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from shrink.distillation.losses import (
     attention,
+    attention_scores,
     decoupled_kd,
     hint,
     relational,
@@ -131,3 +132,12 @@ def test_relational_has_finite_gradients_when_examples_coincide() -> None:
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(relational(same, tf.constant(RANDOM.normal(size=(3, 4)))))
     assert np.isfinite(tape.gradient(loss, same).numpy()).all()
+
+
+def test_attention_scores_is_the_mean_divergence_over_positions() -> None:
+    rng = np.random.default_rng(4)
+    student, teacher = softmax(rng.normal(size=(2, 3, 5, 7)) * 3)
+    found = attention_scores(tf.constant(student), tf.constant(teacher))
+    np.testing.assert_allclose(found.numpy(), kl(teacher, student).mean(axis=-1), rtol=1e-9)
+    none = np.eye(7)[None, :5]
+    assert np.isfinite(attention_scores(tf.constant(none), tf.constant(none[..., ::-1])).numpy())

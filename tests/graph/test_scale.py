@@ -118,10 +118,10 @@ def test_scaled_refuses_what_cannot_become_smaller() -> None:
         scaled(model, {"width": 2.0})
 
 
-def transformer() -> keras.Model:
+def transformer(blocks: int = 2) -> keras.Model:
     inputs = keras.Input((6, 3))
     x = L.Dense(16, name="embed")(inputs)
-    for n in range(2):
+    for n in range(blocks):
         attended = L.MultiHeadAttention(4, 5, name=f"attention{n}")(x, x)
         x = L.LayerNormalization(name=f"norm{n}a")(L.Add()([x, attended]))
         hidden = L.Dense(32, activation="gelu", name=f"hidden{n}")(x)
@@ -175,10 +175,27 @@ def test_scaled_keeps_the_units_of_largest_weights_when_they_are_inherited() -> 
 
 def test_scaled_by_depth_leaves_out_transformer_blocks() -> None:
     student = scaled(transformer(), {"depth": 0.5})
-    names = [layer.name for layer in student.layers]
-    assert "attention0" in names
-    assert not {"attention1", "hidden0"} <= set(names)
+    names = {layer.name for layer in student.layers}
+    assert {"attention1", "hidden1"} <= names
+    assert not {"attention0", "hidden0"} & names
     assert np.isfinite(outputs(student)).all()
+
+
+@pytest.mark.parametrize(("depth", "kept"), [(0.75, {0, 2, 3}), (0.5, {0, 3}), (0.25, {3})])
+def test_scaled_by_depth_keeps_attention_with_its_dense_layers(
+    depth: float, kept: set[int]
+) -> None:
+    teacher = transformer(blocks=4)
+    student = scaled(teacher, {"depth": depth, "inherit": 1.0})
+    names = {layer.name for layer in student.layers}
+    for part in ("attention", "hidden"):
+        assert {n for n in range(4) if f"{part}{n}" in names} == kept
+    for own, other in zip(
+        student.get_layer("attention3").get_weights(),
+        teacher.get_layer("attention3").get_weights(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(own, other)
 
 
 def test_scaled_says_why_a_depth_drops_no_block() -> None:

@@ -70,9 +70,10 @@ class DistillConfig(StageConfig):
     """Of several outputs: how much the teacher's share counts for each, in order."""
     feature_layers: dict[str, str] = Field(default_factory=dict)
     """Layers whose outputs are followed too: `{teacher's layer: student's layer}`."""
-    feature_loss: Literal["hint", "attention", "relational"] = "hint"
+    feature_loss: Literal["hint", "attention", "attention_scores", "relational"] = "hint"
     """hint: squared error, by learned projections where widths differ; attention: maps of
-    activity; relational: distances between the examples of a micro-batch."""
+    activity; attention_scores: of MultiHeadAttention layers, what each position attends to, the
+    mean over heads; relational: distances between the examples of a micro-batch."""
     feature_weight: Positive = 1.0
     """Weight of the features' loss, beside the others' 1."""
     teacher_cache: Literal["auto", "on", "off"] = "auto"

@@ -40,6 +40,7 @@ from shrink.stages.distill.teaching import (
     features_of,
     forget_teacher,
     open_teaching,
+    scores_of,
 )
 from shrink.task.artifact import Evaluation, evaluate_artifact, masks_of
 from shrink.task.task import Task
@@ -154,6 +155,18 @@ def check_positions(feature: tf.Tensor, wanted: Shape) -> None:
         )
 
 
+def _check_scores(features: Sequence[tf.Tensor], wanted: Sequence[Shape]) -> None:
+    """Raise `ModelError` unless student and teacher attend from as many positions to as many."""
+    for own, shape in zip(shapes_of(features), wanted, strict=True):
+        if own != shape:
+            raise ModelError(
+                f"the student attends from {own[0]} positions to {own[1]}, the teacher from "
+                f"{shape[0]} to {shape[1]}",
+                subject="distill.feature_layers",
+                hint="name a pair of attention layers over the same positions",
+            )
+
+
 def _fit(feature: tf.Tensor, wanted: Shape) -> tf.Tensor:
     check_positions(feature, wanted)
     if feature.shape[-1] == wanted[-1]:
@@ -263,11 +276,14 @@ def _with_features(student: keras.Model, config: DistillConfig, teaching: Teachi
     """Return the model that is trained: the student, with features where they are followed."""
     if not config.feature_layers:
         return student
-    own = features_of(student, tuple(config.feature_layers.values()), "student")
+    follow = scores_of if config.feature_loss == "attention_scores" else features_of
+    own = follow(student, tuple(config.feature_layers.values()), "student")
     wanted = teaching.rows.features
     if config.feature_loss == "hint":
         return with_features(student, own, wanted)
     if config.feature_loss == "attention":
         for feature, shape in zip(own, wanted, strict=True):
             check_positions(feature, shape)
+    if config.feature_loss == "attention_scores":
+        _check_scores(own, wanted)
     return with_losses(student, keras.Model(student.inputs, [*student.outputs, *own]))

@@ -178,7 +178,8 @@ def open_teaching(
         ]
         notes = (note for each in live for note in logarithm_note(each, "teacher", config.loss))
         said = list(dict.fromkeys(notes))
-        features = features_of(live[0], tuple(config.feature_layers), "teacher")
+        follow = scores_of if config.feature_loss == "attention_scores" else features_of
+        features = follow(live[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(live[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
         teach = ensemble(
@@ -224,6 +225,36 @@ def features_of(model: keras.Model, names: Sequence[str], role: str) -> list[tf.
                 hint=f"its layers are {', '.join(known)}"[:400],
             )
     return [known[name].output for name in names]
+
+
+def scores_of(model: keras.Model, names: Sequence[str], role: str) -> list[tf.Tensor]:
+    """Return what each position attends to, (n, queries, keys), by name of the attention layer.
+
+    The shares add up to 1 over the keys; they are the mean over heads. The layer is called again
+    on its inputs, which changes nothing of the model.
+
+    Raises:
+        ModelError: there is no such layer, it is no `MultiHeadAttention`, or it is called twice.
+    """
+    known = {layer.name: layer for layer in model.layers}
+    attending = [n for n, x in known.items() if isinstance(x, keras.layers.MultiHeadAttention)]
+    nodes = [node for depth in model._nodes_by_depth.values() for node in depth]
+    found = []
+    for name in names:
+        calls = [node for node in nodes if node.layer is known.get(name)]
+        if name not in attending or len(calls) != 1:
+            problem = "is called more than once" if len(calls) > 1 else "is none of the model"
+            raise ModelError(
+                f"attention_scores follows a MultiHeadAttention layer, and {name!r} of the {role} "
+                f"{problem if name in attending or name not in known else 'is another layer'}",
+                subject="distill.feature_layers",
+                hint=f"its attention layers are {', '.join(attending) or 'none'}"[:400],
+            )
+        (call,) = calls
+        arguments = {**call.call_kwargs, "return_attention_scores": True}
+        _, scores = known[name](*call.call_args, **arguments)
+        found.append(tf.reduce_mean(scores, axis=1))
+    return found
 
 
 def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple[str, ...] | None:
