@@ -135,6 +135,38 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any], tmp_
         assert validate_section(SearchConfig, document["search"], "docs").space
     # A block of no such kind has to be a CI system's, with a command of ours in it.
     assert words or {"gates", "stages", "data", "matrix", "task", "search"} & document.keys()
+    # A block of no such kind has to be a CI system's, with a command or a file of ours in it.
+    assert (
+        words
+        or _names_ours(document)
+        or {"gates", "stages", "data", "matrix", "task"} & document.keys()
+    )
+
+
+def _names_ours(document: dict[str, Any]) -> bool:
+    """Whether a block uses the action, GitLab's include or the hook, by what these have."""
+    root = DOCS.parent
+    action = yaml.safe_load((root / "action.yml").read_text("utf-8"))
+    (hook,) = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    job = yaml.safe_load((root / "ci" / "gitlab.yml").read_text("utf-8"))[".shrink"]
+    found = False
+    for one in _mappings(document):
+        if "/shrink@" in str(one.get("uses")):
+            assert one["with"].keys() <= action["inputs"].keys()
+            found = True
+        if one.get("extends") == ".shrink":
+            assert one["variables"].keys() <= job["variables"].keys()
+            found = True
+        found = found or one.get("id") == hook["id"]
+    return found
+
+
+def _mappings(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from _mappings(item)
 
 
 def _strings(value: Any) -> Iterator[str]:

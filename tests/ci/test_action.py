@@ -1,0 +1,177 @@
+"""The action, GitLab's include and the hook do what they say, step by step."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ci.runner import ROOT, Checkout, holds, substituted
+from tests.cli.toy import write_toy
+
+_SHRINK = """#!/usr/bin/env bash
+# Stands for shrink: a run ends with the code in the file `code`.
+set -eu
+echo "$*" >> words
+if [ "$1" = diff ]; then echo "tflite_bytes: 1000 instead of 2000"; exit 0; fi
+while [ "$1" != --output ]; do shift; done
+mkdir -p "$2"; echo '{}' > "$2/report.json"
+echo "passed=true" >> "$GITHUB_OUTPUT"; echo "tflite_bytes=1000" >> "$GITHUB_OUTPUT"
+exit "$(cat code)"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    made = Checkout(tmp_path / "repository", tmp_path / "hub", tmp_path / "tools")
+    made.tool("shrink", _SHRINK)
+    (made.folder / "code").write_text("0", encoding="utf-8")
+    return made
+
+
+def words(checkout: Checkout) -> list[str]:
+    return (checkout.folder / "words").read_text(encoding="utf-8").splitlines()
+
+
+def test_a_push_keeps_the_report_and_a_pull_request_is_compared_with_it(checkout: Checkout) -> None:
+    inputs = {"recipe": "a recipe.yaml", "set": "prune.sparsity=0.7\ntraining.seed=1\n"}
+    done = checkout.event("push", inputs)
+    run = "run a recipe.yaml --output runs/shrink --set prune.sparsity=0.7 --set training.seed=1"
+    assert (done["code"], words(checkout)) == (0, [run])
+    assert done["outputs"]["steps.run.outputs.passed"] == "true"
+    assert (checkout.hub / "shrink-main-report" / "report.json").is_file()
+    assert not (checkout.hub / "comment").exists()
+    for times in (1, 2):  # the second edits the first one's comment
+        done = checkout.event("pull_request", inputs)
+        assert done["code"] == 0
+        assert "1000 instead of 2000" in done["summary"]
+        assert "1000 instead of 2000" in (checkout.hub / "comment").read_text(encoding="utf-8")
+        assert (checkout.hub / "commented").read_text(encoding="utf-8").split() == ["12"] * times
+
+
+def test_a_missed_gate_ends_red_after_the_comment_and_is_not_kept(checkout: Checkout) -> None:
+    checkout.event("push", {"recipe": "digits"})
+    (checkout.folder / "code").write_text("1", encoding="utf-8")
+    done = checkout.event("pull_request", {"recipe": "digits"})
+    assert done["code"] == 1
+    assert (checkout.hub / "comment").is_file()
+    assert (checkout.hub / "shrink-run" / "report.json").is_file()
+    kept = checkout.hub / "shrink-main-report" / "report.json"
+    kept.unlink()
+    assert checkout.event("push", {"recipe": "digits"})["code"] == 1
+    assert not kept.exists()
+
+
+def test_a_first_pull_request_and_one_without_permission_still_run(checkout: Checkout) -> None:
+    assert checkout.event("pull_request", {"recipe": "digits"})["code"] == 0
+    assert "There is no report of main yet" in checkout.log
+    checkout.event("push", {"recipe": "digits"})
+    checkout.tool("gh", '#!/bin/sh\n[ "$1" = pr ] && exit 1\n[ "$2" = list ] && echo 7 || true\n')
+    (checkout.folder / "main-report").mkdir()
+    (checkout.folder / "main-report" / "report.json").touch()
+    assert checkout.event("pull_request", {"recipe": "digits"})["code"] == 0
+    assert "needs the permission pull-requests: write" in checkout.log
+    quiet = checkout.event("pull_request", {"recipe": "digits", "comment": "false"})
+    assert quiet["code"] == 0
+
+
+def test_no_input_is_pasted_into_a_script(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
+    assert len(scripts) == 6
+    assert [script for script in scripts if "${{" in script] == []
+    for script in scripts:
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    used = set(re.findall(r"inputs\.([\w-]+)", (ROOT / "action.yml").read_text(encoding="utf-8")))
+    assert used == set(action["inputs"])
+
+
+def test_the_runner_of_these_tests_knows_expressions() -> None:
+    known = {"inputs.a": "x", "inputs.b": ""}
+    assert substituted("${{ inputs.b || inputs.a }}/${{ inputs.a }}", known) == "x/x"
+    assert holds("inputs.a == 'x' && inputs.b != 'x'", known)
+    assert not holds("inputs.a != 'x'", known)
+
+
+def gitlab() -> dict[str, Any]:
+    job: dict[str, Any] = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text("utf-8"))[".shrink"]
+    return job
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_gitlabs_script_ends_as_the_run_ended(checkout: Checkout, code: int) -> None:
+    (checkout.folder / "code").write_text(str(code), encoding="utf-8")
+    main = checkout.folder / "main-report"
+    main.mkdir()
+    (main / "report.json").touch()
+    lines = ["set -eo pipefail", *gitlab()["script"]]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=checkout.folder,
+        env={
+            **{"PATH": f"{checkout.tools}:/usr/bin:/bin", "GITHUB_OUTPUT": "/dev/null"},
+            **{"SHRINK_RECIPE": "my recipe.yaml", "SHRINK_OUTPUT": "runs/shrink"},
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert words(checkout)[0] == "run my recipe.yaml --output runs/shrink"
+    assert "1000 instead of 2000" in done.stdout
+
+
+def test_the_hook_looks_at_recipes_alone(tmp_path: Path) -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert re.search(hook["files"], "recipes/digits.yaml")
+    assert not re.search(hook["files"], "docs/recipes/digits.yaml")
+    recipe = write_toy(tmp_path)
+    program, *rest = shlex.split(hook["entry"])
+    assert program == "shrink"
+    for text, code in ((recipe.read_text(encoding="utf-8"), 0), ("name: toy\nepoch: 3\n", 2)):
+        recipe.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "shrink", *rest, str(recipe)]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == code
+
+
+def test_the_image_is_made_of_what_the_repository_has() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line and not line.startswith((" ", "#"))]
+    assert kept[0] == "FROM python:3.11-slim"
+    assert kept.index("USER shrink") > next(i for i, k in enumerate(kept) if k.startswith("RUN"))
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    needed = {"shrink", "recipes", "models", "README.md", "LICENSE", "pyproject.toml"}
+    assert not needed & {*ignored}
+
+
+@pytest.mark.slow
+def test_a_strangers_repository_has_a_green_and_a_red_pull_request(tmp_path: Path) -> None:
+    checkout = Checkout(
+        tmp_path / "repository",
+        tmp_path / "hub",
+        tmp_path / "tools",
+        {"SHRINK_CACHE_DIR": str(tmp_path / "store")},
+    )
+    checkout.tool("shrink", f'#!/bin/sh\nexec "{sys.executable}" -P -m shrink "$@"\n')
+    recipe = write_toy(checkout.folder / "recipes")
+    own = recipe.read_text(encoding="utf-8") + "  - quantize: {scheme: float16}\n"
+    recipe.write_text(own + "gates: {tflite_bytes: 40KB}\n", encoding="utf-8")
+    inputs = {"recipe": "recipes/toy.yaml"}
+    assert checkout.event("push", inputs)["code"] == 0, checkout.log
+    said = "no figure, stage or gate changed"
+    for gate, code, told in (("40KB", 0, said), ("10B", 1, "tflite_bytes")):
+        recipe.write_text(f"{own}gates: {{tflite_bytes: {gate}}}\n", encoding="utf-8")
+        began = time.monotonic()
+        done = checkout.event("pull_request", inputs)
+        sys.stderr.write(f"a pull request took {time.monotonic() - began:.1f} s\n")
+        assert done["code"] == code, checkout.log
+        assert done["outputs"]["steps.run.outputs.exit-code"] == str(code)
+        assert told in (checkout.hub / "comment").read_text(encoding="utf-8")
+    assert "::error title=gate tflite_bytes missed" in checkout.log
