@@ -166,7 +166,7 @@ def test_a_strangers_repository_has_a_green_and_a_red_pull_request(tmp_path: Pat
     inputs = {"recipe": "recipes/toy.yaml"}
     assert checkout.event("push", inputs)["code"] == 0, checkout.log
     said = "no figure, stage or gate changed"
-    for gate, code, told in (("40KB", 0, said), ("10B", 1, "tflite_bytes")):
+    for gate, code, told in (("40KB", 0, said), ("10B", 1, "A passes, B fails")):
         recipe.write_text(f"{own}gates: {{tflite_bytes: {gate}}}\n", encoding="utf-8")
         began = time.monotonic()
         done = checkout.event("pull_request", inputs)
