@@ -105,7 +105,8 @@ JobsOption = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Runs of a sweep at a time, in memory of their own; what they share is computed once.",
+        help="Runs of a sweep, or points of a search, at a time, in memory of their own; what they "
+        "share is computed once.",
     ),
 ]
 SetOption = Annotated[

@@ -12,6 +12,7 @@ import typer
 from shrink.cli.options import (
     CustomObjectsOption,
     ForceFlag,
+    JobsOption,
     JsonFlag,
     OutputOption,
     QuietFlag,
@@ -122,6 +123,7 @@ def search(
     max_drop: MaxDropOption = None,
     time: TimeOption = None,
     trials: TrialsOption = None,
+    jobs: JobsOption = 1,
     storage: StorageOption = None,
     sampler: SamplerOption = None,
     seed: SeedOption = None,
@@ -154,6 +156,7 @@ def search(
     folder = output or Path("runs") / (name if name.startswith("search-") else f"{name}-search")
     options = RunOptions(output=folder, force=force, trust_model=trust_model)
     found = Search(Candidates(raw, source, space), asking, options, console)
+    found.jobs = jobs
     raise typer.Exit(found.run())
 
 

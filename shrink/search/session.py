@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ShrinkError, StageError, Terminated
-from shrink.base.figures import LOSS
+from shrink.base.figures import LOSS, figure_of
+from shrink.base.foreign import JsonObject
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Figures, Stage
 from shrink.contract.searched import SEARCH_NAME, Best, Luck, Searched, Trial
 from shrink.report.content import stage_figures
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.options import RunOptions
+from shrink.run.parallel import Pool, share_of_memory
 from shrink.run.session import guard_models
+from shrink.run.store import Store
 from shrink.search.candidates import Candidates
 from shrink.search.goal import LATENCY, MAX_DROP, Goal
-from shrink.search.looked import Runs, until
+from shrink.search.looked import OutOfTime, Runs, until
 from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
@@ -75,7 +77,8 @@ class Search:
 
     Attributes:
         runs: what runs a point.
-        outliner: what says of a point what it takes untrained.
+        make_outliner: returns what says of a point what it takes untrained.
+        jobs: workers at a time, each in a process of its own.
     """
 
     def __init__(
@@ -87,9 +90,9 @@ class Search:
         self._started = time.monotonic()
         timed = LATENCY in asking.limits or LATENCY in asking.objectives
         self.runs = Runs(options, timed, asking.command, console)
-        self.outliner = Outliner(self.runs.store, options.trust_model)
+        self.make_outliner: Callable[[Store, bool], Outliner] = Outliner
         self.plan = candidates.baseline()
-        self._first_outline_s = 0.0
+        self.jobs = 1
 
     def run(self) -> int:
         """Search, write what was found, show it, and return the exit code.
@@ -99,20 +102,57 @@ class Search:
         """
         self._check()
         files.make_folder(self.folder)
-        with self.runs.store.in_use(), self.outliner as out:
+        made = self.make_outliner(self.runs.store, self.options.trust_model)
+        with self.runs.store.in_use(), made as out:
             baseline = self._baseline()
             goal = self.asking.goal(_main_metric(baseline))
+            self._begin_anew()
             study = self._study(goal)
-            worker = self._worker(study, baseline, out)
+            study.begin([*self.candidates.space.first()])
             stop: ShrinkError | None = None
             try:
-                study.begin([*self.candidates.space.first()])
-                worker.work()
+                budget = self._budget(study, out)
+                if self.jobs > 1:
+                    self._work_together(goal, baseline, budget)
+                else:
+                    self._work(study, baseline, out, budget)
+            except OutOfTime:
+                self.console.say("the search ends: the time is over")
             except (Interrupted, Terminated) as error:
                 stop = error
-        if worker.progress.why:
-            self.console.say(f"the search ends: {worker.progress.why}")
         return self._finish(study, goal, baseline, stop)
+
+    def _work(self, study: Study, baseline: Figures, outliner: Outliner, budget: Budget) -> None:
+        """Look at points, as one worker, until the budget is spent."""
+        worker = Worker(
+            study,
+            self.candidates,
+            baseline,
+            self.runs,
+            outliner,
+            self.folder,
+            budget,
+            self.console,
+        )
+        worker.beats = self.asking.storage is not None
+        worker.work()
+        self.console.say(f"the search ends: {worker.progress.why}")
+
+    def _work_together(self, goal: Goal, baseline: Figures, budget: Budget) -> None:
+        """Have several workers look at points, each in a fork; what fails in one ends that one."""
+        plans = [self.plan] * self.jobs
+        pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
+
+        def work(index: int) -> JsonObject:
+            self.console.prefix = f"[{index + 1}] "
+            study = self._study(goal, worker=index)
+            with self.make_outliner(self.runs.store, self.options.trust_model) as outliner:
+                self._work(study, baseline, outliner, budget)
+            return {}
+
+        for index, answer in pool.run(self.jobs, work):
+            if isinstance(answer, ShrinkError):
+                self.console.warn(f"worker {index + 1} has ended: {answer}")
 
     def _check(self) -> None:
         if self.folder.is_file():
@@ -127,6 +167,8 @@ class Search:
                 subject=self.folder,
                 hint="choose another folder with --output, or go on with --force",
             )
+        if self.jobs > 1:
+            share_of_memory([self.plan] * self.jobs, self.jobs)  # refused before anything begins
         guard_models(self.plan, Trust(self.plan.custom_objects, self.options.trust_model))
 
     def _baseline(self) -> dict[str, float]:
@@ -136,6 +178,12 @@ class Search:
             result = self.runs.choose(
                 self.plan, self.folder / TRIALS / BASELINE, last=self.plan.baseline.name
             )
+        if isinstance(result.error, OutOfTime):
+            raise StageError(
+                "the time was over before the baseline was measured",
+                subject="--time",
+                hint="allow more: the same command goes on from where this one was",
+            )
         if result.error is not None:
             raise result.error
         keep_scores(result, self.folder / TRIALS / BASELINE)
@@ -144,11 +192,14 @@ class Search:
     def _deadline(self) -> float | None:
         return None if self.asking.time_s is None else self._started + self.asking.time_s
 
-    def _study(self, goal: Goal) -> Study:
+    def _begin_anew(self) -> None:
+        """Forget what is known, where `force` asks for it; what others share stays."""
+        if self.options.force and self.asking.storage is None:
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+
+    def _study(self, goal: Goal, worker: int = 0) -> Study:
         asking = self.asking
         place = asking.storage or str(self.folder / JOURNAL)
-        if self.options.force and asking.storage is None:
-            Path(place).unlink(missing_ok=True)
         limits = {**goal.limits, MAX_DROP: goal.max_drop, "objectives": list(goal.objectives)}
         return Study(
             open_storage(place),
@@ -156,30 +207,19 @@ class Search:
             goal,
             self.candidates.space,
             asking.sampler or ("nsga2" if goal.traded else "tpe"),
-            asking.seed,
+            asking.seed + worker,
             self.candidates.identity(limits),
         )
 
-    def _worker(self, study: Study, baseline: Figures, outliner: Outliner) -> Worker:
+    def _budget(self, study: Study, outliner: Outliner) -> Budget:
+        """Return when to end, with what the last measurement needs set aside."""
         deadline = self._deadline()
-        with until(deadline):
-            self._first_outline_s = outliner.outline(self.plan).duration_s
         if deadline is not None:
+            with until(deadline):
+                outline_s = outliner.outline(self.plan).duration_s
             longest = max(len(one.stages or self.plan.steps) for one in study.space.chains)
-            deadline -= longest * max(_MEASURE_S, _OF_OUTLINE * self._first_outline_s)
-        budget = Budget(self.asking.trials, deadline)
-        worker = Worker(
-            study,
-            self.candidates,
-            baseline,
-            self.runs,
-            outliner,
-            self.folder,
-            budget,
-            self.console,
-        )
-        worker.beats = self.asking.storage is not None
-        return worker
+            deadline -= longest * max(_MEASURE_S, _OF_OUTLINE * outline_s)
+        return Budget(self.asking.trials, deadline)
 
     def _finish(self, study: Study, goal: Goal, baseline: Figures, stop: ShrinkError | None) -> int:
         trials = study.trials()
@@ -255,7 +295,5 @@ def _figures(stage: Stage) -> dict[str, float]:
 
 
 def _main_metric(baseline: Figures) -> str:
-    from shrink.base.figures import figure_of
-
     metrics = [n for n in baseline if n != LOSS and figure_of(n).group == "metrics"]
     return metrics[0] if metrics else LOSS

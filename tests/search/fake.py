@@ -110,5 +110,5 @@ def search(root: Path, asking: Asking, attempt: FakeAttempt, **options: Any) -> 
     candidates = Candidates(RawRecipe(value, {}, {}), Path("r"), space)
     found = Search(candidates, asking, RunOptions(root / "out", **options), Console(quiet=True))
     found.runs.attempt = attempt
-    found.outliner = FakeOutliner(found.runs.store)
+    found.make_outliner = FakeOutliner
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,23 @@ def test_search_refuses_the_folder_of_another_search_and_other_files(tmp_path: P
     (other / "out" / "letter.txt").touch()
     with pytest.raises(RecipeError, match="no search of this recipe left"):
         search(other, Asking(trials=1), FakeAttempt()).run()
+
+
+def test_search_with_two_jobs_trains_no_point_twice(tmp_path: Path) -> None:
+    found = search(tmp_path, Asking(max_drop=0.1, trials=6), FakeAttempt())
+    found.jobs = 2
+    assert found.run() == 0
+    trials = found_in(tmp_path)["trials"]
+    settings = [json.dumps(one["settings"], sort_keys=True) for one in trials]
+    assert len(settings) == len(set(settings))
+    assert 6 <= sum(one["status"] == "done" for one in trials) <= 7
+
+
+def test_a_time_that_is_over_before_the_baseline_is_told(tmp_path: Path) -> None:
+    class Slow(FakeAttempt):
+        def __call__(self, *given: Any) -> dict[str, Any]:
+            time.sleep(5)
+            return super().__call__(*given)
+
+    with pytest.raises(StageError, match="before the baseline was measured"):
+        search(tmp_path, Asking(time_s=0.3), Slow()).run()
