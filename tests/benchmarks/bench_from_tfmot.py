@@ -79,9 +79,9 @@ class Digits:
         return [[each[None]] for each in self.x[:500]]
 
 
-def opened() -> Digits:
-    """Return the splits that `--data digits` has."""
-    dataset: Dataset = open_dataset(DataConfig(source="digits"), 0)
+def opened(seed: int) -> Digits:
+    """Return the splits that `--data digits` has under a seed."""
+    dataset: Dataset = open_dataset(DataConfig(source="digits"), seed)
     arrays = []
     for examples in (dataset.train, dataset.test):
         x, y = examples.arrays(np.arange(len(examples)))
@@ -156,10 +156,21 @@ ROWS: Mapping[str, tuple[Guide, str]] = {
     ),
     "pqat": (
         lambda model, digits: _converted(pqat(model, digits), []),
-        f"quantize runs/prune-base --data digits --scheme static_wi8_ai8 --aware {_TRAINED}",
+        "run pqat.yaml",
     ),
 }
-"""tfmot's way and shrink's command; `pqat` goes on from the run of `pruning`."""
+"""tfmot's way and shrink's command."""
+PQAT = {
+    "name": "pqat",
+    "model": "base.keras",
+    "data": {"source": "digits"},
+    "training": {"optimizer": {"learning_rate": _RATE}},
+    "stages": [
+        {"prune": {"sparsity": 0.8, "epochs": _EPOCHS}},
+        {"quantize": {"scheme": "static_wi8_ai8", "aware": True, "epochs": _EPOCHS}},
+    ],
+}
+"""The recipe of the last row: only within one recipe does a stage keep the zeros of another."""
 
 
 def scored(content: bytes, digits: Digits) -> dict[str, float]:
@@ -174,11 +185,14 @@ def scored(content: bytes, digits: Digits) -> dict[str, float]:
     }
 
 
-def shrunk(command: str, folder: Path) -> dict[str, float]:
+def shrunk(command: str, folder: Path, seed: int) -> dict[str, float]:
     """Return the figures of the last stage of a command's report."""
     words = shlex.split(command)
-    shrink(*words, "--quiet", cwd=folder, store=folder / "store", fresh=True)
-    run = folder / "runs" / f"{words[0]}-{Path(words[1]).stem}"
+    more = ["--set", f"training.seed={seed}"] if words[0] == "run" else ["--seed", str(seed)]
+    (folder / "pqat.yaml").write_text(json.dumps(PQAT), encoding="utf-8")
+    shrink(*words, *more, "--quiet", cwd=folder, store=folder / "store", fresh=True)
+    name = "pqat" if words[0] == "run" else f"{words[0]}-{Path(words[1]).stem}"
+    run = folder / "runs" / name
     stage = json.loads((run / "report.json").read_text("utf-8"))["stages"][-1]
     size = stage["size"]
     content = gzip_of(stage, run)
@@ -200,26 +214,50 @@ def gzip_of(stage: Mapping[str, Any], run: Path) -> int:
     return len(gzip.compress(content, 9, mtime=0))
 
 
+def table(lines: str) -> str:
+    """Return the table of docs/from-tfmot.md.
+
+    Args:
+        lines: those that this prints, which docs/from-tfmot.jsonl keeps.
+    """
+    rows = [json.loads(line) for line in lines.splitlines()]
+    made = [
+        "| | tfmot | bytes | gzip | shrink | bytes | gzip | command |",
+        "|---|--:|--:|--:|--:|--:|--:|---|",
+    ]
+    for row in rows:
+        cells = [_cells(row[side]) if side in row else " | | " for side in ("tfmot", "shrink")]
+        command = f"`{row['command']}`" if "command" in row else ""
+        made.append(f"| {row['row']} | {cells[0]} | {cells[1]} | {command} |")
+    return "\n".join(made) + "\n"
+
+
+def _cells(figures: Mapping[str, float]) -> str:
+    return f"{figures['accuracy'] * 100:.2f} % | {figures['bytes']:,} | {figures['gzip_bytes']:,}"
+
+
 def main() -> None:
     """Print a line for each row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", default=list(ROWS))
-    digits = opened()
-    keras.utils.set_random_seed(0)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    digits = opened(arguments.seed)
+    keras.utils.set_random_seed(arguments.seed)
     base = network()
     digits.fit(base, epochs=15, rate=1e-3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         base.save(folder / "base.keras")
         say_json({"row": "base", "tfmot": scored(_converted(base), digits)})
-        for row in parser.parse_args().rows:
+        for row in arguments.rows:
             guide, command = ROWS[row]
             start = keras.models.load_model(folder / "base.keras", compile=False)
             say_json(
                 {
                     "row": row,
                     "tfmot": scored(guide(start, digits), digits),
-                    "shrink": shrunk(command, folder),
+                    "shrink": shrunk(command, folder, arguments.seed),
                     "command": f"shrink {command}",
                 }
             )

@@ -1,6 +1,6 @@
 """Imports of models that tensorflow-model-optimization made, and int8 files beside tfmot's own.
 
-    python -m tests.benchmarks.bench_tfmot [ARCHITECTURE...]
+    python -m tests.benchmarks.bench_tfmot [ARCHITECTURE...] [--kinds KIND...]
 
 Each of ResNet8, DS-CNN and MobileNetV1 is trained on scikit-learn's digits, enlarged, then pruned,
 clustered and trained quantization-aware by tfmot's calls alone, and saved. A line of JSON for each:
@@ -122,7 +122,8 @@ def measure(kind: str, made: keras.Model, path: Path, digits: _Digits) -> dict[s
     found = imported_from_tfmot(model)
     if found is not None and found.ranges:
         source.ranges = ranges_of_file(source, found.ranges, digits.batches())
-    content = static_int8(source, digits, QuantizeConfig(scheme="static_wi8_ai8")).content  # type: ignore[arg-type]
+    config = QuantizeConfig(dense_scales="tensor" if source.ranges else "channel")
+    content = static_int8(source, digits, config).content  # type: ignore[arg-type]
     scale = load(content).output_details[0].scale
     file = _file_outputs(content, digits)
     row: dict[str, Any] = {
@@ -152,18 +153,23 @@ def main() -> None:
     """Print a line for each kind of each architecture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("architectures", nargs="*", default=list(ARCHITECTURES))
+    kinds = [kind for kind in zoo.MADE if kind != "annotated"]
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument(
+        "--epochs", type=int, default=_EPOCHS, help="of the training before tfmot's"
+    )
+    arguments = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(2)
-    for architecture in parser.parse_args().architectures:
+    for architecture in arguments.architectures:
         keras.utils.set_random_seed(0)
         build, times = ARCHITECTURES[architecture]
         digits = _Digits(times)
-        base = _fit(digits, _EPOCHS)(build(), [])
+        base = _fit(digits, arguments.epochs)(build(), [])
         digits.name = base.input_names[0]
         updates = _TUNING_EPOCHS * len(digits.train[0]) // _BATCH // 2
         with tempfile.TemporaryDirectory() as folder:
-            for kind, make in zoo.MADE.items():
-                if kind == "annotated":
-                    continue
+            for kind in arguments.kinds:
+                make = zoo.MADE[kind]
                 started = time.process_time()
                 start = keras.models.clone_model(base)
                 start.set_weights(base.get_weights())

@@ -210,11 +210,17 @@ def _function(activation: Callable[[tf.Tensor], tf.Tensor]) -> Json:
 
 
 def _weights(layer: keras.layers.Layer, plain: keras.layers.Layer) -> list[np.ndarray]:
-    """Return a wrapped layer's weights, unrounded, in the order of the plain layer's."""
+    """Return a wrapped layer's weights as it computes with them, in the plain layer's order.
+
+    A kernel is on the grid of the range that it was last trained with, which later quantization
+    finds again: in a range of its own it would be rounded otherwise than in training.
+    """
     if not isinstance(layer, quantize_wrapper.QuantizeWrapper):
         weights: list[np.ndarray] = layer.get_weights()
         return weights
     by_name = {_short(weight): weight for weight in layer.weights}
+    for kernel, quantizer, variables in layer._weight_vars:
+        by_name[_short(kernel)] = quantizer(kernel, False, weights=variables)
     return [np.asarray(by_name[_short(weight)]) for weight in plain.weights]
 
 

@@ -193,7 +193,9 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     )
     trained = train_aware(config, context, calibration) if config.aware else None
     source = trained.source if trained else _source(config, context)
-    brought = _take_ranges(source, config, context, calibration) if trained is None else []
+    brought: list[str] = []
+    if trained is None:
+        config, brought = _with_ranges(source, config, context, calibration)
     context.phase("converting")
     conversion, mixed = _converted(source, calibration, config, context)
     content = conversion.content
@@ -295,23 +297,31 @@ def _source(config: QuantizeConfig, context: StageContext) -> FloatModel:
     return FloatModel(split_outputs(model) if config.split_outputs else model)
 
 
-def _take_ranges(
+def _with_ranges(
     source: FloatModel,
     config: QuantizeConfig,
     context: StageContext,
     calibration: CalibrationExamples,
-) -> list[str]:
-    """Give a model the ranges that it was trained with elsewhere, and return a note about them."""
+) -> tuple[QuantizeConfig, list[str]]:
+    """Give a model the ranges that it was trained with elsewhere.
+
+    Returns:
+        The settings, with a scale for each dense kernel as in tfmot's training unless they say
+        otherwise, and a note.
+    """
     trained = context.brought.ranges
     fits = config.scheme == "static_wi8_ai8" and config.table_bits is None
     if not trained or not fits or source.model is None:
-        return []
+        return config, []
     context.phase("matching trained ranges")
     source.ranges = ranges_of_file(source, trained, calibration.batches())
-    return [
+    note = (
         f"{len(source.ranges)} activations of the artifact have ranges that came with the model "
         f"({len(trained)} did); the others were calibrated"
-    ]
+    )
+    if source.ranges and "dense_scales" not in config.model_fields_set:
+        config = config.model_copy(update={"dense_scales": "tensor"})
+    return config, [note]
 
 
 def _check_split(config: QuantizeConfig, context: StageContext) -> None:

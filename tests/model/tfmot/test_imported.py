@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.contract.model_source import ModelSource
@@ -66,11 +67,17 @@ def test_load_model_keeps_the_ranges_of_a_model_that_tfmot_itself_cannot_load(
             ("pool", False),
             ("scores", True),
         }
-        variables = {v.name: float(v) for v in made.variables if not v.shape.rank}
-        assert ranges["relu", False].high == variables["quant_relu/output_max:0"]
-        assert ranges["scores", True].low == variables["quant_scores/pre_activation_min:0"]
+        variables_of = {v.name: v for v in made.variables}
+        high = variables_of["quant_relu/output_max:0"]
+        low = variables_of["quant_scores/pre_activation_min:0"]
+        assert ranges["relu", False].high == float(high)
+        assert ranges["scores", True].low == float(low)
+        limits = (variables_of[f"quant_second/kernel_{end}:0"] for end in ("min", "max"))
         kernel = made.get_layer("quant_second")._weight_vars[0][0]
-        np.testing.assert_array_equal(model.get_layer("second").get_weights()[0], kernel)
+        rounded = tf.quantization.fake_quant_with_min_max_vars_per_channel(
+            kernel, *limits, num_bits=8, narrow_range=True
+        )
+        np.testing.assert_array_equal(model.get_layer("second").get_weights()[0], rounded)
 
 
 @pytest.mark.slow
