@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_the_installed_tf_keras_has_every_name() -> None:
 
 def test_missing_names_what_tf_keras_does_not_have() -> None:
     use = substrate.Use()
-    use.names[Path("a.py")] = substrate.Counter({"layers.Dense": 1, "layers.Fence": 1})
+    use.names[Path("a.py")] = Counter({"layers.Dense": 1, "layers.Fence": 1})
     assert substrate.missing(use) == ["layers.Fence"]
 
 

@@ -173,8 +173,8 @@ def main() -> None:
                 started = time.process_time()
                 start = keras.models.clone_model(base)
                 start.set_weights(base.get_weights())
-                arguments = {"updates": updates} if kind == "pruned" else {}
-                made = make(start, _fit(digits, _TUNING_EPOCHS), **arguments)
+                more = {"updates": updates} if kind == "pruned" else {}
+                made = make(start, _fit(digits, _TUNING_EPOCHS), **more)
                 path = zoo.saved(made, Path(folder), ".h5" if "qat" in kind else ".keras")
                 row = measure(kind, made, path, digits)
                 seconds = round(time.process_time() - started)
