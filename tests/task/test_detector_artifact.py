@@ -96,7 +96,7 @@ def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Pa
     task = resolve_task(
         TaskConfig.model_validate({"decode": DECODE}), dataset(), keras_interface(identity())
     )
-    with pytest.raises(StageError, match="without a loss: task.decode has no strides"):
+    with pytest.raises(StageError, match=r"without a loss: task.decode has no strides"):
         task.objective()
 
 
