@@ -27,7 +27,6 @@ from shrink.base.types import JsonObject
 from shrink.compact.compact import compact
 from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor, read_graph, write_graph
 from shrink.compact.rows import CONVOLUTIONS, same_padding
-from shrink.tflite.edit import packed, unpacked
 from tests.benchmarks.compact_models import (
     classified,
     converted,
@@ -38,6 +37,7 @@ from tests.benchmarks.compact_models import (
 )
 from tests.benchmarks.harness import say_json
 from tests.compact.runs import outputs_of
+from tests.compact.toys import with_old_codes
 
 L = keras.layers
 
@@ -102,14 +102,6 @@ def _padded(graph: Graph, operator: Operator, tensors: list[Tensor]) -> list[Ope
     valid.padding = schema.Padding.VALID
     inputs = (at + 1, *operator.inputs[1:])
     return [pad, dataclasses.replace(operator, inputs=inputs, options=valid)]
-
-
-def with_old_codes(content: bytes) -> bytes:
-    """Return the file as converters before 2020 named its operators: by the old field alone."""
-    model = unpacked(content)
-    for code in model.operatorCodes:
-        code.deprecatedBuiltinCode, code.builtinCode = code.builtinCode, 0
-    return packed(model)
 
 
 def _v1(**options: tf.DType) -> bytes:

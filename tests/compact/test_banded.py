@@ -13,7 +13,7 @@ from shrink.compact.rows import Transposed
 from shrink.compact.stretch import Impossible, Stretch, Survey
 from tests.compact.random_bands import random_banding
 from tests.compact.runs import allocates, outputs_of
-from tests.compact.toys import Net, random_net
+from tests.compact.toys import Net, chain, random_net, with_old_codes
 
 
 def assert_equal(content: bytes, graph: Graph) -> None:
@@ -46,6 +46,12 @@ def test_inputs_decide_outputs() -> None:
     one, other = random_net(0), random_net(1)
     assert outputs_of(one) != outputs_of(other)
     assert len(set(outputs_of(one)[-1])) == 2
+
+
+@pytest.mark.parametrize("content", [chain(), random_net(0)])
+def test_operators_named_by_the_old_field_alone_run_in_bands(content: bytes) -> None:
+    graph = in_bands(Survey(read_graph(with_old_codes(content))), [Banding(0, 2, (4, 8))])
+    assert_equal(content, graph)
 
 
 def test_two_bandings_run_one_after_the_other() -> None:

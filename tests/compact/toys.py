@@ -293,6 +293,14 @@ def as_of_2020(content: bytes) -> bytes:
     return packed(model)
 
 
+def with_old_codes(content: bytes) -> bytes:
+    """Return the file as converters before 2020 named its operators: by the old field alone."""
+    model = unpacked(content)
+    for code in model.operatorCodes:
+        code.deprecatedBuiltinCode, code.builtinCode = code.builtinCode, 0
+    return packed(model)
+
+
 def _as_int8(net: Net, uint8: bool) -> int:
     """Return the input, or an int8 one of the same values where it is to be uint8."""
     if not uint8:
