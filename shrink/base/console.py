@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from shrink.base.progress import Activity, Progress, ProgressLine
+    from shrink.base.rewritten import RewrittenLine
 
 
 _DEFAULT_ENCODING = "utf-8"
@@ -126,6 +127,7 @@ class Console:
         self.prefix = prefix
         self._live: Live | None = None
         self._line: ProgressLine | None = None
+        self._rewritten: RewrittenLine | None = None
         self._label = ""
 
     def rich(self, stream: TextIO | None = None) -> RichConsole:
@@ -147,6 +149,8 @@ class Console:
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)
         else:
+            if self._rewritten is not None:
+                self._rewritten.clear()
             self._write(sys.stderr, f"{self.prefix}{text}")
 
     def warn(self, text: str) -> None:
@@ -176,7 +180,7 @@ class Console:
     def stage_started(self, name: str, index: int, count: int) -> None:
         """Announce a stage; `index` counts from 1."""
         self._label = f"[{index}/{count}] {name}"
-        if not self._on_terminal():
+        if not self._moves():
             self.say(self._label)
             return
         self._start_progress()
@@ -197,28 +201,44 @@ class Console:
         if self._line is None and isinstance(activity, Progress):
             if activity.epoch_end:
                 self.say(f"  {self._label}: {describe_progress(activity)}")
-        elif self._line is None and self._on_terminal():
+        elif self._line is None and self._moves():
             self._start_progress()
         if self._line is not None:
             self._line.show(activity)
+            if self._rewritten is not None:
+                self._rewritten.write(self._line.text)
 
     def end_progress(self) -> None:
         """Take the progress line away."""
         if self._live is not None:
             self._live.stop()
-            self._live = self._line = None
+        if self._rewritten is not None:
+            self._rewritten.clear()
+        self._live = self._line = self._rewritten = None
+
+    def _moves(self) -> bool:
+        return self._on_terminal() or self._in_notebook()
+
+    def _in_notebook(self) -> bool:
+        from shrink.base.rewritten import in_notebook
+
+        return not self.quiet and not self.prefix and in_notebook()
 
     def _on_terminal(self) -> bool:
         may_move = not self.quiet and not self.prefix
         return sys.stderr.isatty() and may_move and os.environ.get("TERM") != "dumb"
 
     def _start_progress(self) -> None:
-        from rich.live import Live
-
         from shrink.base.progress import ProgressLine
+        from shrink.base.rewritten import RewrittenLine
 
         self.end_progress()
         self._line = ProgressLine(self._label)
+        if not self._on_terminal():
+            self._rewritten = RewrittenLine(sys.stderr)
+            return
+        from rich.live import Live
+
         self._live = Live(
             self._line, console=self._rich_on(sys.stderr), refresh_per_second=5, transient=True
         )
