@@ -1,0 +1,184 @@
+"""A detector and a U-Net that others designed, through prune, distill and int8.
+
+Run: python -m tests.benchmarks.bench_vision detector [--epochs 40] [--tune 5] [--folder FOLDER]
+     python -m tests.benchmarks.bench_vision segmenter [--epochs 28] [--tune 4] [--folder FOLDER]
+
+detector: YOLOv3-tiny of a quarter of the width, on the scenes of `digit_boxes` (96 by 96 pixels).
+segmenter: the U-Net of 2015 of 3/32 of the width, on scenes of 96 by 96 pixels, each four of
+`digit_scenes` side by side: 300 to train on, 60 for validation, 150 to test on.
+
+Each is trained from random weights, then compressed by one recipe: int8 as it is; half of its
+multiply-accumulates pruned, fine-tuned for `--tune` epochs, and distilled from the trained model
+for as many; then int8. `tflite` is what TensorFlow's own converter makes of the trained and of the
+distilled model with the same calibration examples. Prints a line of JSON for each: the metric on
+all test scenes through LiteRT with its 95 % interval, multiply-accumulates, bytes of the file.
+`--folder` keeps recipes, reports and the trained model, which is then not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+import yaml
+
+from shrink.stages.context import StageContext
+from shrink.task.artifact import evaluate_artifact
+from tests.benchmarks.harness import say_json, stages_of_run, subcommands
+from tests.benchmarks.vision_models import ANCHORS, STRIDES
+from tests.jobs import context_of
+
+_CALIBRATED = 200
+_SCENES = {"train": 300, "val": 60, "test": 150}
+_MODELS = Path(__file__).with_name("vision_models.py")
+
+
+def main() -> None:
+    """Print what was asked for, in lines of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    of = subcommands(parser, {"detector": detector, "segmenter": segmenter})
+    for name, epochs, tune in (("detector", 40, 5), ("segmenter", 28, 4)):
+        of[name].add_argument("--epochs", type=int, default=epochs)
+        of[name].add_argument("--tune", type=int, default=tune)
+        of[name].add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    if options.folder is not None:
+        options.run(options)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        options.folder = Path(folder)
+        options.run(options)
+
+
+def detector(options: argparse.Namespace) -> None:
+    """Print what YOLOv3-tiny keeps."""
+    decode = {
+        "name": "yolo",
+        "strides": list(STRIDES),
+        "anchors": [[list(one) for one in level] for level in ANCHORS],
+    }
+    shared = {
+        "data": {"source": "digit_boxes"},
+        "task": {"decode": decode, "metrics": ["map", "map_50"]},
+    }
+    _through("yolov3_tiny", shared, "map", 16, options)
+
+
+def segmenter(options: argparse.Namespace) -> None:
+    """Print what the U-Net keeps."""
+    path = options.folder.resolve() / "scenes.npz"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if not path.is_file():
+        np.savez(path, allow_pickle=False, **_scenes())
+    shared = {
+        "data": {"source": "npz", "path": str(path)},
+        "task": {"metrics": ["mean_iou", "pixel_accuracy"]},
+    }
+    _through("unet", shared, "mean_iou", 8, options)
+
+
+def _scenes() -> dict[str, np.ndarray]:
+    """Return arrays of an .npz: four scenes of digits each, side by side."""
+    from sklearn.datasets import load_digits
+
+    from shrink.data.scenes import compose, digit_pools
+
+    digits, arrays = load_digits(), {}
+    pools = digit_pools(len(digits.target))
+    for number, (split, count) in enumerate(_SCENES.items()):
+        pool = pools["validation" if split == "val" else split]
+        made = compose(digits.images, digits.target, pool, 4 * count, 90 + number)
+        for name, values in (("x", made.images), ("y", made.masks)):
+            rows = np.concatenate([values[:count], values[count : 2 * count]], axis=1)
+            others = np.concatenate([values[2 * count : 3 * count], values[3 * count :]], axis=1)
+            arrays[f"{name}_{split}"] = np.concatenate([rows, others], axis=2)
+    return arrays
+
+
+def _through(
+    name: str, shared: dict[str, Any], metric: str, batch: int, options: argparse.Namespace
+) -> None:
+    """Train a model, compress it, and print what every artifact scores."""
+    adam = {"name": "adam", "schedule": "cosine"}
+    training = {"global_batch_size": batch, "optimizer": {**adam, "learning_rate": 3e-3}}
+    out = options.folder.resolve() / "float"
+    model = out / "out" / "artifacts" / "00-train.keras"
+    if not model.is_file():
+        _run(
+            out,
+            {
+                "name": name,
+                "model": f"{_MODELS}:{name}",
+                **shared,
+                "training": training,
+                "stages": [{"train": {"epochs": options.epochs}}],
+            },
+        )
+    tuned = {**training, "optimizer": {**adam, "learning_rate": 1e-3}}
+    stages = [
+        {"quantize": {"name": "int8", "scheme": "static_wi8_ai8", "from": "baseline"}},
+        {
+            "prune": {
+                "from": "baseline",
+                "method": "channels",
+                "macs": 0.5,
+                "importance": "least_squares",
+                "epochs": options.tune,
+            }
+        },
+        {"distill": {"student": "prune", "teacher": "baseline", "epochs": options.tune}},
+        {"quantize": {"name": "small_int8", "scheme": "static_wi8_ai8"}},
+    ]
+    folder = options.folder.resolve() / "small"
+    recipe = {"name": f"{name}-small", "model": str(model), **shared, "training": tuned}
+    found = _run(folder, {**recipe, "stages": stages})
+    for stage, entry in found.items():
+        interval = entry["intervals"][metric]
+        say_json(
+            {
+                "model": name,
+                "artifact": stage,
+                metric: entry["metrics"][metric],
+                "low": interval["low"],
+                "high": interval["high"],
+                "macs": entry["size"]["macs"],
+                "bytes": entry["size"]["tflite_bytes"],
+            }
+        )
+    context = context_of(folder, data=shared["data"], task=shared["task"])
+    for stage, path in (
+        ("baseline", model),
+        ("distill", folder / "out" / found["distill"]["artifact"]),
+    ):
+        value = _by_converter(path, context, metric, folder)
+        say_json({"model": name, "artifact": f"{stage}, tflite int8", metric: value})
+
+
+def _run(folder: Path, recipe: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+    return stages_of_run(folder)
+
+
+def _by_converter(path: Path, context: StageContext, metric: str, folder: Path) -> float:
+    """Return a metric of the int8 file that TensorFlow's converter makes of a model."""
+    model = keras.models.load_model(path, compile=False)
+    x, _ = context.dataset.train.arrays(np.arange(_CALIBRATED))
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([one[None]] for one in np.asarray(x, np.float32))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = converter.inference_output_type = tf.int8
+    artifact = folder / "converter.tflite"
+    artifact.write_bytes(converter.convert())
+    found = evaluate_artifact(artifact, context.dataset.test, context.task(model))
+    return found.defined(metric)
+
+
+if __name__ == "__main__":
+    main()
