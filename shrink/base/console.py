@@ -129,6 +129,7 @@ class Console:
         self._line: ProgressLine | None = None
         self._rewritten: RewrittenLine | None = None
         self._label = ""
+        self._later_s: float | None = None
 
     def rich(self, stream: TextIO | None = None) -> RichConsole:
         """Return a rich console on stdout, or on another stream, for the result."""
@@ -177,8 +178,11 @@ class Console:
         self.end_progress()
         self._write(sys.stdout, text)
 
-    def stage_started(self, name: str, index: int, count: int) -> None:
-        """Announce a stage; `index` counts from 1."""
+    def stage_started(
+        self, name: str, index: int, count: int, later_s: float | None = None
+    ) -> None:
+        """Announce a stage; `index` counts from 1, `later_s` is what the stages after it take."""
+        self._later_s = later_s
         self._label = f"[{index}/{count}] {name}"
         if not self._moves():
             self.say(self._label)
@@ -233,7 +237,7 @@ class Console:
         from shrink.base.rewritten import RewrittenLine
 
         self.end_progress()
-        self._line = ProgressLine(self._label)
+        self._line = ProgressLine(self._label, later_s=self._later_s)
         if not self._on_terminal():
             self._rewritten = RewrittenLine(sys.stderr)
             return

@@ -67,6 +67,8 @@ _LEAST_LABEL = 12
 _LEAST_METRIC = 10
 _VALUE_WIDTH = 6
 _VALIDATION = "val_"
+_LEAST_WITH_RUN = 79
+_RUN_WIDTH = len("ETA 00:00 run 00:00")
 _PULSE = 3
 _PULSES_PER_S = 2
 
@@ -80,11 +82,18 @@ class ProgressLine:
     Args:
         label: the stage with its number, such as `[1/4] train`.
         clock: seconds that only rise.
+        later_s: seconds that the stages after this one are expected to take; None: not known.
     """
 
-    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        label: str,
+        clock: Callable[[], float] = time.monotonic,
+        later_s: float | None = None,
+    ) -> None:
         self._label = label
         self._clock = clock
+        self._later_s = later_s
         self._metrics: dict[str, float] = {}
         self._begin("starting", len("starting"))
 
@@ -127,7 +136,8 @@ class ProgressLine:
             width: of the terminal, in columns.
             drawn: whether the bar may be drawn with characters beyond ASCII.
         """
-        clock = self._time()
+        with_run = width >= _LEAST_WITH_RUN and bool(self._later_s)
+        clock = self._time(with_run=with_run).ljust(_RUN_WIDTH if with_run else 0)
         fixed = len(clock) + _LEAST_BAR + 3
         room = width - fixed - self._width
         label = _shortened(self._label, max(_LEAST_LABEL, min(len(self._label), room)), drawn)
@@ -153,7 +163,8 @@ class ProgressLine:
             found.append(f"{_shortened(shown, name_room, drawn)} {_number(value)}")
         return found
 
-    def _time(self) -> str:
+    def _time(self, *, with_run: bool) -> str:
+        """Return the time left for the stage, and for the run where there is room."""
         now = self._clock()
         if self._first is None or self._share is None:
             return _duration(now - self._since).rjust(len("ETA 00:00"))
@@ -161,7 +172,11 @@ class ProgressLine:
         if self._share <= share:
             return "ETA  -:--"
         rate = (self._share - share) / max(now - began, 1e-9)
-        return f"ETA {_duration((1 - self._share) / rate).rjust(5)}"
+        left = (1 - self._share) / rate
+        stage = f"ETA {_duration(left).rjust(5)}"
+        return (
+            f"{stage} run {_duration(left + (self._later_s or 0)).rjust(5)}" if with_run else stage
+        )
 
     def _bar(self, width: int, drawn: bool) -> str:
         full, empty = ("━", "─") if drawn else ("#", "-")

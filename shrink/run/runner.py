@@ -65,6 +65,7 @@ from shrink.run.process import LOG_NAME, attempt, show
 from shrink.run.steps import (
     check_step_names,
     preview,
+    seconds_before,
     selected_steps,
     step_job,
     step_outcome,
@@ -237,8 +238,15 @@ class Runner:
             self._learn_keys(state)  # whoever held the lock may have run the same code
             if (found := self._find(step, state)) is not None:
                 return found, "cached"
-            self.console.stage_started(*position)
+            self.console.stage_started(*position, self._seconds_after(step, state))
             return self._compute(step, state, folder), "done"
+
+    def _seconds_after(self, step: Step, state: _State) -> float | None:
+        """Return what the steps after one took in the last run here; None where it is not known."""
+        later = self.steps[step.index + 1 :]
+        stored = {s.name for s in later if self.store.contains(state.keys[s.name])}
+        new = [s.name for s in later if not self._may_reuse(s) or s.name not in stored]
+        return seconds_before(self.options.output, new)
 
     def _find(self, step: Step, state: _State) -> StoredStep | None:
         """Return a step that is in the store; a baseline also as what an earlier run ended in."""

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.errors import RecipeError, ShrinkError, hint_for
+from shrink.base.errors import InputError, RecipeError, ShrinkError, hint_for
 from shrink.base.foreign import Json
 from shrink.contract.codec import from_plain
 from shrink.contract.job import Demand, StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.contract.report import Failure, Status
+from shrink.contract.report_file import read_report
 from shrink.contract.result import Scores, StageOutcome, StepResult
 from shrink.recipe.plan import Plan, Step
 from shrink.run.keys import Described, settings_of
@@ -189,3 +190,18 @@ def _changes(before: Json, now: object, path: str) -> Iterator[tuple[str, str]]:
 def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 24 else text[:21] + "..."
+
+
+def seconds_before(run: Path, names: Sequence[str]) -> float | None:
+    """Return the seconds that stages took when a folder's last run computed them.
+
+    None where one of them is not in its report, or there is none.
+    """
+    try:
+        report = read_report(run)
+    except InputError:
+        return None
+    stages = [report.stage(name) for name in names]
+    seconds = [None if one is None else one.duration_s for one in stages]
+    known = [one for one in seconds if one is not None]
+    return sum(known) if len(known) == len(seconds) else None

@@ -172,3 +172,19 @@ def test_describe_progress_tells_a_loss_once() -> None:
     assert told == "epoch 1/200  loss 0.01464  accuracy 0.01464  4,000 examples/s"
     metrics = {"loss": 0.5, "mean_squared_error": 0.4}
     assert "mean_squared_error 0.4" in describe_progress(replace(epoch(1), metrics=metrics))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_left_of_the_run_is_there_where_there_is_room(width: int) -> None:
+    clock = Clock()
+    line = ProgressLine("[2/4] distill", clock, later_s=100.0)
+    line.show(epoch(1, 5))
+    before = line.text(width - 1)
+    clock.now += 10
+    line.show(epoch(9))
+    text = line.text(width - 1)
+    assert max(len(before), len(text)) < width
+    # 5 of 2,000 steps when it began, 90 now: 10 s for 85 steps, 224 s for the other 1,910.
+    assert ("ETA  3:44 run  5:24" in text) == (width > 60)
+    assert text.index(bar(text)) == before.index(bar(before))
+    assert len(bar(text)) == len(bar(before))
