@@ -165,6 +165,9 @@ class TrainingKeys(TypedDict, total=False):
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: int | str | None
     """Memory per device; on a CPU of all replicas together, and operations run one by one."""
+    host_memory_limit: int | str | None
+    """Memory of a stage's whole process; by default nine tenths of what the control group has left.
+    A stage that needs more is refused before it starts."""
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"]
     """Compute dtype; weights stay float32."""
     optimizer: Mapping[str, object]

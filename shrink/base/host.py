@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import resource
@@ -58,21 +59,57 @@ def gpu_device() -> str:
     return next((path for path in _GPU_DEVICES if Path(path).exists()), "")
 
 
+HOST_LIMIT = "SHRINK_HOST_MEMORY_LIMIT"
+"""Environment variable of a worker: the bytes that its process may hold, where there is a limit."""
+
+
 def available_memory_bytes() -> int | None:
-    """Return how much memory can still be had, by the kernel and the control group, or None."""
-    found = []
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
-        group = Path("/sys/fs/cgroup")
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        if limit != "max":
-            used = int((group / "memory.current").read_text(encoding="ascii"))
-            found.append(int(limit) - used)
-    except (OSError, ValueError):
-        pass  # no such files here: whatever was found has to do
+    """Return how much memory this process can still have, or None where nobody says.
+
+    The least of what the kernel has, what is left of each control group around the process, and
+    what is left of `training.host_memory_limit`.
+    """
+    found = [free] if (free := host_free_bytes()) else []
+    if (left := group_left_bytes()) is not None:
+        found.append(left)
+    if (limit := os.environ.get(HOST_LIMIT, "")).isdecimal():
+        found.append(max(0, int(limit) - host_resident_bytes()))
     return min(found, default=None)
+
+
+def group_left_bytes(folders: list[Path] | None = None) -> int | None:
+    """Return what is left of the tightest control group's limit; None where there is no limit.
+
+    Pages of files that the kernel would drop first do not count as used.
+
+    Args:
+        folders: of the groups, by default of those around this process, of either version.
+    """
+    left = []
+    for folder in _folders() if folders is None else folders:
+        for limit_name, used_name, dropped in _USAGES:
+            limit, used = _number(folder / limit_name), _number(folder / used_name)
+            if limit is not None and used is not None and limit < _UNLIMITED:
+                cached = _number_in(folder / "memory.stat", dropped)
+                left.append(max(0, limit - max(0, used - cached)))
+    return min(left, default=None)
+
+
+_UNLIMITED = 1 << 60
+_USAGES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def _number(path: Path) -> int | None:
+    return next((int(line) for line in _lines(path) if line.isdecimal()), None)
+
+
+def _number_in(path: Path, key: str) -> int:
+    """Return the number behind a key of a file of such lines; 0 where it is not there."""
+    pairs = (line.partition(" ") for line in _lines(path))
+    return next((int(value) for name, _, value in pairs if name == key), 0)
 
 
 def machine() -> str:

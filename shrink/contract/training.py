@@ -44,12 +44,15 @@ class Training:
         global_batch_size: examples per update, over all replicas of all machines.
         micro_batch_size: examples per forward pass and replica.
         memory_limit: in bytes, per device.
+        host_memory_limit: in bytes, of the process that trains; None for what is left of the
+            control group's.
     """
 
     global_batch_size: int = 64
     replicas: Literal["auto"] | int = "auto"
     micro_batch_size: Literal["auto"] | int = "auto"
     memory_limit: int | None = None
+    host_memory_limit: int | None = None
     precision: Precision = "float32"
     optimizer: Optimizer = Optimizer()
     batch_norm: BatchNormMode = "per_micro_batch"

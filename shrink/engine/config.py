@@ -81,6 +81,9 @@ class TrainingConfig(Config):
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: Bytes | None = None
     """Memory per device; on a CPU of all replicas together, and operations run one by one."""
+    host_memory_limit: Bytes | None = None
+    """Memory of a stage's whole process; by default nine tenths of what the control group has
+    left. A stage that needs more is refused before it starts."""
     precision: Precision = "float32"
     """Compute dtype; weights stay float32."""
     optimizer: OptimizerConfig = OptimizerConfig()

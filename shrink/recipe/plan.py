@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from shrink.contract.report import Report
 
 BASELINE = "baseline"
-_WITHOUT_TRAINING = ("seed", "memory_limit")
+_WITHOUT_TRAINING = ("seed", "memory_limit", "host_memory_limit")
 """Keys of `training` that count in stages that do not train, too."""
 
 

@@ -67,6 +67,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
+    _hold_to_host_limit(context, host_peak)
     preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
@@ -109,6 +110,18 @@ def guessed(
 ) -> Guess | None:
     """Return what guessing would score on the test split, where that is measured on."""
     return guess(job.kind, context, outcome, evaluated) if job.measured_on == "test" else None
+
+
+def _hold_to_host_limit(context: StageContext, peak: int) -> None:
+    """Warn where the stage's process held more than it was to."""
+    limit = context.training.host_memory_limit
+    if limit is not None and peak > limit:
+        context.warn(
+            "host-memory",
+            f"the process peaked at {peak / 1e6:.0f} MB of resident memory, and was to stay below "
+            f"{limit / 1e6:.0f} MB",
+            "set a smaller training.memory_limit, or data.cache: none",
+        )
 
 
 def follow(job: StepJob, send: Send) -> dict[str, object]:

@@ -15,13 +15,13 @@ from shrink.base.child import Child
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.files import reached
-from shrink.base.host import HostMemory
+from shrink.base.host import HOST_LIMIT, HostMemory
 from shrink.base.preloaded import Preloaded, switched_off
 from shrink.base.progress import Activity, Printed
 from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
 from shrink.contract.events import Beat, Event, Heartbeat, read_message
-from shrink.contract.job import Job
+from shrink.contract.job import Job, StepJob
 
 LOG_NAME = "worker.log"
 """In a worker's folder: what it printed, of all attempts."""
@@ -186,7 +186,7 @@ def start_worker(job: Job, work: Path, output: int, descriptors: Sequence[int] =
         "shrink.run.worker",
         to_plain(job),
         output,
-        _environment(work, alone=job.place is None),
+        _environment(work, alone=job.place is None) | _host_limit(job),
         descriptors=descriptors,
         preloaded=None if job.place is not None or job.action in _FRESH else _Held.process,
     )
@@ -273,6 +273,12 @@ def _host_peak_bytes(pid: int) -> int:
         return 0
     line = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0")
     return int(line.split()[1]) * 1024
+
+
+def _host_limit(job: Job) -> dict[str, str]:
+    """Return how a worker is told what its process may hold, for whatever is read into memory."""
+    limit = job.training.host_memory_limit if isinstance(job, StepJob) else None
+    return {} if limit is None else {HOST_LIMIT: str(limit)}
 
 
 def _environment(work: Path, *, alone: bool) -> dict[str, str]:

@@ -87,7 +87,11 @@ def step_job(
     """
     settings = settings_of(plan, step)
     # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
-    training = replace(settings.training, memory_limit=step.training.memory_limit)
+    training = replace(
+        settings.training,
+        memory_limit=step.training.memory_limit,
+        host_memory_limit=step.training.host_memory_limit,
+    )
     return StepJob(
         name=step.name,
         kind=step.kind,

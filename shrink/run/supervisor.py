@@ -16,6 +16,7 @@ from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, Planning, StepJob
 from shrink.contract.training import Training
+from shrink.run.host_plan import within_host
 from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
 
@@ -33,6 +34,7 @@ def with_plan(
     Raises:
         ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
     """
+    job = within_host(job)
     return replace(job, planning=_planned(job, work, on_event, workers))
 
 

@@ -36,6 +36,7 @@ _OF_TRAINING: list[Change] = [
     {"replicas": 2},
     {"micro_batch_size": 4},
     {"memory_limit": "1GB"},
+    {"host_memory_limit": "4GB"},
     {"precision": "mixed_bfloat16"},
     {"optimizer": {"learning_rate": 0.5}},
     {"optimizer": {"name": "sgd", "schedule": "cosine"}},

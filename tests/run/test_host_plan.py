@@ -1,0 +1,127 @@
+"""What a step is refused, or left to train in, by limits that are written down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base import host
+from shrink.base.errors import ResourceError
+from shrink.contract.job import StepJob
+from shrink.contract.model_source import ModelSource
+from shrink.contract.training import Optimizer, Training
+from shrink.run.host_plan import (
+    MODEL_COPIES,
+    PROCESS_BYTES,
+    TRAINING_BYTES,
+    host_plan,
+    within_host,
+)
+
+MB = 1_000_000
+
+
+def job(folder: Path, megabytes: int, *, epochs: int = 1, **training: Any) -> StepJob:
+    path = folder / "model.h5"
+    with path.open("wb") as stream:
+        stream.truncate(megabytes * MB)
+    return StepJob(
+        name="train",
+        kind="train",
+        epochs=epochs,
+        training=Training(**training),
+        inputs={"model": ModelSource(kind="keras", path=path)},
+        data={},
+        task={},
+        split_seed=0,
+    )
+
+
+def test_a_step_is_left_alone_without_any_limit(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("shrink.run.host_plan.group_left_bytes", lambda: None)
+    step = job(tmp_path, 100)
+    assert within_host(step) is step
+
+
+def test_a_step_that_cannot_fit_is_refused_before_it_starts(tmp_path: Path) -> None:
+    step = job(tmp_path, 100, epochs=0, host_memory_limit=2200 * MB)
+    needed = PROCESS_BYTES + MODEL_COPIES * 100 * MB
+    assert needed == 2250 * MB
+    with pytest.raises(
+        ResourceError, match=r"needs about 2\.25 GB .* leaves it 2\.20 GB"
+    ) as caught:
+        within_host(step)
+    assert caught.value.exit_code == 5
+    assert caught.value.subject == "train"
+    assert within_host(replace(step, training=Training(host_memory_limit=2251 * MB)))
+
+
+def test_a_control_group_refuses_with_a_margin(tmp_path: Path) -> None:
+    step = job(tmp_path, 100, epochs=0)
+    with pytest.raises(ResourceError, match=r"the control group leaves it 2\.16 GB"):
+        within_host(step, group_bytes=2400 * MB)
+    assert within_host(step, group_bytes=2510 * MB).training.host_memory_limit == 2259 * MB
+
+
+def test_the_tighter_of_two_limits_counts(tmp_path: Path) -> None:
+    step = job(tmp_path, 1, host_memory_limit=3000 * MB)
+    plan = host_plan(step, group_bytes=2000 * MB)
+    assert plan is not None
+    assert plan.limit_bytes == 1800 * MB
+
+
+@pytest.mark.parametrize(("name", "slots"), [("sgd", 0), ("adagrad", 1), ("adam", 2)])
+def test_training_gets_what_the_process_leaves(tmp_path: Path, name: Any, slots: int) -> None:
+    step = job(tmp_path, 10, host_memory_limit=2000 * MB, optimizer=Optimizer(name=name))
+    # All but the process and the copies of a conversion; weights and slots count to the limit.
+    left = 2000 * MB - PROCESS_BYTES - TRAINING_BYTES - MODEL_COPIES * 10 * MB + 10 * MB
+    assert within_host(step).training.memory_limit == left, slots
+    smaller = replace(step, training=replace(step.training, memory_limit=64 * MB))
+    assert within_host(smaller).training.memory_limit == 64 * MB
+
+
+def test_a_roomy_group_changes_nothing_for_a_small_model(tmp_path: Path) -> None:
+    training = within_host(job(tmp_path, 1), group_bytes=16_000 * MB).training
+    assert training.memory_limit is None
+    assert training.host_memory_limit == 14_400 * MB
+
+
+def group(folder: Path, **files: int | str) -> Path:
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{content}\n")
+    return folder
+
+
+def test_group_left_bytes_reads_both_versions_and_takes_the_tightest(tmp_path: Path) -> None:
+    v2 = group(
+        tmp_path / "v2",
+        memory__max=1000,
+        memory__current=700,
+        memory__stat="anon 100\ninactive_file 300",
+    )
+    v1 = group(
+        tmp_path / "v1",
+        memory__limit_in_bytes=2000,
+        memory__usage_in_bytes=1500,
+        memory__stat="inactive_file 7\ntotal_inactive_file 100",
+    )
+    none = group(tmp_path / "none", memory__max="max", memory__current=5)
+    unlimited = group(
+        tmp_path / "huge", memory__limit_in_bytes=9223372036854771712, memory__usage_in_bytes=1
+    )
+    assert host.group_left_bytes([v2]) == 600
+    assert host.group_left_bytes([v1]) == 600 - 0
+    assert host.group_left_bytes([none, unlimited]) is None
+    assert host.group_left_bytes([none, v1, v2]) == 600
+    assert host.group_left_bytes([]) is None
+
+
+def test_available_memory_is_what_the_steps_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(host.HOST_LIMIT, str(host.host_resident_bytes() + 50 * MB))
+    assert (host.available_memory_bytes() or 0) <= 50 * MB
+    monkeypatch.setenv(host.HOST_LIMIT, "1")
+    assert host.available_memory_bytes() == 0
