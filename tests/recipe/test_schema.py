@@ -71,7 +71,7 @@ def test_schema_is_valid_and_accepts_bundled_recipes() -> None:
     [
         {"nane": "r"},
         {"stages": [{"quantise": {}}]},
-        {"stages": [{"quantize": {"scheme": "int8"}}]},
+        {"stages": [{"quantize": {"scheme": "int9"}}]},
         {"stages": [{"train": {"epochs": 0}}]},
         {"gates": {"accuracy_dorp": 0.1}},
         {"training": {"global_batch_size": "64"}},
