@@ -19,6 +19,7 @@ from shrink.base.errors import ModelError, ShrinkError, first_line
 from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.scale import scaled
+from shrink.model.archive import weights_where_they_lie
 from shrink.model.keras3.convert import compare_import, import_keras3
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
@@ -93,7 +94,8 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
 
     def load(file: Path, classes: Mapping[str, type] = _NO_CLASSES) -> keras.Model:
         known = {**classes, **objects}
-        return keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
+        with weights_where_they_lie(file):
+            return keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
 
     try:
         with bounded_loading(path):
