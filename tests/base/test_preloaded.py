@@ -204,7 +204,8 @@ def test_nothing_outlives_a_parent_that_is_killed(
         parent.kill()
         parent.stdout.read()  # until all have let go of the pipe
         wait_until_gone(fork)
-        assert not sweeps or not lives(server)
+        if sweeps:
+            wait_until_gone(server)
 
 
 def test_a_child_that_is_left_is_killed(environment: dict[str, str], toy: Preloaded) -> None:
