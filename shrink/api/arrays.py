@@ -32,8 +32,11 @@ _FORMS = (
 class _Dataset(Protocol):
     element_spec: Json
 
-    def as_numpy_iterator(self) -> Iterator[Json]: ...
-    def cardinality(self) -> Json: ...
+    def as_numpy_iterator(self) -> Iterator[Json]:
+        """Yield batches (x, y) of arrays."""
+
+    def cardinality(self) -> Json:
+        """Return the number of batches; negative where it is unknown or infinite."""
 
 
 def written(data: object) -> tuple[Path, JsonObject]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from shrink.api.results import Run, RunStage
@@ -15,12 +15,14 @@ PathGiven: TypeAlias = "str | os.PathLike[str]"
 class KerasModel(Protocol):
     """A model of tf-keras or of Keras 3, whatever its backend."""
 
-    name: Any
+    @property
+    def name(self) -> str:
+        """Name."""
 
-    def get_weights(self) -> Any:
+    def get_weights(self) -> object:
         """Return the weights."""
 
-    def get_config(self) -> Any:
+    def get_config(self) -> object:
         """Return the configuration."""
 
 
@@ -28,11 +30,11 @@ class Array(Protocol):
     """Anything with rows that NumPy can read, such as its own arrays and tensors."""
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> object:
         """Shape, (n, ...)."""
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> object:
         """Dtype."""
 
 
@@ -40,10 +42,10 @@ class Dataset(Protocol):
     """A `tf.data.Dataset` of batches (x, y), as `fit` takes it."""
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> object:
         """Of one batch."""
 
-    def as_numpy_iterator(self) -> Any:
+    def as_numpy_iterator(self) -> object:
         """Return an iterator of arrays."""
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from shrink.base.types import Array
-from shrink.compact.concatenate import MOST_CONCATENATED
+from shrink.compact.concatenate import groups_of
 from shrink.compact.cost import WHEEL, Cost
 from shrink.compact.layout import as_cells
 from shrink.compact.lives import Memory, live_bytes
@@ -310,7 +310,7 @@ class Schedule:
         parts, root = self._parts[tensor], self._exit_root[tensor]
         while len(parts) > 1:
             joined = []
-            for group in _groups(parts):
+            for group in groups_of(parts):
                 tile = self._tile(tensor, group[0].start, group[-1].end, root)
                 self._emit(CONCATENATE, tuple(group), tile, None)
                 joined.append(tile)
@@ -445,10 +445,3 @@ def _later_needs(
     for needed in bands[:0:-1]:
         later.append({**later[-1], **needed})
     return later[::-1]
-
-
-def _groups(parts: Sequence[Tile]) -> Iterator[Sequence[Tile]]:
-    count = -(-len(parts) // MOST_CONCATENATED)
-    size = -(-len(parts) // count)
-    for start in range(0, len(parts), size):
-        yield parts[start : start + size]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from ai_edge_litert import schema_py_generated as schema
 
@@ -10,6 +11,7 @@ from shrink.compact.graph import Operator, OperatorCode
 
 MOST_CONCATENATED = 10
 """Inputs that TFLite Micro's CONCATENATION takes."""
+_Part = TypeVar("_Part")
 _CODE = OperatorCode(schema.BuiltinOperator.CONCATENATION, 2)
 
 
@@ -25,3 +27,15 @@ def concatenation(inputs: Sequence[int], output: int, axis: int) -> Operator:
     options.axis, options.fusedActivationFunction = axis, schema.ActivationFunctionType.NONE
     kind = schema.BuiltinOptions.ConcatenationOptions
     return Operator(_CODE, tuple(inputs), (output,), options, kind)
+
+
+def groups_of(parts: Sequence[_Part]) -> Iterator[Sequence[_Part]]:
+    """Yield parts in groups of at most `MOST_CONCATENATED`, as few and as equal as can be.
+
+    Args:
+        parts: in their order; at least one.
+    """
+    count = -(-len(parts) // MOST_CONCATENATED)
+    size = -(-len(parts) // count)
+    for start in range(0, len(parts), size):
+        yield parts[start : start + size]

@@ -76,6 +76,7 @@ class _Pair:
 
     @property
     def is_itself(self) -> bool:
+        """Whether a stage is compared with itself, as the baseline is."""
         return self.other is not None and self.other.name == self.outcome.name
 
     def value(self, name: str, metric: str) -> float | None:

@@ -73,37 +73,43 @@ class Progress:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class Means:
+    """What a worker looks at points with.
+
+    Attributes:
+        candidates: the recipes that points stand for.
+        runs: what runs a point.
+        outliner: what says of a point what it takes untrained.
+        folder: of the search.
+        console: told what happens.
+    """
+
+    candidates: Candidates
+    runs: Runs
+    outliner: Outliner
+    folder: Path
+    console: Console
+
+
 class Worker:
     """Looks at points until the budget is spent.
 
     Args:
-        study: that points are asked of, and told to.
-        candidates: the recipes that they stand for.
-        goal: what is looked for.
-        baseline: its figures on validation examples.
-        runs: what runs a point.
-        outliner: what says of a point what it takes untrained.
-        folder: of the search.
+        study: that points are asked of, and told to; its goal is what is looked for.
+        baseline: figures on validation examples.
+        means: what runs points, and where.
         budget: when to end.
-        console: told what happens.
         beats: whether other machines are to be told that this worker lives.
     """
 
     def __init__(
-        self,
-        study: Study,
-        candidates: Candidates,
-        baseline: Figures,
-        runs: Runs,
-        outliner: Outliner,
-        folder: Path,
-        budget: Budget,
-        console: Console,
+        self, study: Study, baseline: Figures, means: Means, budget: Budget, *, beats: bool
     ) -> None:
-        self.study, self.candidates, self.goal = study, candidates, study.goal
-        self.baseline, self.runs, self.outliner = baseline, runs, outliner
-        self.folder, self.budget, self.console = folder, budget, console
-        self.beats = False
+        self.study, self.goal, self.baseline = study, study.goal, baseline
+        self.candidates, self.runs, self.outliner = means.candidates, means.runs, means.outliner
+        self.folder, self.console = means.folder, means.console
+        self.budget, self.beats = budget, beats
         self.progress = Progress()
 
     def work(self) -> None:

@@ -26,7 +26,7 @@ from shrink.search.looked import OutOfTime, Runs, until
 from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
-from shrink.search.searching import TRIALS, Budget, Worker, keep_scores, scores_in
+from shrink.search.searching import TRIALS, Budget, Means, Worker, keep_scores, scores_in
 from shrink.search.study import Study, open_storage
 
 BEST, BASELINE = "best", "baseline"
@@ -124,17 +124,9 @@ class Search:
 
     def _work(self, study: Study, baseline: Figures, outliner: Outliner, budget: Budget) -> None:
         """Look at points, as one worker, until the budget is spent."""
-        worker = Worker(
-            study,
-            self.candidates,
-            baseline,
-            self.runs,
-            outliner,
-            self.folder,
-            budget,
-            self.console,
-        )
-        worker.beats = self.asking.storage is not None
+        means = Means(self.candidates, self.runs, outliner, self.folder, self.console)
+        shared = self.asking.storage is not None
+        worker = Worker(study, baseline, means, budget, beats=shared)
         worker.work()
         self.console.say(f"the search ends: {worker.progress.why}")
 

@@ -238,12 +238,9 @@ def evaluate_batches(
         name: np.asarray(many.combine({term: one.scores for term, one in pooled.items()}))
         for name, many in terms.items()
     }
-    if with_intervals:
-        resampled = whole.resampled()
-        metrics |= {name: None if one is None else one.value for name, one in resampled.items()}
-    else:
-        resampled = {}
-        metrics |= whole.values()
+    resampled = whole.resampled() if with_intervals else {}
+    values = {name: None if one is None else one.value for name, one in resampled.items()}
+    metrics |= values if with_intervals else whole.values()
     return Evaluation(
         {name: metrics[name] for name in (LOSS, *task.metrics)},
         scores,
