@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from shrink.data.slice_config import SliceConfig
 from shrink.recipe.schema import recipe_json_schema
 
 Schema = Mapping[str, Any]
@@ -54,7 +55,18 @@ def reference() -> str:
     for heading, name in (
         ("data", "DataConfig"),
         ("data.normalize", "NormalizeConfig"),
+        ("data.features.NAME", "FeatureConfig"),
+        ("data.audio", "AudioConfig"),
+        ("data.series", "SeriesConfig"),
+        ("data.tokens", "TokensConfig"),
+        ("data.augment", "AugmentConfig"),
+    ):
+        parts += _section(f"`{heading}`", definitions[name])
+    parts += _section("`data.slices`, where it is a mapping", SliceConfig.model_json_schema())
+    for heading, name in (
         ("task", "TaskConfig"),
+        ("task.decode", "DecodeConfig"),
+        ("task.decode.loss", "DetectionLossConfig"),
         ("training", "TrainingConfig"),
         ("training.optimizer", "OptimizerConfig"),
     ):
@@ -76,6 +88,8 @@ def reference() -> str:
 
 
 def _section(title: str, schema: Schema) -> list[str]:
+    if "properties" not in schema:  # a mapping, or the name of a function
+        return _section(title, next(one for one in schema["anyOf"] if "properties" in one))
     required = tuple(schema.get("required", ()))
     text = schema.get("description", "")
     return [f"## {title}\n", f"{text}\n", _table(schema["properties"], required)]

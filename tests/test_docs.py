@@ -181,6 +181,17 @@ def test_recipe_reference_is_current() -> None:
     assert written == made, "run `python docs/recipe_reference.py > docs/recipe.md`"
 
 
+def test_recipe_reference_has_a_table_for_each_mapping() -> None:
+    text = (DOCS / "recipe.md").read_text(encoding="utf-8")
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    headings = [section.partition("\n")[0] for section in sections]
+    for section, heading in zip(sections, headings, strict=True):
+        within = heading.strip("`").rpartition(" ")[2].strip("`")
+        for key in re.findall(r"^\| `(\w+)` \| [^|]*mapping, see below", section, re.MULTILINE):
+            names = [f"`{key}`", f"`{within}.{key}`"]
+            assert any(name in other for other in headings for name in names), (within, key)
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_run_recipes_that_there_are(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
