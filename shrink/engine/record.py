@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,6 +74,19 @@ class TrainingRecord:
         return len(self.oom_events)
 
     @property
+    def lost(self) -> tuple[str, ...]:
+        """Why numbers of the history are null in a report: one sentence for each such metric."""
+        epochs = {
+            name: [str(n) for n, value in enumerate(values, start=1) if not math.isfinite(value)]
+            for name, values in self.history.items()
+        }
+        return tuple(
+            f"history: {name} was NaN or infinite after epoch {', '.join(found)}"
+            for name, found in epochs.items()
+            if found
+        )
+
+    @property
     def peaks(self) -> dict[str, Measured[int]]:
         """The figures of its peak, by name."""
         return figures(self.peak, self.allocator_note, self.small_note)
@@ -85,8 +99,12 @@ class TrainingRecord:
     def described(self) -> Training:
         """Return what a report keeps of it; the peak belongs to the memory of a stage."""
         rest = {name: value for name, value in vars(self).items() if name not in _ELSEWHERE}
+        history = {
+            name: tuple(value if math.isfinite(value) else None for value in values)
+            for name, values in self.history.items()
+        }
         return Training(
-            **rest,
+            **{**rest, "history": history},
             oom_retries=self.oom_retries,
             training_peak_lower_bound=self.peak.is_lower_bound,
         )

@@ -79,7 +79,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     training = _training_figures(outcome, host_peak, job.planning)
     own = [*measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
     said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
-    said += outcome.training.notes if outcome.training else ()
+    said += (*outcome.training.notes, *outcome.training.lost) if outcome.training else ()
     said += [gpu_note] if gpu_note else []
     result = StepResult(
         size=measured.size,

@@ -1,7 +1,17 @@
 from __future__ import annotations
 
-from shrink.engine.record import MOST_POINTS, MemoryTimeline, Sample, merged, thinned
+import math
+
+from shrink.engine.record import (
+    MOST_POINTS,
+    MemoryTimeline,
+    Sample,
+    TrainingRecord,
+    merged,
+    thinned,
+)
 from shrink.measure.memory import AllocatorPeak
+from shrink.measure.training_peak import Parts
 
 
 class Peaks(AllocatorPeak):
@@ -48,3 +58,25 @@ def test_thinned_keeps_the_last_moment_and_all_peaks() -> None:
 def test_merged_knows_what_only_one_knows() -> None:
     assert merged(Sample(1, 1.0, None, 5), Sample(2, 2.0, 7, 4)) == Sample(2, 2.0, 7, 5)
     assert merged(Sample(1, 1.0, None, 5), Sample(2, 2.0, None, 4)).device_bytes is None
+
+
+def test_a_history_that_json_does_not_know_is_null_with_its_reason() -> None:
+    record = TrainingRecord(
+        replicas=1,
+        workers=1,
+        global_batch_size=8,
+        micro_batch_size=8,
+        accumulation_steps=1,
+        precision="float32",
+        memory_limit_bytes=None,
+        oom_events=(),
+        exact=True,
+        inexact_because=(),
+        epochs=2,
+        updates=2,
+        examples_per_s=None,
+        history={"loss": [1.0, 0.5], "val_loss": [math.inf, 0.25]},
+        peak=Parts(1, 0),
+    )
+    assert record.described().history == {"loss": (1.0, 0.5), "val_loss": (None, 0.25)}
+    assert record.lost == ("history: val_loss was NaN or infinite after epoch 1",)
