@@ -15,9 +15,11 @@ from shrink.base.host import HostMemory, gpu_device, group_left_bytes
 from shrink.contract.job import StepJob
 from shrink.contract.training import Training
 
-PROCESS_BYTES = 1_100_000_000
-"""A worker of a stage with a small model: 1.03 GB of resident memory, libraries included."""
-TRAINING_BYTES = 200_000_000
+PROCESS_BYTES = 1_400_000_000
+"""A worker of a stage with a small model: 1.3 GB of resident memory, libraries included."""
+LIBRARY_BYTES = 400_000_000
+"""Of these, pages of library files: a control group counts them as cache, and can drop them."""
+TRAINING_BYTES = 100_000_000
 """Graphs and kernels of a training, whatever the model."""
 MODEL_COPIES = 11.5
 """Of the weights, while a model is loaded, saved, converted and measured: 11.0 to 11.3 were seen,
@@ -35,7 +37,7 @@ class HostPlan:
     """What a step's process may take, and what it will.
 
     Attributes:
-        limit_bytes: of the process.
+        limit_bytes: of the process's resident memory.
         asked_for: whether the recipe says so; else the control group does.
         weights_bytes: of the models that it reads; 0 of those that a function builds.
         fixed_bytes: whatever the micro-batches of training.
@@ -63,7 +65,7 @@ def host_plan(job: StepJob, group_bytes: int | None = None) -> HostPlan | None:
     """
     asked = job.training.host_memory_limit
     left = group_left_bytes() if group_bytes is None else group_bytes
-    limits = [] if left is None else [int(left * (1 - _MARGIN))]
+    limits = [] if left is None else [int(left * (1 - _MARGIN)) + LIBRARY_BYTES]
     if not limits and asked is None:
         return None
     limit = min([*limits, *([] if asked is None else [asked])])
@@ -116,7 +118,7 @@ def _slots(training: Training) -> int:
 def _refused(job: StepJob, plan: HostPlan) -> ResourceError:
     whose = "training.host_memory_limit" if plan.asked_for else "the control group"
     total = HostMemory().limit_bytes()
-    hints = [f"give it {_size(plan.fixed_bytes / (1 - _MARGIN))}"]
+    hints = [f"give it {_size((plan.fixed_bytes - LIBRARY_BYTES) / (1 - _MARGIN))}"]
     if job.epochs and _slots(job.training):
         hints.append("training.optimizer.name: sgd")
     if plan.asked_for and plan.fixed_bytes < (1 - _MARGIN) * total:

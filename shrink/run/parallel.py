@@ -34,9 +34,8 @@ from shrink.base.figures import format_value
 from shrink.base.foreign import JsonObject
 from shrink.base.host import HostMemory, available_memory_bytes
 from shrink.recipe.plan import Plan
+from shrink.run.host_plan import PROCESS_BYTES
 
-PROCESS_BYTES = 1_000_000_000
-"""What a worker with TensorFlow takes beside what training allocates; 0.6 to 0.9 GB measured."""
 LEAST_BYTES = 2_000_000_000
 """What a run gets at least, where no memory limit says what it needs."""
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
