@@ -22,7 +22,7 @@ REASONS = {
         r"(layers|activations|initializers|regularizers|constraints)\b.*|Input|Sequential"
     ),
     "trains": r"(optimizers|losses|metrics|callbacks|mixed_precision)\b.*",
-    "loads, saves and copies models": r"(models|saving)\b.*|utils\.custom_object_scope",
+    "loads, saves and copies models": r"(models|saving|src\.saving)\b.*|utils\.custom_object_scope",
     "sets seeds and reads the state of Keras": r"(utils|backend|config|__version__)\b.*",
     "reads how layers are connected": r"(src\.engine|__internal__)\b.*",
 }

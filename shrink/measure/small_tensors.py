@@ -101,11 +101,14 @@ def small_variables_bytes() -> int:
 
 
 def _resource_variables() -> set[type]:
-    """Return the classes of variables that have memory of their own; not of those around them."""
-    import tensorflow as tf
+    """Return the classes of variables that have memory of their own; not of those around them.
 
-    with tf.init_scope():
-        waiting = [type(tf.Variable(0, trainable=False)).__mro__[1]]
+    By name, not as the class of a variable made here: in the scope of a strategy that would be a
+    distributed one.
+    """
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+    waiting: list[type] = [BaseResourceVariable]
     found = set(waiting)
     while waiting:
         below: set[type] = set(waiting.pop().__subclasses__()) - found

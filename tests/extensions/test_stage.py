@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.base.packages import find_extension
+from shrink.contract.trained_range import Brought
 from shrink.run import execute
 from tests.cli.shell import read_report, shrink, stage
 from tests.cli.toy import write_toy
@@ -119,7 +120,9 @@ def test_what_its_code_raises_is_told_with_its_name(
     find_extension.cache_clear()
     job = SimpleNamespace(kind="decay", config={"factor": 0.5})
     with pytest.raises(StageError) as caught:
-        execute.run_stage(cast(Any, job), cast(Any, SimpleNamespace(name="mine")))
+        execute.run_stage(
+            cast(Any, job), cast(Any, SimpleNamespace(name="mine", brought=Brought()))
+        )
     assert str(caught.value) == (
         "mine: decaying 1.2 adds the stage decay, and it raised KeyError: 'gone'"
     )
