@@ -28,6 +28,11 @@ LONGEST_FIRST = (
     "stages/prune/test_channels.py",
     "run/test_kill.py",
     "engine/test_microbatch.py",
+    "engine/test_cross_replica.py",
+    "api/test_verbs.py",
+    "cli/test_task_recipes.py",
+    "search/test_session.py",
+    "cli/test_compact_decode.py",
     "cli/test_verbs.py",  # waits for the run that test_run makes, too
     "stages/test_settings_in_pairs.py",
     "engine/test_planner.py",

@@ -77,6 +77,7 @@ def test_keras_3_and_data_sets_are_taken(tmp_path: Path) -> None:
     assert other["statuses"] == ["cached"]
 
 
+@pytest.mark.slow
 def test_runs_are_compared(tmp_path: Path) -> None:
     side = toy("compared", tmp_path, tmp_path / "store")
     assert side["rows"] == ["baseline", "quantize"]
@@ -87,6 +88,7 @@ def test_runs_are_compared(tmp_path: Path) -> None:
     assert "compare.html" in side["html"]
 
 
+@pytest.mark.slow
 def test_recipes_run_and_are_swept_from_memory(tmp_path: Path) -> None:
     run, settings, folders, code = toy("recipes", tmp_path, tmp_path / "store")
     assert (run["passed"], run["exit_code"]) == (False, 1)

@@ -71,6 +71,7 @@ def taught(folder: Path, work: Path, micro_batch_size: int = 25, **settings: Any
     return distill(config, context(folder, work, "distill", micro_batch_size))
 
 
+@pytest.mark.slow
 def test_student_is_the_same_from_cached_outputs_and_from_any_micro_batches(
     folder: Path, tmp_path: Path
 ) -> None:
