@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -108,14 +108,23 @@ class Server:
         if not said:
             self._end()
         server = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # no memory or no process left: whoever asked starts a fresh one
+            _close(given)
+            return False
         if pid == 0:
             self._connection.detach()  # its number may become another descriptor's
             _become(given, server, self._mapped)
             return True
-        running = _Running(pid, os.pidfd_open(pid), given[1])
-        for descriptor in {*given} - {running.told}:
-            os.close(descriptor)
+        try:
+            running = _Running(pid, os.pidfd_open(pid), given[1])
+        except OSError:
+            _kill(pid)
+            os.waitpid(pid, 0)
+            _close(given)
+            return False
+        _close({*given} - {running.told})
         self._running[running.process] = self._running[running.told] = running
         self._poll.register(running.process, select.POLLIN)
         self._poll.register(running.told, 0)  # an error, once nobody listens at its other end
@@ -141,6 +150,11 @@ class Server:
         for running in self._running.values():
             _kill(running.pid)
         os._exit(0)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _kill(pid: int) -> None:

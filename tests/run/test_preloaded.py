@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from shrink.base.host import host_peak_bytes
 from shrink.base.preloaded import Preloaded
 from shrink.contract.job import DoctorJob
 from shrink.run import process
+from shrink.run.preloaded import Server
 from shrink.run.process import LOG_NAME, run_worker
 from tests.cli.shell import read_report, shrink
 from tests.run.tiny import write_recipe
@@ -54,6 +59,29 @@ def test_a_worker_is_a_fork_with_the_memory_of_a_fresh_process(
     # The process itself has opened no device, and keeps no thread.
     tasks = Path(f"/proc/{server._process.pid}/task")
     assert len([*tasks.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("lacking", ["fork", "pidfd_open"])
+def test_a_fork_that_cannot_be_made_is_told_and_ends_nothing(
+    lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked reads the end of the pipe, and starts a fresh process."""
+
+    def refuse(*_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    told, tell = os.pipe()
+    with subprocess.Popen(["sleep", "60"]) as other:
+        monkeypatch.setattr(os, "fork", lambda: other.pid)
+        monkeypatch.setattr(os, lacking, refuse)
+        with asking, asked, os.fdopen(told, "rb") as answers:
+            socket.send_fds(asking, [b"fork"], [asking.fileno(), tell])
+            os.close(tell)
+            assert not Server(asked, [])._answer()
+            assert answers.read() == b""
+        if lacking == "fork":
+            other.kill()
 
 
 def weights(path: Path) -> list[np.ndarray]:
