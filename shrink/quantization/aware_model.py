@@ -198,7 +198,7 @@ def aware_model(model: keras.Model, batches: Batches) -> AwareModel:
         model: functional or sequential; nested models are flattened.
         batches: calibration examples.
     """
-    plain = flat_model(read_network(model))
+    plain = flat_model(read_network(model)).model
     network = read_network(plain)
     ranges = _ranges(network, batches)
     aware, quantizing = _copy(network, _kind, _quantize(ranges))
@@ -277,9 +277,23 @@ def _skipped(network: Network) -> tuple[Skipped, ...]:
     )
 
 
-def flat_model(network: Network) -> keras.Model:
-    """Return a flattened copy in which each layer is one operator, as far as that is known."""
+@dataclass(frozen=True)
+class Flat:
+    """A flattened copy of a model in which each layer is one operator, as far as that is known.
+
+    Attributes:
+        model, parts: the copy; names of operator and function of a layer that is two, by its own.
+    """
+
+    model: keras.Model
+    parts: Mapping[str, tuple[str, str]]
+
+
+def flat_model(network: Network) -> Flat:
+    """Return a copy in which each layer is one operator."""
     outputs = set(network.model.output_names)
+    taken = {network.name(layer) for layer in network.layers()}
+    named: dict[str, tuple[str, str]] = {}
     built: dict[int, keras.layers.Layer] = {}
     second: dict[int, keras.layers.Layer] = {}
     readers = _readers(network)
@@ -295,10 +309,13 @@ def flat_model(network: Network) -> keras.Model:
         config = {**layer.get_config(), "name": network.name(layer)}
         if id(layer) not in whole and (parts := _parts(layer, config)):
             kind, first, last = parts
-            last["name"] = f"{config['name']}_2"
+            name = config["name"]
             config |= first
-            if config["name"] in outputs:  # the name stays with what the model gives out
-                config["name"], last["name"] = f"{config['name']}_1", config["name"]
+            if name in outputs:  # the name stays with what the model gives out
+                config["name"], last["name"] = _free(f"{name}_1", taken), name
+            else:
+                last["name"] = _free(f"{name}_2", taken)
+            named[name] = config["name"], last["name"]
             second[id(layer)] = kind.from_config(last)  # type: ignore[attr-defined]
         built[id(layer)] = type(layer).from_config(config)
     after = {
@@ -310,7 +327,14 @@ def flat_model(network: Network) -> keras.Model:
     model = connect(network, built, then=lambda ref, x: after.get(ref.index, _same)(x))
     for layer in network.layers():
         built[id(layer)].set_weights(layer.get_weights())
-    return model
+    return Flat(model, named)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:  # Keras's own names end in numbers, too
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def _same(tensor: tf.Tensor) -> tf.Tensor:

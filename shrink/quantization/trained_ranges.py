@@ -11,7 +11,7 @@ import tf_keras as keras
 from shrink.base.errors import InternalError
 from shrink.contract.trained_range import TrainedRange
 from shrink.graph.network import read_network
-from shrink.quantization.aware_model import TOLD_BY, flat_model, same_values
+from shrink.quantization.aware_model import TOLD_BY, Flat, flat_model, same_values
 from shrink.quantization.calibration import Batches, Ranges, tensor_values
 from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
@@ -31,8 +31,9 @@ def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches:
     """
     if source.model is None:
         raise InternalError("there is no Keras model that the ranges could belong to")
-    plain = flat_model(read_network(source.model))
-    by_layer = {name: one for one in trained if (name := _name(one, plain)) is not None}
+    flat = flat_model(read_network(source.model))
+    plain = flat.model
+    by_layer = {name: one for one in trained if (name := _name(one, flat)) is not None}
     if not by_layer:
         return {}
     few = {name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}
@@ -46,15 +47,11 @@ def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches:
     }
 
 
-def _name(one: TrainedRange, plain: keras.Model) -> str | None:
-    """Return the layer of the flat model that gives what a range is of; see `flat_model`."""
-    names = {layer.name for layer in plain.layers}
-    first, second = f"{one.layer}_1", f"{one.layer}_2"
-    if one.before_activation:
-        name = first if one.layer in plain.output_names and first in names else one.layer
-    else:
-        name = second if second in names else one.layer
-    return name if name in names else None
+def _name(one: TrainedRange, flat: Flat) -> str | None:
+    """Return the layer of the flat model that gives what a range is of."""
+    first, last = flat.parts.get(one.layer, (one.layer, one.layer))
+    name = first if one.before_activation else last
+    return name if any(layer.name == name for layer in flat.model.layers) else None
 
 
 def _outputs(
