@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.foreign import Json
+from shrink.base.foreign import Json, JsonObject
 from shrink.recipe.load import LoadedRecipe, RawRecipe, validated
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.plan import Plan, build_plan
 from shrink.search.space import CHAIN, Settings, Space
+
+_CONTROL = "distill.control"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ class Candidates:
         """
         return build_plan(self._loaded(settings, gated))
 
+    @property
+    def leaves_out_control(self) -> bool:
+        """Whether a stage asks for `distill.control`, which no point of a search has."""
+        stages = [*self.raw.value["stages"]]
+        stages += [one for chain in self.space.chains for one in chain.stages or ()]
+        varied = any(_CONTROL in chain.dimensions for chain in self.space.chains)
+        return varied or any(_distilling(one).get("control") for one in stages)
+
     def baseline(self) -> Plan:
         """Return a plan that begins with the baseline of all points."""
         chain = self.space.chains[0]
@@ -59,6 +69,9 @@ class Candidates:
         for key, value in settings.items():
             if key != CHAIN:
                 apply_override(_override(key, value), mine.value, mine.positions)
+        mine.value["stages"] = copy.deepcopy(mine.value["stages"])  # the recipe's own stay
+        for stage in mine.value["stages"]:
+            _distilling(stage).pop("control", None)  # it is measured on test examples
         return validated(mine, self.source)
 
     def identity(self, more: Mapping[str, Json]) -> str:
@@ -73,3 +86,9 @@ class Candidates:
 
 def _override(key: str, value: Json) -> Override:
     return Override(tuple(key.split(".")), value, f"{key}={json.dumps(value)}")
+
+
+def _distilling(stage: Json) -> JsonObject:
+    """Return the section of a `distill` stage, as a recipe has it; nothing of other stages."""
+    found = stage.get("distill") if isinstance(stage, dict) else None
+    return found if isinstance(found, dict) else {}

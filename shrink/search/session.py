@@ -35,6 +35,11 @@ _MEASURE_S, _OF_OUTLINE = 3.0, 0.6
 """Seconds that measuring one stage of the best point takes at least; and as a share of what the
 first outline of a whole chain took here."""
 
+_NO_CONTROL = (
+    "distill.control is left out of the search: it compares models on test examples; run the best "
+    "recipe with --set distill.control=true for it"
+)
+
 
 @dataclass(frozen=True)
 class Asking:
@@ -226,6 +231,7 @@ class Search:
             front=goal.front(trials),
             best=None,
             time_s=0.0,
+            warnings=(_NO_CONTROL,) if self.candidates.leaves_out_control else (),
         )
         code = 0
         if chosen is not None and stop is None:
