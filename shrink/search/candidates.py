@@ -60,8 +60,10 @@ class Candidates:
 
     def _loaded(self, settings: Settings, gated: bool) -> LoadedRecipe:
         mine, chain = self.raw.copy(), self.space.chain(settings)
-        if not gated:
-            mine.value.pop("gates", None)
+        gates = mine.value.pop("gates", None) or {}
+        if gated and gates:
+            lost = self.gates_without_stage(settings)
+            mine.value["gates"] = {n: one for n, one in gates.items() if n not in lost}
         if chain.stages is not None:
             mine.value["stages"] = copy.deepcopy(list(chain.stages))
             for path in [p for p in mine.positions if p[:1] == ("stages",) and len(p) > 1]:
@@ -73,6 +75,24 @@ class Candidates:
         for stage in mine.value["stages"]:
             _distilling(stage).pop("control", None)  # it is measured on test examples
         return validated(mine, self.source)
+
+    def check_gates(self) -> None:
+        """Refuse gates that no run could be judged by.
+
+        Raises:
+            RecipeError: of the recipe as it is written.
+        """
+        if self.raw.value.get("gates"):
+            build_plan(validated(self.raw.copy(), self.source))
+
+    def gates_without_stage(self, settings: Settings) -> tuple[str, ...]:
+        """Return the names of the gates on a stage that a point does not have."""
+        names = {step.name for step in self.plan(settings).steps}
+        return tuple(
+            name
+            for name, gate in (self.raw.value.get("gates") or {}).items()
+            if isinstance(gate, dict) and gate.get("stage") not in (None, *names)
+        )
 
     def identity(self, more: Mapping[str, Json]) -> str:
         """Return a hash of what is searched: of the recipe, the space, and more."""

@@ -81,6 +81,15 @@ class Runs:
         self.attempt: Attempt = attempt
         self.store = Store(cache_root(), console.warn)
 
+    @property
+    def latency(self) -> str:
+        """How latency is measured; empty where it is not."""
+        return self._command or ("host" if self._timed else "")
+
+    def key(self, plan: Plan) -> str:
+        """Return the key of a plan's baseline: of the model, the data and the code that it is."""
+        return self._runner(plan, self._options).keys()[plan.baseline.name]
+
     def choose(self, plan: Plan, folder: Path, last: str | None = None) -> RunResult:
         """Run a plan up to a step, measured on validation examples."""
         options = replace(

@@ -38,7 +38,7 @@ from shrink.search.study import Asked, Study
 TRIALS, SCORES = "trials", "scores.json"
 _SLACK = 0.1
 """Share by which what training decides may still make a file smaller."""
-_DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW = 20, 20, 100
+_DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW, _SPENT_IN_A_ROW = 20, 20, 100, 3
 _BEAT_S = 20.0
 
 
@@ -63,6 +63,7 @@ class Progress:
         longest_s: that a point took.
         dull, known, unable: points in a row that could win nothing, that were known already, or
             that cannot keep to the limits.
+        spent: points in a row that the environment gave out for.
         why: it ended, for people.
     """
 
@@ -70,6 +71,7 @@ class Progress:
     dull: int = 0
     known: int = 0
     unable: int = 0
+    spent: int = 0
     why: str = ""
 
 
@@ -117,6 +119,7 @@ class Worker:
 
         Raises:
             Interrupted, Terminated: by the user; the point is left to whoever asks next.
+            ResourceError: memory or disk gave out for several points in a row; the same.
         """
         while self._goes_on():
             asked = self.study.ask()
@@ -125,7 +128,7 @@ class Worker:
             except OutOfTime:
                 self.study.give_back(asked)
                 self.progress.why = "the time is over"
-            except (Interrupted, Terminated):
+            except (Interrupted, Terminated, ResourceError):
                 self.study.give_back(asked)
                 raise
 
@@ -206,14 +209,17 @@ class Worker:
             try:
                 result = self.runs.choose(plan, folder)
                 error = result.error
-                if isinstance(error, Interrupted | Terminated | ResourceError):
+                if isinstance(error, Interrupted | Terminated):
                     raise error
                 figures = {} if error else self.runs.figures(result.report, folder)
                 keep_scores(result, folder)
-            except (OutOfTime, Interrupted, Terminated, ResourceError):
+            except (OutOfTime, Interrupted, Terminated):
                 raise
             except ShrinkError as failed:
                 error, figures = failed, {}
+        self.progress.spent = self.progress.spent + 1 if isinstance(error, ResourceError) else 0
+        if isinstance(error, ResourceError) and self.progress.spent >= _SPENT_IN_A_ROW:
+            raise error
         self.progress.longest_s = max(self.progress.longest_s, time.monotonic() - started)
         if error is not None:
             self._tell(asked, self._failed(asked, error, started, folder))

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from shrink.base import files
 from shrink.base.console import Console
-from shrink.base.errors import Interrupted, RecipeError, ShrinkError, StageError, Terminated
+from shrink.base.errors import (
+    Interrupted,
+    RecipeError,
+    ResourceError,
+    ShrinkError,
+    StageError,
+    Terminated,
+)
 from shrink.base.figures import LOSS, figure_of
 from shrink.base.foreign import JsonObject
 from shrink.contract.model_source import Trust
@@ -98,6 +105,7 @@ class Search:
         self.make_outliner: Callable[[Store, bool], Outliner] = Outliner
         self.plan = candidates.baseline()
         self.jobs = 1
+        self.told: list[str] = []
 
     def run(self) -> int:
         """Search, write what was found, show it, and return the exit code.
@@ -123,7 +131,7 @@ class Search:
                     self._work(study, baseline, out, budget)
             except OutOfTime:
                 self.console.say("the search ends: the time is over")
-            except (Interrupted, Terminated) as error:
+            except (Interrupted, Terminated, ResourceError) as error:
                 stop = error
         return self._finish(study, goal, baseline, stop)
 
@@ -166,6 +174,7 @@ class Search:
             )
         if self.jobs > 1:
             share_of_memory([self.plan] * self.jobs, self.jobs)  # refused before anything begins
+        self.candidates.check_gates()
         guard_models(self.plan, Trust(self.plan.custom_objects, self.options.trust_model))
 
     def _baseline(self) -> dict[str, float]:
@@ -198,6 +207,7 @@ class Search:
         asking = self.asking
         place = asking.storage or str(self.folder / JOURNAL)
         limits = {**goal.limits, MAX_DROP: goal.max_drop, "objectives": list(goal.objectives)}
+        measured = {"baseline": self.runs.key(self.plan), "latency": self.runs.latency}
         return Study(
             open_storage(place),
             self.plan.recipe.name,
@@ -205,7 +215,7 @@ class Search:
             self.candidates.space,
             asking.sampler or ("nsga2" if goal.traded else "tpe"),
             asking.seed + worker,
-            self.candidates.identity(limits),
+            self.candidates.identity({**limits, **measured}),
         )
 
     def _budget(self, study: Study, outliner: Outliner) -> Budget:
@@ -240,6 +250,7 @@ class Search:
                 searched = replace(searched, best=best)
             except (Interrupted, Terminated) as error:
                 stop = error
+        searched = replace(searched, warnings=(*searched.warnings, *self.told))
         searched = replace(searched, time_s=round(time.monotonic() - self._started, 1))
         write(searched, self.folder)
         if stop is not None:
@@ -257,10 +268,9 @@ class Search:
     def _show_best(self, chosen: Trial, trials: Sequence[Trial], goal: Goal) -> tuple[Best, int]:
         """Run the best point as any other run, measured on the test split, and tell of it."""
         self.console.say(f"point {chosen.number} is the best; its figures on the test split")
-        try:
-            plan = self.candidates.plan(chosen.settings, gated=True)
-        except RecipeError:  # a gate is about a stage that the best point does not have
-            plan = self.candidates.plan(chosen.settings)
+        for gate in self.candidates.gates_without_stage(chosen.settings):
+            self.told.append(f"gate {gate} is not checked: the best point has no such stage")
+        plan = self.candidates.plan(chosen.settings, gated=True)
         result = self.runs.show(plan, self.folder / BEST)
         if result.error is not None:
             raise result.error

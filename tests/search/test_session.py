@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shrink.base import yaml
-from shrink.base.errors import Interrupted, RecipeError, StageError
+from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageError
 from shrink.recipe.load import load_recipe
 from shrink.search.session import Asking
 from tests.search.fake import FakeAttempt, right_of, search, size_of
@@ -136,6 +136,44 @@ def test_search_keeps_a_point_that_failed_and_goes_on(tmp_path: Path) -> None:
     failed = [one for one in found_in(tmp_path)["trials"] if one["status"] == "failed"]
     assert failed
     assert all("it cannot be pruned so" in one["error"] for one in failed)
+
+
+def test_a_point_without_memory_has_failed_and_the_search_goes_on(tmp_path: Path) -> None:
+    attempt = FakeAttempt()
+    attempt.raises[0.5] = ResourceError("out of memory")
+    assert search(tmp_path, Asking(trials=40), attempt).run() == 0
+    trials = found_in(tmp_path)["trials"]
+    failed = [one["error"] for one in trials if one["status"] == "failed"]
+    assert failed
+    assert all("out of memory" in error for error in failed)
+    assert len([one for one in trials if one["status"] == "done"]) > 3
+
+
+def test_a_search_ends_with_what_it_found_where_nothing_has_memory(tmp_path: Path) -> None:
+    attempt = FakeAttempt()
+    attempt.raises = {round(0.1 * n, 1): ResourceError("out of memory") for n in range(1, 10)}
+    assert search(tmp_path, Asking(trials=40), attempt).run() == ResourceError.exit_code
+    assert found_in(tmp_path)["best"] is None
+
+
+def test_gates_of_the_best_point_are_checked_but_on_stages_that_it_lacks(tmp_path: Path) -> None:
+    made = search(tmp_path, Asking(trials=3), FakeAttempt())
+    made.candidates.raw.value["gates"] = gates = {"accuracy": 0.9999}
+    assert made.run() == 1
+    settings = {"prune.parameters": 0.5, "quantize.scheme": "float16"}
+    gates["loss"] = {"limit": 9.0, "stage": "distill"}
+    assert made.candidates.gates_without_stage(settings) == ("loss",)
+    assert set(made.candidates.plan(settings, gated=True).recipe.gates) == {"accuracy"}
+    with pytest.raises(RecipeError, match="no stage is called 'distill'"):
+        made.candidates.check_gates()
+
+
+def test_a_search_of_another_baseline_is_another(tmp_path: Path) -> None:
+    assert search(tmp_path, Asking(trials=1), FakeAttempt()).run() == 0
+    made = search(tmp_path, Asking(trials=1), FakeAttempt())
+    (tmp_path / "model.py").write_text("def build():\n    return 2\n", encoding="utf-8")
+    with pytest.raises(RecipeError, match="another recipe, space, or limits"):
+        made.run()
 
 
 def test_search_refuses_the_folder_of_another_search_and_other_files(tmp_path: Path) -> None:
