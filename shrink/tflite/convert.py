@@ -36,6 +36,9 @@ _FLOAT_HINT = (
 )
 _UNSUPPORTED = re.compile(r"^(?:Custom|Flex|TF Select) ops: (.+)$", re.MULTILINE)
 _NOT_16X8 = re.compile(r"16x8-bit not yet supported for op: '(\w+)'")
+_NOT_CALIBRATED = re.compile(
+    r"recorded during calibration: Failed for tensor serving_default_(\w+)"
+)
 _LOCATION = re.compile(r'"([^"@]+)@__inference')
 
 
@@ -57,6 +60,13 @@ def explain(error: Exception, precision: str) -> StageError:
         return StageError(
             f"the operator {match.group(1)} has no version with 16-bit activations",
             hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32",
+        )
+    if precision == "static_int16" and (match := _NOT_CALIBRATED.search(text)):
+        return StageError(
+            f"the input {match.group(1)!r} has no range to calibrate, as it holds integers; with "
+            "16-bit activations the TFLite converter takes no such model",
+            hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32: "
+            "shrink quantize MODEL --scheme static_wi8_ai8",
         )
     return ConversionError(
         f"the TFLite converter failed on {precision}: {_reason(text) or brief(error)}",

@@ -1,13 +1,15 @@
 """A detector and a U-Net that others designed, through prune, distill and int8.
 
-Run: python -m tests.benchmarks.bench_vision detector [--epochs 40] [--tune 5] [--folder FOLDER]
-     python -m tests.benchmarks.bench_vision segmenter [--epochs 28] [--tune 4] [--folder FOLDER]
+Run: python -m tests.benchmarks.bench_vision detector [--epochs 40] [--batches 16 32] [--folder F]
+     python -m tests.benchmarks.bench_vision segmenter [--epochs 28] [--batches 8 16] [--folder F]
 
 detector: YOLOv3-tiny of a quarter of the width, on the scenes of `digit_boxes` (96 by 96 pixels).
 segmenter: the U-Net of 2015 of 3/32 of the width, on scenes of 96 by 96 pixels, each four of
 `digit_scenes` side by side: 300 to train on, 60 for validation, 150 to test on.
 
-Each is trained from random weights, then compressed by one recipe: int8 as it is; half of its
+Each is trained from random weights with every batch of `--batches`; the one whose float model has
+the best metric on the validation scenes goes on, whatever it has on the test scenes. The chosen
+model is compressed by one recipe, fine-tuned `--tune` epochs: int8 as it is; half of its
 multiply-accumulates pruned, fine-tuned for `--tune` epochs, and distilled from the trained model
 for as many; then int8. `tflite` is what TensorFlow's own converter makes of the trained and of the
 distilled model with the same calibration examples. Prints a line of JSON for each: the metric on
@@ -35,6 +37,8 @@ from tests.jobs import context_of
 
 _CALIBRATED = 200
 _SCENES = {"train": 300, "val": 60, "test": 150}
+_ADAM = {"name": "adam", "schedule": "cosine"}
+_FIRST = {"learning_rate": 3e-3}
 _MODELS = Path(__file__).with_name("vision_models.py")
 
 
@@ -42,7 +46,9 @@ def main() -> None:
     """Print what was asked for, in lines of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     of = subcommands(parser, {"detector": detector, "segmenter": segmenter})
-    for name, epochs, tune in (("detector", 40, 5), ("segmenter", 28, 4)):
+    chosen = (("detector", 40, 5, [16, 32]), ("segmenter", 28, 4, [8, 16]))
+    for name, epochs, tune, batches in chosen:
+        of[name].add_argument("--batches", type=int, nargs="+", default=batches)
         of[name].add_argument("--epochs", type=int, default=epochs)
         of[name].add_argument("--tune", type=int, default=tune)
         of[name].add_argument("--folder", type=Path)
@@ -66,7 +72,7 @@ def detector(options: argparse.Namespace) -> None:
         "data": {"source": "digit_boxes"},
         "task": {"decode": decode, "metrics": ["map", "map_50"]},
     }
-    _through("yolov3_tiny", shared, "map", 16, options)
+    _through("yolov3_tiny", shared, "map", options)
 
 
 def segmenter(options: argparse.Namespace) -> None:
@@ -79,7 +85,7 @@ def segmenter(options: argparse.Namespace) -> None:
         "data": {"source": "npz", "path": str(path)},
         "task": {"metrics": ["mean_iou", "pixel_accuracy"]},
     }
-    _through("unet", shared, "mean_iou", 8, options)
+    _through("unet", shared, "mean_iou", options)
 
 
 def _scenes() -> dict[str, np.ndarray]:
@@ -100,26 +106,40 @@ def _scenes() -> dict[str, np.ndarray]:
     return arrays
 
 
-def _through(
-    name: str, shared: dict[str, Any], metric: str, batch: int, options: argparse.Namespace
-) -> None:
+def _trained(
+    name: str, shared: dict[str, Any], metric: str, options: argparse.Namespace
+) -> tuple[Path, int]:
+    """Return the model and the batch that are best on validation scenes, and print each."""
+    found: list[tuple[float, Path, int]] = []
+    for batch in options.batches:
+        out = options.folder.resolve() / f"float-{batch}"
+        model = out / "out" / "artifacts" / "00-train.keras"
+        if not model.is_file():
+            _run(
+                out,
+                {
+                    "name": name,
+                    "model": f"{_MODELS}:{name}",
+                    **shared,
+                    "training": {"global_batch_size": batch, "optimizer": {**_ADAM, **_FIRST}},
+                    "stages": [{"train": {"epochs": options.epochs}}],
+                },
+            )
+        context = context_of(out, data=shared["data"], task=shared["task"])
+        loaded = keras.models.load_model(model, compile=False)
+        flat = out / "validated.tflite"
+        flat.write_bytes(tf.lite.TFLiteConverter.from_keras_model(loaded).convert())
+        measured = evaluate_artifact(flat, context.dataset.validation, context.task(loaded))
+        found.append((measured.defined(metric), model, batch))
+        say_json({"model": name, "batch": batch, f"validation {metric}": found[-1][0]})
+    _, model, batch = max(found, key=lambda one: one[0])
+    return model, batch
+
+
+def _through(name: str, shared: dict[str, Any], metric: str, options: argparse.Namespace) -> None:
     """Train a model, compress it, and print what every artifact scores."""
-    adam = {"name": "adam", "schedule": "cosine"}
-    training = {"global_batch_size": batch, "optimizer": {**adam, "learning_rate": 3e-3}}
-    out = options.folder.resolve() / "float"
-    model = out / "out" / "artifacts" / "00-train.keras"
-    if not model.is_file():
-        _run(
-            out,
-            {
-                "name": name,
-                "model": f"{_MODELS}:{name}",
-                **shared,
-                "training": training,
-                "stages": [{"train": {"epochs": options.epochs}}],
-            },
-        )
-    tuned = {**training, "optimizer": {**adam, "learning_rate": 1e-3}}
+    model, batch = _trained(name, shared, metric, options)
+    tuned = {"global_batch_size": batch, "optimizer": {**_ADAM, "learning_rate": 1e-3}}
     stages = [
         {"quantize": {"name": "int8", "scheme": "static_wi8_ai8", "from": "baseline"}},
         {

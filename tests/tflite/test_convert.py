@@ -282,5 +282,16 @@ def test_explain_says_why_in_the_place_of_where(precision: str) -> None:
     assert isinstance(ShrinkError.from_dict(error.to_dict()), ConversionError)
 
 
+def test_integer_inputs_that_16_bits_cannot_calibrate_are_refused_by_name() -> None:
+    text = (
+        "Max and min for dynamic tensors should be recorded during calibration: "
+        "Failed for tensor serving_default_ids:0"
+    )
+    error = explain(ValueError(text), "static_int16")
+    assert "'ids'" in error.message
+    assert "static_wi8_ai8" in (error.hint or "")
+    assert "failed on static_int8" in explain(ValueError(text), "static_int8").message
+
+
 def test_explain_takes_the_first_line_of_what_has_no_location() -> None:
     assert explain(ValueError("so\nand so"), "float32").message.endswith("float32: so")
