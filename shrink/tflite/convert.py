@@ -64,7 +64,7 @@ def explain(error: Exception, precision: str) -> StageError:
     if precision == "static_int16" and (match := _NOT_CALIBRATED.search(text)):
         return StageError(
             f"the input {match.group(1)!r} has no range to calibrate, as it holds integers; with "
-            "16-bit activations the TFLite converter takes no such model",
+            "16-bit activations the TFLite converter does not take this model",
             hint="use scheme static_wi8_ai8 or dynamic_wi8_afp32: "
             "shrink quantize MODEL --scheme static_wi8_ai8",
         )
