@@ -158,7 +158,8 @@ def test_a_search_ends_with_what_it_found_where_nothing_has_memory(tmp_path: Pat
 
 def test_gates_of_the_best_point_are_checked_but_on_stages_that_it_lacks(tmp_path: Path) -> None:
     made = search(tmp_path, Asking(trials=3), FakeAttempt())
-    made.candidates.raw.value["gates"] = gates = {"accuracy": 0.9999}
+    gates: dict[str, Any] = {"accuracy": 0.9999}
+    made.candidates.raw.value["gates"] = gates
     assert made.run() == 1
     settings = {"prune.parameters": 0.5, "quantize.scheme": "float16"}
     gates["loss"] = {"limit": 9.0, "stage": "distill"}
