@@ -73,6 +73,10 @@ def _answer(
         error, fails = failed.message, isinstance(failed, StageError)
     except Exception as failed:
         error = f"{type(failed).__name__}: {first_line(failed)}"
+    finally:
+        for path in folder.glob("*/*"):  # the data of the first answer serve the others, too
+            if path.suffix in (".keras", ".tflite"):
+                path.unlink()
     return Outline(
         figures=figures,
         error=error,

@@ -71,6 +71,14 @@ def told_of(searched: Searched) -> list[str]:
             f"again on {best.luck.chosen_again:.0%} of them. The figures of best/ are of test "
             "examples, which nothing was chosen by"
         )
+    for name, most in searched.limits.items():
+        value = best.figures.get(name)
+        if name != MAX_DROP and value is not None and value > most:
+            unit = figure_of(name)
+            told.append(
+                f"measured again, the best point has {unit.text(value)} {name}, more than the "
+                f"limit of {unit.text(most)}, which it kept when it was chosen"
+            )
     limit = searched.limits.get(MAX_DROP)
     if limit is not None and best.drop is not None and best.drop > limit:
         told.append(

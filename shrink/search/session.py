@@ -29,7 +29,7 @@ from shrink.run.session import guard_models
 from shrink.run.store import Store
 from shrink.search.candidates import Candidates
 from shrink.search.goal import LATENCY, MAX_DROP, Goal
-from shrink.search.looked import OutOfTime, Runs, until
+from shrink.search.looked import HOST, OutOfTime, Runs, until
 from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
@@ -172,6 +172,12 @@ class Search:
                 subject=self.folder,
                 hint="choose another folder with --output, or go on with --force",
             )
+        if self.jobs > 1 and self.runs.latency == HOST:
+            raise RecipeError(
+                "latency would be measured on this host while other workers train",
+                subject="--jobs",
+                hint="leave --jobs out, or measure on the device with latency.command",
+            )
         if self.jobs > 1:
             share_of_memory([self.plan] * self.jobs, self.jobs)  # refused before anything begins
         self.candidates.check_gates()
@@ -278,6 +284,8 @@ class Search:
         baseline, last = report.stages[0], report.ends[-1]
         figures = self.runs.figures(report, self.folder / BEST)
         before = _figures(baseline)
+        if self.runs.latency not in ("", HOST):  # a command measures the best alone
+            before = {k: v for k, v in before.items() if k not in ("p50_ms", "p90_ms")}
         return Best(
             number=chosen.number,
             recipe=f"{BEST}/{RESOLVED_NAME}",

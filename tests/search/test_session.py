@@ -6,13 +6,17 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from shrink.base import yaml
+from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageError
 from shrink.recipe.load import load_recipe
+from shrink.run.options import RunOptions
+from shrink.search import looked
 from shrink.search.session import Asking
 from tests.search.fake import FakeAttempt, right_of, search, size_of
 
@@ -175,6 +179,25 @@ def test_a_search_of_another_baseline_is_another(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("def build():\n    return 2\n", encoding="utf-8")
     with pytest.raises(RecipeError, match="another recipe, space, or limits"):
         made.run()
+
+
+def test_latency_of_this_host_is_not_measured_while_others_train(tmp_path: Path) -> None:
+    found = search(tmp_path, Asking(limits={"p50_ms": 5.0}, trials=1), FakeAttempt())
+    found.jobs = 2
+    with pytest.raises(RecipeError, match="while other workers train"):
+        found.run()
+
+
+def test_a_command_measures_latency_and_no_figure_of_the_host_stands_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_host = {"p50_ms": 1.0, "p90_ms": 2.0, "tflite_bytes": 100}
+    monkeypatch.setattr(looked, "stage_figures", lambda _: {**of_host})
+    report: Any = SimpleNamespace(ends=[SimpleNamespace(artifact="m.tflite")])
+    runs = looked.Runs(RunOptions(tmp_path), True, "echo 3.5", Console(quiet=True))
+    assert runs.figures(report, tmp_path) == {"p50_ms": 3.5, "tflite_bytes": 100}
+    runs = looked.Runs(RunOptions(tmp_path), True, None, Console(quiet=True))
+    assert runs.figures(report, tmp_path) == of_host
 
 
 def test_search_refuses_the_folder_of_another_search_and_other_files(tmp_path: Path) -> None:
