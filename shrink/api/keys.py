@@ -349,8 +349,9 @@ class QuantizeKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """mixed: int8 is static; float32 is quantized while running, where the runtime does so."""
     calibration_samples: int
     """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
-    dense_scales: Literal["channel", "tensor"]
-    """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere."""
+    dense_scales: Literal["auto", "channel", "tensor"]
+    """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere; auto:
+    tensor where that is 1 % smaller and calibration examples show no more error."""
     table_bits: int | None
     """static_wi8_ai8: each kernel has 2^bits codes, chosen for little error; for compact.decode."""
     aware: bool

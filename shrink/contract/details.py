@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from shrink.contract.choices import Choice
 from shrink.contract.codec import Document, as_read, left_out
 from shrink.contract.compaction import Compaction, Placement
 from shrink.contract.events import OutOfMemoryEvent
@@ -305,4 +306,5 @@ class Details:
     budget: Budget | None = None
     compact: Compaction | None = left_out(None)
     placement: Placement | None = left_out(None)
+    choices: tuple[Choice, ...] = left_out(())
     document: Document = as_read(tolerant=True)

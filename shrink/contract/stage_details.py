@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from shrink.base.foreign import Json
 from shrink.base.intervals import Interval
+from shrink.contract.choices import Choice
 from shrink.contract.codec import left_out, unknown_keys
 from shrink.contract.compaction import Compaction, Placement
 from shrink.contract.details import Agreement, Budget, Curve
@@ -119,6 +120,7 @@ class StageDetails:
     control: ControlFigures | None = left_out(None)
     compact: Compaction | None = left_out(None)
     placement: Placement | None = left_out(None)
+    choices: tuple[Choice, ...] = left_out(())
     others: Mapping[str, Json] = unknown_keys()
 
 

@@ -27,11 +27,13 @@ class FloatModel:
     Attributes:
         ranges: of the activations that a training under rounding settled, here or elsewhere, by
             tensor of `float32`.
+        measured: those that calibration found, by the bits of the activations, once it has.
     """
 
     def __init__(self, model: keras.Model | None = None, content: bytes = b"") -> None:
         self.model = model
         self.ranges: Ranges = {}
+        self.measured: dict[int, Ranges] = {}
         self._content = content
 
     @functools.cached_property

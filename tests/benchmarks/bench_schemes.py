@@ -20,9 +20,9 @@ TFLite Micro's outputs are to LiteRT's.
 sizes: bytes of int8 artifacts of the four MLPerf Tiny architectures, beside the reference files.
 The networks come from models/. Their weights are random, biases and batch norm too, for the
 converter leaves out biases of 0; other values do not change a size. Calibration examples are
-random. The autoencoder has `dense_scales: tensor`, as its reference: a scale and a zero point for
-each channel of its dense layers would add 20 KB. The reference sizes are those of the int8 files
-of the MLPerf Tiny benchmark (github.com/mlcommons/tiny, benchmark/training).
+random. The autoencoder has `dense_scales: tensor`, as its reference, and as `auto` chooses: scales
+and zero points for each channel of its dense layers would add 40 KB. The reference sizes are those
+of the int8 files of the MLPerf Tiny benchmark (github.com/mlcommons/tiny, benchmark/training).
 """
 
 from __future__ import annotations

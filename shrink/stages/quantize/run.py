@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.contract.choices import Choice
 from shrink.contract.codec import to_plain
 from shrink.contract.report import Skipped
 from shrink.contract.stage_details import MixedPrecision, StageDetails
@@ -21,11 +22,8 @@ from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.quantization.trained_ranges import ranges_of_file
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.schemes import (
-    SCHEMES,
-    mixed_artifact,
-    static_int8,
-)
+from shrink.stages.quantize.dense_scales import with_best_scales
+from shrink.stages.quantize.schemes import mixed_artifact, static_int8
 from shrink.task.interface import describe_interface
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion
@@ -197,9 +195,10 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     if trained is None:
         config, brought = _with_ranges(source, config, context, calibration)
     context.phase("converting")
-    conversion, mixed = _converted(source, calibration, config, context)
+    conversion, told = _converted(source, calibration, config, context)
     content = conversion.content
-    notes = [*brought, *conversion.notes, *_lint(config, calibration, context)]
+    notes = [*brought, *conversion.notes, *(one.sentence for one in told.choices)]
+    notes += _lint(config, calibration, context)
     examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
     if config.sparse:
         content, sentence = _stored_sparsely(content, examples)
@@ -210,7 +209,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     compared_on = "training examples" if context.has_data else "random inputs"
     audited, remarks = audit(content, source, examples, config.target, candidate, compared_on)
     notes += remarks
-    details = StageDetails(mixed=mixed, audit=audited)
+    details = replace(told, audit=audited)
     _warn_of_mixed_ranges(content, source, examples, context)
 
     def later() -> StageDetails:
@@ -233,9 +232,10 @@ def _converted(
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     context: StageContext,
-) -> tuple[Conversion, MixedPrecision | None]:
-    """Return the conversion and, of `mixed`, what the report says about it."""
+) -> tuple[Conversion, StageDetails]:
+    """Return the conversion and what the report says about it."""
     mixed: MixedPrecision | None = None
+    choices: tuple[Choice, ...] = ()
     config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
         conversion, mixed = mixed_artifact(
@@ -246,7 +246,7 @@ def _converted(
             lambda content: len(_with_interface(_in_order_of(source, content), config, context)),
         )
     else:
-        conversion = SCHEMES[config.scheme](source, calibration, config)
+        conversion, choices = with_best_scales(source, calibration, config)
     conversion = Conversion(
         _in_order_of(source, conversion.content), (*conversion.notes, *kept_float)
     )
@@ -256,7 +256,7 @@ def _converted(
             subject=context.name,
             hint="it has no convolution or dense layer; try static_wi8_ai8",
         )
-    return conversion, mixed
+    return conversion, StageDetails(mixed=mixed, choices=choices)
 
 
 def _with_interface(content: bytes, config: QuantizeConfig, context: StageContext) -> bytes:
@@ -319,7 +319,7 @@ def _with_ranges(
         f"{len(source.ranges)} activations of the artifact have ranges that came with the model "
         f"({len(trained)} did); the others were calibrated"
     )
-    if source.ranges and "dense_scales" not in config.model_fields_set:
+    if source.ranges and config.dense_scales == "auto":
         config = config.model_copy(update={"dense_scales": "tensor"})
     return config, [note]
 

@@ -78,9 +78,9 @@ def static_int8(
     conversion = masked or _by_quantizer(source, calibration, config, 8)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
-    elif source.model is not None and _noise(conversion, source, few) > _MOST_NOISE:
+    elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
         other = _by_converter(source, calibration, config, "static_int8")
-        conversion = min((conversion, other), key=lambda one: _noise(one, source, few))
+        conversion = min((conversion, other), key=lambda one: noise(one, source, few))
     if config.aware or source.ranges:
         return Conversion(without_constant_names(conversion.content), conversion.notes)
     try:
@@ -199,10 +199,12 @@ def _by_quantizer(
         )
     measure = least_squares_ranges if bits == 8 else extreme_ranges
     try:
+        if bits not in source.measured:
+            source.measured[bits] = measure(content, calibration.batches())
         static = edge_quantizer.quantize(
             content,
             "static",
-            ranges={**measure(content, calibration.batches()), **source.ranges},
+            ranges={**source.measured[bits], **source.ranges},
             activation_bits=bits,
             float_borders=(types[0] == "float32", types[1] == "float32"),
             dense_per_tensor=config.dense_scales == "tensor",
@@ -214,7 +216,7 @@ def _by_quantizer(
     return Conversion(static, source.float32.notes)
 
 
-def _noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float:
+def noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float:
     """Return the squared error of the worst output over that of taking its mean for it."""
     reference, now = load(source.float32.content), load(conversion.content)
     wanted, outputs = (

@@ -1,0 +1,57 @@
+"""What a stage chose by itself, and what it was chosen over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from shrink.contract.codec import Document, as_read
+from shrink.contract.record import record
+
+
+@record
+class Option:
+    """A value that a key could have had.
+
+    Attributes:
+        value: as a recipe would say it.
+        figures: what was measured of it, by name; the unit is in the name. Empty where it was not
+            tried.
+    """
+
+    value: str = "?"
+    figures: Mapping[str, float] = field(default_factory=dict)
+    document: Document = as_read(tolerant=True)
+
+
+@record
+class Choice:
+    """A key of the recipe that was `auto`, what it became, and why.
+
+    Attributes:
+        key: as in a recipe, of this stage.
+        value: what was taken.
+        why: in words.
+        options: what was measured, what was taken among them; none where a rule decides.
+    """
+
+    key: str = "?"
+    value: str = "?"
+    why: str = ""
+    options: tuple[Option, ...] = ()
+    document: Document = as_read(tolerant=True)
+
+    @property
+    def sentence(self) -> str:
+        """It as a sentence, with the figures of what it was chosen over."""
+        told = [f"{one.value} {_told(one.figures)}" for one in self.options if one.figures]
+        measured = f" ({'; '.join(told)})" if told else ""
+        return f"{self.key}: {self.value}, chosen automatically: {self.why}{measured}"
+
+
+def _told(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_number(value)}" for name, value in figures.items())
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,89 @@
+"""`dense_scales: auto`: a scale for each output channel of dense layers, or one for each layer.
+
+A scale and a zero point of each channel, of the weights and again of the biases, are 24 bytes: an
+eighth of an autoencoder's file. Where all channels of a layer have weights of about the same size,
+they buy nothing. So both files are made, and compared with the float model on calibration examples.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shrink.contract.choices import Choice, Option
+from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.source import FloatModel
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.schemes import SCHEMES, noise
+from shrink.tflite.convert import Conversion
+from shrink.tflite.flatbuffer import read
+
+_COMPARED_ON = 200
+LEAST_SAVING = 0.01
+"""Part of the file that has to be saved before a second file is tried."""
+MOST_LOST_DB = 0.3
+"""Signal to noise that one scale may cost: less than two samples of calibration examples differ."""
+_BYTES_PER_CHANNEL = 24
+_WEIGHTS, _BIAS = 1, 2
+
+
+def with_best_scales(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> tuple[Conversion, tuple[Choice, ...]]:
+    """Convert under the scheme, with the scales of dense layers that are worth their bytes.
+
+    Weights that were trained under rounding keep the scales they were trained with, and tables of
+    codes are fitted to scales of channels.
+
+    Returns:
+        The conversion, and what was chosen; nothing where nothing was left to choose.
+    """
+    per_channel = SCHEMES[config.scheme](source, calibration, config)
+    open_ = config.scheme == "static_wi8_ai8" and config.dense_scales == "auto"
+    if not open_ or config.aware or config.table_bits is not None:
+        return per_channel, ()
+    size, saving = len(per_channel.content), saved_bytes(per_channel.content)
+    if not saving:
+        return per_channel, ()
+    if saving < LEAST_SAVING * size:
+        why = f"one for each layer would save {saving:,} of {size:,} bytes, which is not tried"
+        return per_channel, (Choice(key="dense_scales", value="channel", why=why),)
+    one_each = config.model_copy(update={"dense_scales": "tensor"})
+    per_tensor = SCHEMES[config.scheme](source, calibration, one_each)
+    options = tuple(
+        _option(value, conversion, source, calibration)
+        for value, conversion in (("channel", per_channel), ("tensor", per_tensor))
+    )
+    if _earns_nothing(*options):
+        why = f"it is smaller, and the error grows by less than {MOST_LOST_DB} dB"
+        return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
+    why = "one for each layer costs precision"
+    return per_channel, (Choice(key="dense_scales", value="channel", why=why, options=options),)
+
+
+def saved_bytes(content: bytes) -> int:
+    """Return about how much smaller a file is with one scale for each dense layer."""
+    graph = read(content)[0]
+    channels = 0
+    for operator in graph.operators:
+        if operator.name == "FULLY_CONNECTED":
+            parts = [graph.tensors[i] for i in operator.inputs[_WEIGHTS : _BIAS + 1] if i >= 0]
+            channels += sum(max(0, len(part.scales) - 1) for part in parts if part.constant)
+    return channels * _BYTES_PER_CHANNEL // 2
+
+
+def _option(
+    value: str, conversion: Conversion, source: FloatModel, calibration: CalibrationExamples
+) -> Option:
+    error = noise(conversion, source, calibration.batches(_COMPARED_ON))
+    figures = {"file_bytes": float(len(conversion.content))}
+    if error > 0:
+        figures["snr_db"] = round(-10 * math.log10(error), 2)
+    return Option(value=value, figures=figures)
+
+
+def _earns_nothing(channel: Option, tensor: Option) -> bool:
+    """Whether scales of channels are no more precise, or the file with them no larger."""
+    if tensor.figures["file_bytes"] >= channel.figures["file_bytes"]:
+        return False
+    precise, coarse = (one.figures.get("snr_db", math.inf) for one in (channel, tensor))
+    return coarse >= precise - MOST_LOST_DB
