@@ -33,6 +33,8 @@ SWITCH = "SHRINK_PRELOAD"
 TOLD = struct.Struct("=cq")
 """What a pipe carries: `BEGUN` and a process id, then `ENDED` and an exit code."""
 BEGUN, ENDED = b"B", b"E"
+READY = "ready"
+"""What the process says once it can fork; another sentence is why it cannot."""
 # Of the variables that change from one child to the next, those that no import reads.
 _READ_AT_USE = frozenset({"TMPDIR", "KERAS_HOME", "PWD", "OLDPWD"})
 _READ_AT_USE_PREFIXES = ("SHRINK_", "PYTEST_")
@@ -122,7 +124,18 @@ class Preloaded:
                 self._socket.close()
                 raise
         self._owner = os.getpid()
+        self._refusal: str | None = None
         atexit.register(self.close)
+
+    def refusal(self) -> str:
+        """Return why the process forks for nobody, empty if it does; waits for its imports."""
+        if self._refusal is None:
+            try:
+                said = self._socket.recv(1 << 12).decode()
+            except OSError:
+                said = ""
+            self._refusal = "" if said == READY else said or "it ended while it did the imports"
+        return self._refusal
 
     def close(self) -> None:
         """End the process and all its forks; for the one that started it."""

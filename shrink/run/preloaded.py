@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from shrink.base.child import die_with_parent
 from shrink.base.host import host_resident_bytes
-from shrink.base.preloaded import BEGUN, ENDED, TOLD
+from shrink.base.preloaded import BEGUN, ENDED, READY, TOLD
 from shrink.run import worker
 
 _MOST_DESCRIPTORS = 16
@@ -49,9 +49,11 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     mapped = _mapped_from_files()
-    if why := _unsafe(mapped):
-        sys.exit(why)
     with socket.socket(fileno=descriptor) as connection:
+        why = _unsafe(mapped)
+        connection.send((why or READY).encode())
+        if why:
+            sys.exit(why)
         Server(connection, mapped).serve()
     gc.enable()
     worker.main()

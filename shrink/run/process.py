@@ -106,6 +106,17 @@ def preload() -> None:
             _Held.process = Preloaded("shrink.run.preloaded", _environment(Path(), alone=True))
 
 
+def preloading_refused() -> str:
+    """Return why workers here are fresh processes; empty where they are forks.
+
+    Starts the process that does the imports, if none is, and waits until they are done.
+    """
+    if why := switched_off():
+        return why
+    preload()
+    return "it did not start" if _Held.process is None else _Held.process.refusal()
+
+
 def run_worker(job: Job, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
     """Run one job in a fresh process and return its result.
 
@@ -292,6 +303,9 @@ def _environment(work: Path, *, alone: bool) -> dict[str, str]:
         # turns it on by itself only where the processor has AVX-512.
         "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1"),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        # tf-keras imports pandas where it is installed, that pyarrow, whose allocator would start a
+        # thread: no process that has one is forked.
+        "JE_ARROW_MALLOC_CONF": os.environ.get("JE_ARROW_MALLOC_CONF", "background_thread:false"),
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
         "PYTHONUNBUFFERED": "1",

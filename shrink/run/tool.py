@@ -22,13 +22,12 @@ from shrink.base.console import Console
 from shrink.base.errors import InternalError, ResourceError, ShrinkError
 from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
-from shrink.base.preloaded import switched_off
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
 from shrink.contract.job import CompactJob, DoctorJob, Job, ModelJob, TrackerJob
 from shrink.contract.model_source import ModelSource
 from shrink.model.scan import SCANNED, guard_model_file
-from shrink.run.process import run_worker, show
+from shrink.run.process import preloading_refused, run_worker, show
 from shrink.run.store import Store
 from shrink.tflite.guard import guard_artifact
 
@@ -237,7 +236,7 @@ def _variables() -> dict[str, str]:
 
 
 def _workers() -> str:
-    why = switched_off()
+    why = preloading_refused()
     return f"processes of their own: {why}" if why else "forks of a preloaded process"
 
 

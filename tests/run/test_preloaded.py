@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.host import host_peak_bytes
-from shrink.base.preloaded import Preloaded
+from shrink.base.preloaded import READY, Preloaded
 from shrink.contract.job import DoctorJob
 from shrink.run import process
 from shrink.run.preloaded import Server
@@ -59,6 +60,34 @@ def test_a_worker_is_a_fork_with_the_memory_of_a_fresh_process(
     # The process itself has opened no device, and keeps no thread.
     tasks = Path(f"/proc/{server._process.pid}/task")
     assert len([*tasks.iterdir()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [("", ""), ("a thread runs", "a thread runs"), (None, "it ended while it did the imports")],
+)
+def test_the_process_says_why_it_forks_for_nobody(
+    why: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(command: list[str], **_: Any) -> subprocess.Popen[bytes]:
+        with socket.socket(fileno=os.dup(int(command[4]))) as its:
+            if why is not None:
+                its.send((why or READY).encode())
+        return popen(["sleep", "60"])
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    started = Preloaded("nothing", {})
+    assert [started.refusal(), started.refusal()] == [said, said]
+    started.close()
+
+
+def test_a_library_that_starts_a_thread_is_kept_from_it(tmp_path: Path) -> None:
+    """As pyarrow, which tf-keras imports by way of pandas where both are installed."""
+    code = "import pyarrow, os; print(len(os.listdir('/proc/self/task')), end='')"
+    environment = {**process._environment(tmp_path, alone=True), "OPENBLAS_NUM_THREADS": "1"}
+    counted = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert counted.stdout == b"1", counted.stderr
 
 
 @pytest.mark.parametrize("lacking", ["fork", "pidfd_open"])

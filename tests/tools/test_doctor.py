@@ -35,6 +35,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *problems: str) -> None:
         return replace(WORKED, problems=problems)
 
     monkeypatch.setattr(doctor, "run_action", run)
+    monkeypatch.setattr(doctor, "preloading_refused", preloaded.switched_off)
 
 
 def test_examine_tells_what_a_report_needs_and_nothing_personal(
