@@ -15,6 +15,9 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 # As workers have it: without, TensorFlow's CPU allocator counts only where there is AVX-512.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
+# Tests kill processes, not machines: none waits for the disk.
+os.fsync = lambda _: None
+
 gc.disable()  # until all is imported: see `pytest_collection_finish`
 
 LONGEST_FIRST = (

@@ -119,11 +119,13 @@ class LatencyRequest:
         threads: of the interpreter.
         examples: an .npz file with float32 arrays `input_0` (n, ...) and so on to time it with;
             empty for random numbers.
+        least_s: seconds to go on for, at least.
     """
 
     path: str
     threads: int
     examples: str
+    least_s: float
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def measure_latency(request: LatencyRequest, _: Channel) -> LatencyAnswer:
     """Time an artifact, in the child process."""
     interpreter = prepare(request.path, request.threads)
     inputs, rows = _rows(interpreter, request.examples)
-    return LatencyAnswer(time_invokes(interpreter, rows), inputs)
+    return LatencyAnswer(time_invokes(interpreter, rows, request.least_s), inputs)
 
 
 def prepare(path: str, threads: int) -> Interpreter:
@@ -220,12 +222,15 @@ def _set(interpreter: Interpreter, row: Sequence[Array]) -> None:
     interpreter.reset_all_variables()
 
 
-def time_invokes(interpreter: Interpreter, rows: Sequence[Sequence[Array]]) -> list[float]:
+def time_invokes(
+    interpreter: Interpreter, rows: Sequence[Sequence[Array]], least_s: float = _LEAST_S
+) -> list[float]:
     """Return the milliseconds of each invocation: 50 or more, unless 2 seconds are over before.
 
     Args:
         interpreter: allocated.
         rows: the inputs of one invocation each, taken in turn; setting them is not timed.
+        least_s: seconds to go on for, at least.
     """
     cycle = itertools.cycle(rows)
     start = time.perf_counter()
@@ -243,7 +248,7 @@ def time_invokes(interpreter: Interpreter, rows: Sequence[Sequence[Array]]) -> l
         now = time.perf_counter()
         times.append(1000 * (now - before))
         elapsed = now - start
-        if elapsed > _MOST_S or (elapsed > _LEAST_S and len(times) >= _LEAST_INVOKES):
+        if elapsed > _MOST_S or (elapsed > least_s and len(times) >= _LEAST_INVOKES):
             return times
 
 
@@ -320,7 +325,7 @@ def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Lat
     """
     with tempfile.TemporaryDirectory(prefix="shrink-latency-") as folder:
         path = _save(inputs, Path(folder) / "inputs.npz") if len(inputs) else ""
-        result, reason = _timed(LatencyRequest(str(tflite.resolve()), threads, path))
+        result, reason = _timed(LatencyRequest(str(tflite.resolve()), threads, path, _LEAST_S))
     examples = len(inputs[0]) if len(inputs) else 0
     if result is None:
         none = Measured[float](None, f"latency not measured: {reason}")

@@ -28,9 +28,6 @@ ALL = [(round(0.1 * n, 1), scheme) for n in range(1, 10) for scheme in SCHEMES]
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    # What a journal and a store write need not outlive the machine; a search of 40 trials waits
-    # for thousands of writes.
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def found_in(root: Path) -> dict[str, Any]:
