@@ -16,7 +16,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # Tests kill processes, not machines: none waits for the disk.
-os.fsync = lambda _: None
+os.fsync = lambda fd: None
 
 gc.disable()  # until all is imported: see `pytest_collection_finish`
 

@@ -191,10 +191,6 @@ def _crash() -> NoReturn:
     os._exit(_CRASHED)
 
 
-def _no_sync(_: object) -> None:
-    """Take the place of `os.fsync`."""
-
-
 def _serve() -> None:
     gc.disable()
     from shrink.base import child as children
@@ -207,7 +203,7 @@ def _serve() -> None:
     for name in (*heavy.difference(trackers), *(f"shrink.stages.{kind}.run" for kind in STAGES)):
         importlib.import_module(name)
     # Tests kill processes, not machines, and compare no latencies.
-    os.fsync = _no_sync
+    os.fsync = lambda fd: None
     inference._LEAST_S = 0.0
     # Workers are forks already: of the command that asks for them.
     commands: Any = process

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -49,5 +51,9 @@ def _imports(package: Path) -> set[str]:
 
 
 def _distribution(module: str) -> str:
-    known = {**importlib.metadata.packages_distributions()}
-    return canonicalize_name(NOT_INSTALLED.get(module) or known.get(module, [module])[0])
+    return canonicalize_name(NOT_INSTALLED.get(module) or _known().get(module, [module])[0])
+
+
+@functools.cache
+def _known() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,17 @@ def test_schema_file_is_current() -> None:
     assert written == recipe_json_schema_text()
 
 
+@functools.cache
+def the_validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(recipe_json_schema())
+
+
 def test_schema_is_valid_and_accepts_bundled_recipes() -> None:
-    schema = recipe_json_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = the_validator()
+    validator.check_schema(recipe_json_schema())
     assert bundled_recipes()
     for recipe in bundled_recipes():
-        jsonschema.validate(yaml.load(recipe.path).value, schema)
+        validator.validate(yaml.load(recipe.path).value)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def test_schema_is_valid_and_accepts_bundled_recipes() -> None:
 def test_schema_and_reader_refuse_the_same(change: dict[str, Any]) -> None:
     value = {**MINIMAL, **change}
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(value, recipe_json_schema())
+        the_validator().validate(value)
     with pytest.raises(RecipeError):
         recipe_from_mapping(value, "test")
 

@@ -22,9 +22,9 @@ def write_with_keras3(script: str, folder: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with NAME.keras and NAME.npz for a third of the zoo and all its larger models."""
+    """A folder with NAME.keras and NAME.npz for a sixth of the zoo and all its larger models."""
 
     def make(folder: Path) -> None:
-        write_with_keras3("zoo.py", folder, "3")
+        write_with_keras3("zoo.py", folder, "6")
 
     return made_once(tmp_path_factory, "keras3", make)
