@@ -1,10 +1,10 @@
 """Makes anew what the documentation shows of runs, so that no figure in it goes stale.
 
-Run: python -m docs.refresh [recipes] [schema] [plot] [readme] [page]
+Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [readme] [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
 `schema` writes docs/report.schema.json and compare.schema.json from their types, and
-shrink/api/keys.py from the recipe's; `plot` draws
+shrink/api/keys.py from the recipe's; `reference` writes docs/reference/; `plot` draws
 docs/accuracy-against-size.svg from the points beside it. `readme` and `page` run
 `recipes/digits.yaml` in an empty store, which takes about two minutes on an idle machine, and
 write its output and its time into README.md, and its page as docs/report.png, for which there must
@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs import reference_pages
 from docs.python_keys import keys_text
 from docs.report_schema import compare_schema_text, report_schema_text
 from shrink.base.figures import format_value
@@ -33,7 +34,7 @@ from shrink.recipe.bundle import bundled_recipes
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
-_WORDS = ("recipes", "schema", "plot", "readme", "page")
+_WORDS = ("recipes", "schema", "reference", "plot", "readme", "page")
 _BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(its notes left out here[^)]*\)", re.DOTALL)
 _WINDOW = "1280,1180"
 
@@ -141,6 +142,9 @@ def main() -> None:
     for name, path, text in made:
         if name in wanted:
             path.write_text(text(), encoding="utf-8")
+    if "reference" in wanted:
+        for path, page in reference_pages.pages():
+            path.write_text(page, encoding="utf-8")
     if wanted & {"readme", "page"}:
         with tempfile.TemporaryDirectory() as folder:
             run = run_recipe(Path(folder))

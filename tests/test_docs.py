@@ -21,7 +21,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from docs import refresh
+from docs import reference_pages, refresh
+from shrink.base.figures import FIGURES
 from shrink.base.files import sha256
 from shrink.data.config import DataConfig
 from shrink.measure.memory import one_op_model
@@ -36,7 +37,8 @@ from tests.report.plain import render_report
 from tests.report.toys import report
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted(DOCS.rglob("*.md"))
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").iterdir())
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -50,6 +52,8 @@ def commands(kind: str) -> list[Any]:
     """The commands of all blocks of a kind, as test cases."""
     found = []
     for page in PAGES:
+        if page in TUTORIALS and kind != "console":
+            continue  # tests/test_tutorials.py goes through these from the first line to the last
         for language, content in blocks(page):
             if language == kind:
                 lines = [line[2:] for line in content.splitlines() if line.startswith("$ ")]
@@ -207,6 +211,12 @@ def test_examples_run_recipes_that_there_are(path: Path) -> None:
 def test_scaling_table_is_current() -> None:
     made = runpy.run_path(str(DOCS / "scaling_table.py"))["table"](25_600_000, (0.05, 0.2, 1), 100)
     assert made in (DOCS / "scaling.md").read_text(encoding="utf-8")
+
+
+def test_reference_pages_are_current() -> None:
+    assert {*reference_pages.MEANINGS} == {*FIGURES}
+    written = {path: path.read_text(encoding="utf-8") for path in (DOCS / "reference").iterdir()}
+    assert written == dict(reference_pages.pages()), "run `python -m docs.refresh reference`"
 
 
 def test_recipes_page_and_plot_are_current() -> None:

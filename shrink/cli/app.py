@@ -23,7 +23,7 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.cli import cache, data, recipes, reports, search, tools, verbs
+from shrink.cli import cache, data, docs, recipes, reports, search, tools, verbs
 from shrink.cli.options import meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
@@ -42,16 +42,6 @@ def _words() -> list[str]:
 # Plugins of pydantic are looked for in every installed package; shrink has no use for them.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-app = typer.Typer(
-    name="shrink",
-    help="Prune, distill and quantize Keras models to TFLite, inside a memory budget, "
-    "with a report of what every step cost.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 def _print_version(asked: bool) -> None:
     if asked:
@@ -59,7 +49,6 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -75,14 +64,26 @@ def _options(
     pass
 
 
-verbs.register(app, _words())
-search.register(app)
-tools.register(app)
-reports.register(app)
-data.register(app)
-cache.register(app)
-recipes.register(app)
-tools.register_doctor(app)
+def build(words: Sequence[str]) -> typer.Typer:
+    """Return the application; verbs have their flags where they are among `words`."""
+    app = typer.Typer(
+        name="shrink",
+        help="Prune, distill and quantize Keras models to TFLite, inside a memory budget, "
+        "with a report of what every step cost.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    verbs.register(app, words)
+    for family in (search, tools, reports, data, cache, recipes, docs):
+        family.register(app)
+    tools.register_doctor(app)
+    return app
+
+
+app = build(_words())
 
 
 def main() -> None:

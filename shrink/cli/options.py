@@ -227,6 +227,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink init model.h5 --data pictures/",
         "shrink init student.py:build --data digits --output digits.yaml",
     ),
+    "docs": ("shrink docs prune.sparsity", "shrink docs quantize --print"),
     "check": ("shrink data check pictures/", "shrink data check recipes/digits.yaml"),
 }
 
