@@ -84,12 +84,35 @@ def test_light_commands_run(line: str, folder: Path) -> None:
     shrink(*words, cwd=folder, store=folder / "store")
 
 
+@pytest.fixture(scope="module")
+def with_models(folder: Path) -> Path:
+    """The same with a model, its int8 file, pictures, and a real run of the digits."""
+    import tf_keras as keras
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for number, image in enumerate(digits.images[:400]):
+        path = folder / "pictures" / str(digits.target[number])
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((image * 15).astype("uint8")).resize((16, 16)).save(path / f"{number}.png")
+    layers = keras.layers
+    hidden = layers.Conv2D(8, 3, activation="relu")(inputs := layers.Input((16, 16, 3)))
+    outputs = layers.Dense(10)(layers.GlobalAveragePooling2D()(hidden))
+    keras.Model(inputs, outputs).save(folder / "model.h5")
+    shutil.rmtree(folder / "runs" / "digits")
+    run = {"cwd": folder, "store": folder / "store"}
+    shrink("run", "recipes/digits.yaml", "--output", "runs/digits", **run)
+    shrink("quantize", "model.h5", "--data", "pictures/", "--output", "model.tflite", **run)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", commands("console slow"))
-def test_heavy_commands_run(line: str, folder: Path) -> None:
+def test_heavy_commands_run(line: str, with_models: Path) -> None:
     program, *words = shlex.split(line)
     assert program == "shrink"
-    shrink(*words, cwd=folder, store=folder / "store")
+    shrink(*words, cwd=with_models, store=with_models / "store")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
