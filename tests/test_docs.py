@@ -5,6 +5,7 @@ A block fenced as `console` holds commands that run here; `console slow` those t
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -101,9 +102,9 @@ def with_models(folder: Path) -> Path:
     outputs = layers.Dense(10)(layers.GlobalAveragePooling2D()(hidden))
     keras.Model(inputs, outputs).save(folder / "model.h5")
     shutil.rmtree(folder / "runs" / "digits")
-    run = {"cwd": folder, "store": folder / "store"}
-    shrink("run", "recipes/digits.yaml", "--output", "runs/digits", **run)
-    shrink("quantize", "model.h5", "--data", "pictures/", "--output", "model.tflite", **run)
+    run = functools.partial(shrink, cwd=folder, store=folder / "store")
+    run("run", "recipes/digits.yaml", "--output", "runs/digits")
+    run("quantize", "model.h5", "--data", "pictures/", "--output", "model.tflite")
     return folder
 
 

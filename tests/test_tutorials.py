@@ -32,7 +32,7 @@ def test_tutorials_go_through(page: Path, tmp_path: Path, store: Path) -> None:
         if language == "python":
             script = tmp_path / "make_model.py"
             script.write_text(content, encoding="utf-8")
-            command = [sys.executable, script]
+            command = [sys.executable, str(script)]
             subprocess.run(command, cwd=tmp_path, env=environment(store), check=True)
         if language.startswith("console"):
             for line in content.splitlines():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -88,7 +89,12 @@ def test_a_terminal_opens_a_browser_or_shows_the_text(
     asked: list[str] = []
     monkeypatch.setenv(ADDRESS, "https://example.com")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) or opens)
+
+    def opened(url: str) -> bool:
+        asked.append(url)
+        return opens
+
+    monkeypatch.setattr("webbrowser.open", opened)
     docs.docs(["prune.sparsity"])
     assert asked == ["https://example.com/recipe.html#stage-prune"]
     assert ("sparsity" in capsys.readouterr().out) is not opens
@@ -96,17 +102,17 @@ def test_a_terminal_opens_a_browser_or_shows_the_text(
 
 def test_the_command_prints_lists_and_refuses(tmp_path: Path) -> None:
     env = {ADDRESS: "https://example.com"}
-    run = {"cwd": tmp_path, "store": tmp_path}
-    assert shrink("docs", "quantize", "--print", **run, env=env).stdout == (
+    run = functools.partial(shrink, cwd=tmp_path, store=tmp_path)
+    assert run("docs", "quantize", "--print", env=env).stdout == (
         "https://example.com/quantize.html\n"
     )
     plain = {ADDRESS: ""}
-    assert "## Stage `prune`" in shrink("docs", "prune.sparsity", **run, env=plain).stdout
-    listed = json.loads(shrink("docs", "--json", **run).stdout)
+    assert "## Stage `prune`" in run("docs", "prune.sparsity", env=plain).stdout
+    listed = json.loads(run("docs", "--json").stdout)
     assert listed["pages"]["recipe.md"] == "The recipe, key by key"
-    found = json.loads(shrink("docs", "prune.sparsity", "--json", **run, env=env).stdout)
+    found = json.loads(run("docs", "prune.sparsity", "--json", env=env).stdout)
     assert (found["page"], found["address"]) == (
         "recipe.md",
         "https://example.com/recipe.html#stage-prune",
     )
-    assert "did you mean" in shrink("docs", "quantise", **run, expect=2).stderr
+    assert "did you mean" in run("docs", "quantise", expect=2).stderr
