@@ -92,6 +92,12 @@ def bounded_masks(content: bytes, batches: Batches) -> BoundedMasks | None:
     return BoundedMasks(with_constants(content, constants), ranges, layers)
 
 
+def scores_of_masks(graph: Subgraph) -> set[int]:
+    """Return the tensors that hold the scores of masked softmaxes before their masks."""
+    made = {index: o for o in graph.operators for index in o.outputs}
+    return {i for mask in _masks(graph) for i in (mask.scores, _origin(mask.scores, made))}
+
+
 @dataclass(frozen=True)
 class _Bounds:
     """What a masked softmax reads: its bound, its largest score, and that before the mask."""

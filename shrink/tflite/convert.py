@@ -118,12 +118,15 @@ def forgetting_states() -> Iterator[None]:
 
 
 @contextmanager
-def _calibrated_to(ranges: Mapping[str, tuple[float, float]]) -> Iterator[None]:
+def _calibrated_to(
+    ranges: Mapping[str, tuple[float, float]], edit: Callable[[bytes], bytes] | None
+) -> Iterator[None]:
     """Let the TFLite converter take these ranges for tensors by name, in place of what it finds."""
     calibrate = Calibrator.calibrate
 
     def calibrate_some(self: Calibrator, examples: Callable[[], Iterable[object]]) -> bytes:
-        return with_ranges(bytes(calibrate(self, examples)), ranges)
+        content = with_ranges(bytes(calibrate(self, examples)), ranges)
+        return content if edit is None else edit(content)
 
     Calibrator.calibrate = calibrate_some
     try:
@@ -195,6 +198,7 @@ def convert(
     *,
     dense_per_tensor: bool = False,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    edit: Callable[[bytes], bytes] | None = None,
 ) -> Conversion:
     """Convert a model to TFLite, with a batch of 1 and static shapes.
 
@@ -211,6 +215,8 @@ def convert(
         dense_per_tensor: whether each dense layer's integer weights share one scale.
         ranges: of activations by their tensor's name in the float32 file, for static_int8, in place
             of those that calibration finds.
+        edit: what becomes of the calibrated float model, with a range at each tensor, before it is
+            quantized, for the static precisions.
 
     Raises:
         ModelError: the SavedModel cannot be loaded, or an input has dimensions of unknown size.
@@ -237,7 +243,7 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        with forgetting_states(), _calibrated_to(ranges or {}):
+        with forgetting_states(), _calibrated_to(ranges or {}, edit):
             content = _run(converter, precision)
         content = with_mended_scales(content)
         if len(serving.inputs) > 1 or len(serving.outputs) > 1:

@@ -44,10 +44,14 @@ def scores_of(count: int = 80) -> np.ndarray:
     return np.random.default_rng(0).normal(scale=3, size=(count, ROWS, WIDTH)).astype(np.float32)
 
 
-def int8(model: keras.Model, x: np.ndarray) -> tuple[bytes, tuple[str, ...]]:
+def calibrated_on(x: np.ndarray) -> CalibrationExamples:
     rows = ArrayExamples(x, np.zeros(len(x), np.int64), np.arange(len(x)))
+    return CalibrationExamples(rows, 60, 0)
+
+
+def int8(model: keras.Model, x: np.ndarray) -> tuple[bytes, tuple[str, ...]]:
     config = QuantizeConfig.model_validate({"scheme": "static_wi8_ai8", "input_type": "float32"})
-    made = static_int8(FloatModel(model), CalibrationExamples(rows, 60, 0), config)
+    made = static_int8(FloatModel(model), calibrated_on(x), config)
     return made.content, made.notes
 
 
@@ -98,11 +102,15 @@ def encoder() -> keras.Model:
     return keras.Model(ids, keras.layers.Dense(4)(keras.layers.GlobalAveragePooling1D()(x)))
 
 
-def test_an_encoder_with_padded_texts_keeps_its_outputs() -> None:
+def padded_texts() -> np.ndarray:
     random = np.random.default_rng(0)
     x = random.integers(1, 30, (80, 8)).astype(np.int32)
     x[np.arange(8) >= random.integers(2, 9, 80)[:, None]] = 0
-    model = encoder()
+    return x
+
+
+def test_an_encoder_with_padded_texts_keeps_its_outputs() -> None:
+    model, x = encoder(), padded_texts()
     expected = model.predict(x, verbose=0)
     (found,) = load(int8(model, x)[0]).predict({"ids": x})
     noise = np.sum((found - expected) ** 2) / np.sum(expected**2)

@@ -16,7 +16,6 @@ from shrink.base.figures import LOSS, format_change, metric_figure
 from shrink.base.metrics import without_slices
 from shrink.contract.stage_details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
-from shrink.quantization.attention_masks import bounded_masks
 from shrink.quantization.bias_correction import with_corrected_biases
 from shrink.quantization.calibration import (
     Batches,
@@ -44,6 +43,7 @@ from shrink.quantization.source import FloatModel
 from shrink.quantization.tables import tabled_model
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.prepared import LOOKED_AT, MasksWithinConversion, prepared
 from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.interface import artifact_interface
 from shrink.task.task import Task
@@ -74,8 +74,9 @@ def static_int8(
     few = calibration.batches(_CORRECTED_ON)
     if config.table_bits is not None:
         return _with_tables(source, calibration, config, config.table_bits)
-    masked = _with_bounded_masks(source, calibration, config, 8)
-    conversion = masked or _by_quantizer(source, calibration, config, 8)
+    conversion = _by_quantizer_prepared(source, calibration, config, 8) or _by_quantizer(
+        source, calibration, config, 8
+    )
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
@@ -99,42 +100,41 @@ def _with_tables(
     Raises:
         StageError: ai-edge-quantizer, whose scales are known beforehand, cannot quantize it.
     """
+    found = prepared(source, calibration)
     content, notes = source.float32.content, source.float32.notes
+    if found is not None:
+        content, notes = found.source.float32.content, found.notes
     per_tensor = config.dense_scales == "tensor"
-    tabled = tabled_model(content, bits, calibration.batches(), per_tensor)
-    conversion = _by_quantizer(FloatModel(content=tabled), calibration, config, 8)
+    tabled = FloatModel(content=tabled_model(content, bits, calibration.batches(), per_tensor))
+    tabled.ranges = {} if found is None else found.forced
+    conversion = _by_quantizer(tabled, calibration, config, 8)
     if isinstance(conversion, StageError):
         raise conversion
     note = f"large kernels have at most {1 << bits} codes each, chosen for little error in outputs"
     return Conversion(without_constant_names(conversion.content), (*notes, note))
 
 
-def _with_bounded_masks(
+def _by_quantizer_prepared(
     source: FloatModel,
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     bits: Literal[8, 16],
 ) -> Conversion | None:
-    """Quantize a model whose attention is masked, with masks that integers can hold.
+    """Quantize a model with what integers could not hold rewritten.
 
     Returns:
-        None where nothing is masked, or ai-edge-quantizer leaves more in float than the masks.
+        None where nothing is to be rewritten, or ai-edge-quantizer leaves more in float than the
+        masks.
     """
-    bounded = bounded_masks(source.float32.content, calibration.batches(_CORRECTED_ON))
-    if bounded is None:
+    found = prepared(source, calibration, norms=bits == 8)
+    if found is None:
         return None
-    float_model = FloatModel(content=bounded.content)
-    float_model.ranges = {**source.ranges, **bounded.ranges}
-    conversion = _by_quantizer(float_model, calibration, config, bits)
+    conversion = _by_quantizer(found.source, calibration, config, bits)
     if isinstance(conversion, StageError):
         return None
     if source.model is not None and {*float_operators(conversion.content)} - {"CAST"}:
         return None
-    notes = (
-        f"{name}: what its mask leaves out counts as {bound:.1f}, the lowest that integers need"
-        for name, bound in bounded.layers.items()
-    )
-    return Conversion(conversion.content, (*source.float32.notes, *notes))
+    return Conversion(conversion.content, found.notes)
 
 
 def static_int16(
@@ -145,15 +145,15 @@ def static_int16(
     Raises:
         StageError: the model cannot be quantized so.
     """
-    masked = _with_bounded_masks(source, calibration, config, 16)
-    if masked is not None:
-        return masked
+    conversion = _by_quantizer_prepared(source, calibration, config, 16)
+    if conversion is not None:
+        return conversion
     if source.model is not None:
         return _by_converter(source, calibration, config, "static_int16")
-    conversion = _by_quantizer(source, calibration, config, 16)
-    if isinstance(conversion, StageError):
-        raise conversion
-    return conversion
+    made = _by_quantizer(source, calibration, config, 16)
+    if isinstance(made, StageError):
+        raise made
+    return made
 
 
 def _by_converter(
@@ -166,15 +166,17 @@ def _by_converter(
     if source.model is None:
         raise otherwise or InternalError("a .tflite file cannot be converted again")
     types = (config.artifact_input_type, config.artifact_output_type)
-    per_tensor = config.dense_scales == "tensor"
-    return convert(
+    masks = MasksWithinConversion(calibration.batches(LOOKED_AT))
+    made = convert(
         source.model,
         precision,
         calibration,
         *types,
-        dense_per_tensor=per_tensor,
+        dense_per_tensor=config.dense_scales == "tensor",
         ranges=source.ranges,
+        edit=masks,
     )
+    return Conversion(made.content, (*made.notes, *masks.notes))
 
 
 def _by_quantizer(
@@ -318,6 +320,9 @@ def mixed_artifact(
     """
     mode: Mode = "static" if config.activations == "int8" else "dynamic"
     content, notes = source.float32.content, source.float32.notes
+    forced: Ranges = {}
+    if mode == "static" and (found := prepared(source, calibration)) is not None:
+        content, notes, forced = found.source.float32.content, found.notes, found.forced
     operators = [
         operator
         for operator in weighted_operators(content)
@@ -333,7 +338,7 @@ def mixed_artifact(
     context.phase("measuring sensitivity")
     ranked = measure_sensitivity(content, operators, batches)
     context.phase("searching")
-    build = _builder(content, mode, config, batches)
+    build = _builder(content, mode, config, batches, forced)
     if config.file_bytes is not None:
         best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
     else:
@@ -345,7 +350,9 @@ def mixed_artifact(
     return Conversion(best.content, (*notes, _sentence(best))), _table(best, ranked, config)
 
 
-def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches) -> Build:
+def _builder(
+    content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches, forced: Ranges
+) -> Build:
     borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
 
     @functools.cache
@@ -358,6 +365,7 @@ def _builder(content: bytes, mode: Mode, config: QuantizeConfig, batches: Batche
             return edge_quantizer.quantize(rounded, mode, bits)
         unchanged = rounded is content
         ranges = float_ranges() if unchanged else extreme_ranges(rounded, batches)
+        ranges = {**ranges, **forced}
         return edge_quantizer.quantize(rounded, mode, bits, ranges=ranges, float_borders=borders)
 
     return build
