@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ShrinkError
 from shrink.report.content import warnings_of
@@ -77,12 +78,20 @@ def _interrupts() -> Iterator[None]:
 
 
 def _speak_python(error: ShrinkError) -> None:
-    """Write flags as keywords, but in commands that a hint shows."""
-    error.message = _keywords(error.message)
+    """Write flags as keywords, but in commands that a hint shows.
+
+    A file of the cache is written as what was given: arrays are `data`, a model in memory its name.
+    """
+    error.message = _keywords(_as_given(error.message))
     if error.subject is not None:
-        error.subject = _keywords(error.subject).rstrip("=")
+        error.subject = _keywords(_as_given(error.subject)).rstrip("=")
     if error.hint is not None:
         error.hint = _keywords(error.hint)
+
+
+def _as_given(text: str) -> str:
+    inputs = re.escape(str(cache_root() / "inputs"))
+    return re.sub(rf"{inputs}/[0-9a-f]+/([^\s/:,]+)\.(?:npz|keras)", r"\1", text)
 
 
 def _keywords(text: str) -> str:

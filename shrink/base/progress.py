@@ -69,6 +69,7 @@ _VALUE_WIDTH = 6
 _VALIDATION = "val_"
 _LEAST_WITH_RUN = 79
 _RUN_WIDTH = len("ETA 00:00 run 00:00")
+_HOURS_AS_DAYS = 72
 _PULSE = 3
 _PULSES_PER_S = 2
 
@@ -95,6 +96,7 @@ class ProgressLine:
         self._clock = clock
         self._later_s = later_s
         self._metrics: dict[str, float] = {}
+        self._awaits_validation = True
         self._begin("starting", len("starting"))
 
     def _begin(self, activity: str, width: int) -> None:
@@ -119,6 +121,8 @@ class ProgressLine:
     def _training(self, progress: Progress) -> None:
         epochs, steps = progress.epochs, progress.steps
         self._metrics |= progress.metrics
+        if progress.epoch_end or (progress.epoch, progress.step) == (1, 1):
+            self._awaits_validation = not progress.epoch_end
         share = ((progress.epoch - 1) * steps + progress.step) / max(epochs * steps, 1)
         width = len(f"epoch {epochs}/{epochs}")
         self._advance(f"epoch {progress.epoch}/{epochs}", width, share)
@@ -148,19 +152,25 @@ class ProgressLine:
         return " ".join(parts)[:width]
 
     def _metric_texts(self, room: int, drawn: bool) -> list[str]:
-        """Return the main metric, and that of the validation split where there is room."""
+        """Return the main metric, and that of the validation split where there is room.
+
+        Until the first epoch ends the second is blank, so that nothing moves when it comes.
+        """
         own = [name for name in self._metrics if not name.startswith(_VALIDATION)]
         name = next((n for n in own if n != LOSS), LOSS if own else None)
         found: list[str] = []
         for shown in (name, f"{_VALIDATION}{name}"):
             value = self._metrics.get(shown or "")
             left = room - sum(len(text) + 1 for text in found) - 1
-            if value is None or shown is None or left < _LEAST_METRIC:
+            is_awaited = bool(found) and value is None and self._awaits_validation
+            if (value is None and not is_awaited) or shown is None or left < _LEAST_METRIC:
                 break
             name_room = left - _VALUE_WIDTH - 1
             if found and name_room < len(shown):
                 break
-            found.append(f"{_shortened(shown, name_room, drawn)} {_number(value)}")
+            short = _shortened(shown, name_room, drawn)
+            blank = " " * (len(short) + 1 + _VALUE_WIDTH)
+            found.append(blank if value is None else f"{short} {_number(value)}")
         return found
 
     def _time(self, *, with_run: bool) -> str:
@@ -213,6 +223,9 @@ def _number(value: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return a time of at most five columns: 0:17, 59:59, 1h05, 23h59, 4d."""
     whole = max(0, int(seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+    if hours >= _HOURS_AS_DAYS:
+        return f"{hours // 24}d"
+    return f"{hours}h{minutes:02d}" if hours else f"{minutes}:{whole % 60:02d}"

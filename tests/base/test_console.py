@@ -78,6 +78,20 @@ def test_training_keeps_every_column_in_its_place(width: int) -> None:
     assert len(places) == 1
 
 
+@pytest.mark.parametrize("later_s", [None, 200.0])
+@pytest.mark.parametrize("width", [59, 79, 99, 159])
+def test_the_first_validation_metric_moves_nothing(width: int, later_s: float | None) -> None:
+    clock = Clock()
+    line = ProgressLine("[1/4] train", clock, later_s)
+    places = set()
+    for event in (epoch(1, 2), epoch(1, 9), epoch(1, 10, epoch_end=True), epoch(2, 1)):
+        clock.now += 10
+        line.show(event)
+        text = line.text(width)
+        places.add((text.index(bar(text)), len(bar(text)), text.index("epoch"), len(text)))
+    assert len(places) == 1
+
+
 def test_wide_terminals_show_the_validation_metric_too() -> None:
     line = ProgressLine("[1/4] train", Clock())
     line.show(epoch(3, epoch_end=True))
@@ -99,6 +113,19 @@ def test_parts_without_a_share_have_a_clock(width: int) -> None:
     assert len(bar(text)) >= 10
     assert "accuracy" not in text
     assert text.endswith(" 1:02")
+
+
+def test_hours_take_no_more_room_than_minutes() -> None:
+    clock, shown = Clock(), []
+    for seconds in (30.5, 2400.5, 34250, 900 * 3600 + 60):
+        clock.now = 0.0
+        line = ProgressLine("[1/4] train", clock)
+        line.show(Share("images", 0, 100))
+        clock.now = seconds / 99
+        line.show(Share("images", 1, 100))
+        shown.append(line.text(79))
+    assert [text[-9:] for text in shown] == ["ETA  0:30", "ETA 40:00", "ETA  9h30", "ETA   37d"]
+    assert len({len(text) for text in shown}) == 1
 
 
 def test_a_new_training_counts_its_time_anew() -> None:
