@@ -233,13 +233,15 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     max_extra_macs: float | None
     """channels: with `arena: compacted`, the share of multiply-accumulates that may come on top; by
     default that of the recipe's stage `compact`, else 0.05."""
-    allocation: Literal["uniform", "sensitivity", "global"]
+    allocation: Literal["auto", "uniform", "sensitivity", "global"]
     """channels: the same fraction of every group, more where the validation loss is less sensitive,
-    or the least important channels of all groups together."""
+    or the least important channels of all groups together; auto: with a budget, uniform or by
+    sensitivity, whichever has less loss on validation examples; uniform with a ratio."""
     sensitivity_metric: str | None
     """channels: with `allocation: sensitivity`, the metric whose worsening on validation examples
     is looked at in place of the loss."""
     importance: Literal[
+        "auto",
         "l2",
         "l1",
         "lamp",
@@ -250,7 +252,9 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
         "random",
         "least_squares",
     ]
-    """channels: which go first; least_squares also solves for the kernels that read the others."""
+    """channels: which go first; least_squares also solves for the kernels that read the others;
+    auto: with a budget, least_squares or l2, whichever has less loss on validation examples; l2
+    with a ratio."""
     samples: int
     """channels: training examples for taylor, apoz, mean_activation and least_squares."""
     rebuild: bool
@@ -265,8 +269,12 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
     steps: int
     """channels: rounds, each of which removes its part and fine-tunes for its part of `epochs`."""
-    epochs: int
-    """Passes of fine-tuning; 0 prunes at once and does not train."""
+    epochs: Literal["auto"] | int
+    """Passes of fine-tuning; 0 prunes at once and does not train; auto: 5, and of channels with a
+    budget more where the training split is small."""
+    fine_tuning: Literal["auto", "training"]
+    """channels: training: as `training` says; auto: with a budget, and where `training.optimizer`
+    has its defaults, a rate scaled to the model and falling to 0."""
 
 
 class DistillKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):

@@ -72,7 +72,7 @@ class Step:
     @property
     def epochs(self) -> int:
         """Passes over the training examples; 0 where nothing is trained."""
-        return int(getattr(self.config, "epochs", 0))
+        return 0 if self.config is None else self.config.passes
 
 
 @dataclass(frozen=True)

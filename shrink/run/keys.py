@@ -29,7 +29,9 @@ from shrink.run.store import Store, StoredStep
 from shrink.stages import stage_code
 from shrink.task.config import TaskConfig
 
-_NOT_IN_KEYS = {"name", "from_", "training", "teacher", "student"}
+_NOT_IN_KEYS = {"name", "from_", "training"}
+_INPUTS = {"distill": {"teacher", "student"}}
+"""Keys of a kind of stage that name its inputs, whose own keys or hashes count."""
 _ONLY_FOR_TRAINING = ("augment", "cache")
 """Keys of `data` that matter where examples are trained on: to the result, or to its memory."""
 _PLACES = ("path", "slices")
@@ -165,7 +167,8 @@ def _describe(
     splits: Splits,
     read: _Read,
 ) -> dict[str, object]:
-    config = step.config.model_dump(mode="json", exclude=_NOT_IN_KEYS) if step.config else {}
+    left_out = _NOT_IN_KEYS | _INPUTS.get(step.kind, set())
+    config = step.config.model_dump(mode="json", exclude=left_out) if step.config else {}
     settings, custom = settings_of(plan, step), plan.custom_objects
     return {
         "kind": step.kind,

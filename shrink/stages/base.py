@@ -41,9 +41,14 @@ class StageConfig(Config):
     """Overrides of the recipe's `training` section for this stage alone."""
 
     @property
+    def passes(self) -> int:
+        """Passes over the training examples, as far as the recipe tells; 0 where none trains."""
+        return int(getattr(self, "epochs", 0))
+
+    @property
     def reads_training(self) -> bool:
         """Whether more of `training` than its seed decides the outcome: by default if it trains."""
-        return bool(getattr(self, "epochs", 0))
+        return bool(self.passes)
 
     @property
     def needs_examples(self) -> str | None:

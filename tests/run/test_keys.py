@@ -128,6 +128,12 @@ def test_keys_of_what_trains_depend_on_training_and_the_baseline_does_not(
         assert not set(plain.values()) & set(changed.values())
 
 
+def test_keys_of_pruning_depend_on_its_teacher(model: Path) -> None:
+    channels: Change = {"method": "channels", "parameters": 0.5}
+    plans = [_plan(model, ("prune", channels | {"teacher": t})) for t in (None, "auto", "self")]
+    assert len({_keys(plan)["prune"] for plan in plans}) == 3
+
+
 @pytest.mark.parametrize("change", _OF_RESULTS, ids=_ids(_OF_RESULTS))
 def test_keys_depend_on_what_decides_figures(model: Path, change: Change) -> None:
     for stage in (_NOT_TRAINING | _TRAINING).items():

@@ -17,23 +17,20 @@ from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
 from shrink.pruning.allocation import (
-    Allocate,
     Cost,
     Counts,
     any_channels,
-    by_ranking,
     by_ratios,
-    comparable,
     in_rounds,
 )
-from shrink.pruning.importance import Curve
 from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.prune.choice import allocator, choose, measure_sensitivity, sample, scorer
+from shrink.stages.prune.automatic import Settled, settle, sharing
+from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
-from shrink.stages.prune.targets import Target, find_target, saved
+from shrink.stages.prune.targets import Target, find_target
 
 _CHECKED = 8
 _LISTED = 40
@@ -50,8 +47,9 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     refuse_unmatched(config.exclude, list(graph.layers), "prune.exclude")
     _refuse_no_groups(graph, config, context)
     # Not in the devices' scope: variables of several replicas have no gradients outside of a step.
-    curves, known = measure_sensitivity(graph, config, context)
-    allocate = _sharing(graph, curves, config, context)
+    settled = settle(graph, config, context)
+    config, curves = settled.config, settled.curves
+    allocate = sharing(graph, curves, config, context)
     with context.devices.scope():
         target = find_target(graph, config, context, allocate)
         _refuse_nothing(target.counts, graph, config, context)
@@ -61,8 +59,8 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         now = find_groups(rounds[-1].model, config.exclude) if rounds else graph
         is_last = len(rounds) == config.steps - 1
         check = target.verify if is_last else None
-        rounds.append(_round(now, part, epochs, graph, config, context, check))
-    if config.file_bytes is not None and config.epochs:
+        rounds.append(_round(now, part, epochs, graph, settled, context, check))
+    if config.file_bytes is not None and config.passes:
         target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
     records = [one.record for one in rounds if one.record is not None]
     _hold_to_peak(config.training_peak_bytes, records, context)
@@ -73,22 +71,24 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         *dict.fromkeys(n for r in rounds for n in r.notes),
     ]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
-    if known:
+    notes += [one.sentence for one in settled.choices]
+    if settled.known:
         notes.append("the groups' sensitivity was known from an earlier run")
     return StageResult(
         model=rounds[-1].model,
         training=joined(records) if records else None,
         skipped=_skipped(graph, counts),
         notes=notes,
-        details=_details(curves, target),
+        details=_details(settled, target),
     )
 
 
-def _details(curves: Sequence[Curve], target: Target) -> StageDetails | None:
-    if not curves and target.met is None:
+def _details(settled: Settled, target: Target) -> StageDetails | None:
+    if not settled.curves and target.met is None and not settled.choices:
         return None
     return StageDetails(
-        sensitivity=tuple(CurveRow(**asdict(curve)) for curve in curves),
+        choices=settled.choices,
+        sensitivity=tuple(CurveRow(**asdict(curve)) for curve in settled.curves),
         budget=None if target.met is None else Budget(**asdict(target.met)),
     )
 
@@ -107,16 +107,6 @@ def _hold_to_peak(
         )
 
 
-def _sharing(
-    graph: ChannelGraph, curves: Sequence[Curve], config: PruneConfig, context: StageContext
-) -> Allocate:
-    if config.allocation != "global":
-        return allocator(graph, curves, saved(graph, config), config.round_to)
-    score = scorer(graph, config, context)
-    scores = [comparable(score(group), config.importance) for group in graph.groups]
-    return by_ranking(graph.groups, scores, config.round_to)
-
-
 @dataclass(frozen=True)
 class _Round:
     """A model with fewer channels, fine-tuned, and how it differs from the masked one before."""
@@ -132,10 +122,11 @@ def _round(
     counts: Counts,
     epochs: int,
     unpruned: ChannelGraph,
-    config: PruneConfig,
+    settled: Settled,
     context: StageContext,
     check: Callable[[keras.Model], None] | None,
 ) -> _Round:
+    config = settled.config
     context.phase("choosing channels")
     chosen = choose(graph, counts, config, context)
     keep = graph.keep(chosen.removed)
@@ -148,13 +139,13 @@ def _round(
             check(smaller)
     pruned = smaller if config.rebuild else same_size
     hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
-    record = _fine_tune(pruned, epochs, hooks, unpruned, config, context) if epochs else None
+    record = _fine_tune(pruned, epochs, hooks, unpruned, settled, context) if epochs else None
     return _Round(pruned, difference, record, chosen.notes)
 
 
 def _epochs(config: PruneConfig) -> list[int]:
     """Return the epochs after each round; what does not divide evenly belongs to the last."""
-    each, rest = divmod(config.epochs, config.steps)
+    each, rest = divmod(config.passes, config.steps)
     return [*[each] * (config.steps - 1), each + rest]
 
 
@@ -163,11 +154,13 @@ def _fine_tune(
     epochs: int,
     hooks: Sequence[FrozenMasks],
     graph: ChannelGraph,
-    config: PruneConfig,
+    settled: Settled,
     context: StageContext,
 ) -> TrainingRecord:
-    with fine_tuning(model, graph, config, context) as (learning, objective):
-        return context.train(learning, objective, epochs, after_update=hooks)
+    with fine_tuning(model, graph, settled.config, context) as (learning, objective):
+        return context.train(
+            learning, objective, epochs, after_update=hooks, training=settled.training
+        )
 
 
 def _frozen(

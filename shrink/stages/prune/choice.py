@@ -298,7 +298,7 @@ def _cost_of(
     """
     metric = config.sensitivity_metric
     if metric is None or metric == LOSS:
-        return lambda model: _loss(model, context)
+        return lambda model: validation_loss(model, context)
     task = context.task(full)
     if metric_of(metric) is None and metric not in task.functions:
         raise RecipeError(
@@ -328,7 +328,7 @@ def _outputs(model: keras.Model, x: Tensors, y: Tensors) -> Scored:
     )
 
 
-def _loss(model: keras.Model, context: StageContext) -> float:
+def validation_loss(model: keras.Model, context: StageContext) -> float:
     """Return the mean loss on validation examples, stratified."""
     examples, objective = context.dataset.validation, context.task(model).objective()
     chosen = _chosen(examples, _EXAMPLES, context)

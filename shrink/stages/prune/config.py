@@ -18,15 +18,18 @@ _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_by
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "arena", "max_extra_macs", "allocation",
     "sensitivity_metric", "importance", "samples",
-    "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
+    "rebuild", "round_to", "steps", "teacher", "temperature", "alpha", "fine_tuning",
 )  # fmt: skip
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
 """The keys that belong to one method alone."""
 
+AUTO = "auto"
 IMPORTANCES = [
     "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random", "least_squares",
 ]  # fmt: skip
 """Names of what `shrink.pruning.importance` has a function for, and `least_squares`."""
+
+_PASSES = 5
 
 Ratio = Annotated[float, Field(ge=0, lt=1)]
 
@@ -72,22 +75,26 @@ class PruneConfig(StageConfig):
     max_extra_macs: Annotated[float, Field(ge=0, le=10)] | None = None
     """channels: with `arena: compacted`, the share of multiply-accumulates that may come on top; by
     default that of the recipe's stage `compact`, else 0.05."""
-    allocation: Literal["uniform", "sensitivity", "global"] = "uniform"
+    allocation: Literal["auto", "uniform", "sensitivity", "global"] = "auto"
     """channels: the same fraction of every group, more where the validation loss is less sensitive,
-    or the least important channels of all groups together."""
+    or the least important channels of all groups together; auto: with a budget, uniform or by
+    sensitivity, whichever has less loss on validation examples; uniform with a ratio."""
     sensitivity_metric: str | None = None
     """channels: with `allocation: sensitivity`, the metric whose worsening on validation examples
     is looked at in place of the loss."""
-    importance: Annotated[str, NameIn(IMPORTANCES)] = "l2"
-    """channels: which go first; least_squares also solves for the kernels that read the others."""
+    importance: Literal["auto"] | Annotated[str, NameIn(IMPORTANCES)] = "auto"
+    """channels: which go first; least_squares also solves for the kernels that read the others;
+    auto: with a budget, least_squares or l2, whichever has less loss on validation examples; l2
+    with a ratio."""
     samples: Count = 400
     """channels: training examples for taylor, apoz, mean_activation and least_squares."""
     rebuild: bool = True
     """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
     round_to: Count = 1
     """channels: the channels left in a group are a multiple of this, or all of them."""
-    teacher: Literal["self"] | None = None
-    """channels: self fine-tunes under the unpruned model's softened outputs."""
+    teacher: Literal["auto", "self"] | None = "auto"
+    """channels: self fine-tunes under the unpruned model's softened outputs, null does not; auto:
+    self with a budget, where the task has softened outputs."""
     temperature: Positive = 4.0
     """channels: T, by which the logits of model and teacher are divided."""
     alpha: Fraction = 0.1
@@ -96,8 +103,12 @@ class PruneConfig(StageConfig):
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
     steps: Count = 1
     """channels: rounds, each of which removes its part and fine-tunes for its part of `epochs`."""
-    epochs: NonNegative = 5
-    """Passes of fine-tuning; 0 prunes at once and does not train."""
+    epochs: Literal["auto"] | NonNegative = "auto"
+    """Passes of fine-tuning; 0 prunes at once and does not train; auto: 5, and of channels with a
+    budget more where the training split is small."""
+    fine_tuning: Literal["auto", "training"] = "auto"
+    """channels: training: as `training` says; auto: with a budget, and where `training.optimizer`
+    has its defaults, a rate scaled to the model and falling to 0."""
 
     def idle_keys(self) -> Mapping[str, str]:
         """Return keys of a rise that there is not."""
@@ -130,6 +141,16 @@ class PruneConfig(StageConfig):
         if self.method == "channels":
             return "checks on them that the smaller model is the same"
         return super().needs_examples if self.epochs else None
+
+    @property
+    def passes(self) -> int:
+        """Passes of fine-tuning, as far as the recipe alone tells."""
+        return _PASSES if self.epochs == "auto" else self.epochs
+
+    @property
+    def budget(self) -> str | None:
+        """The key of the budget that it prunes to; None where it has ratios."""
+        return next((key for key in _TARGETS if getattr(self, key) is not None), None)
 
     @property
     def _measures_files(self) -> bool:
@@ -170,7 +191,7 @@ class PruneConfig(StageConfig):
             raise ValueError("arena: compacted is that of an int8 file: file_precision: int8")
         if self.max_extra_macs is not None and self.arena != "compacted":
             raise ValueError("max_extra_macs needs arena: compacted")
-        if self.ratios and self.allocation != "uniform":
+        if self.ratios and self.allocation not in ("auto", "uniform"):
             raise ValueError("ratios say what each group loses; leave allocation out")
         if self.allocation == "global" and self.importance == "least_squares":
             raise ValueError(
@@ -192,9 +213,9 @@ class PruneConfig(StageConfig):
             )
 
     def _check_fine_tuning(self) -> None:
-        if self.teacher is None and self.model_fields_set & {"temperature", "alpha"}:
+        if self.teacher != "self" and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
-        budget = next((key for key in _TARGETS if getattr(self, key) is not None), None)
+        budget = self.budget
         if budget is not None and not self.rebuild:
             raise ValueError(f"{budget} needs `rebuild: true`: masked channels keep their shapes")
         if self.steps > 1 and not self.rebuild:
@@ -203,9 +224,9 @@ class PruneConfig(StageConfig):
             raise ValueError(
                 "training_peak_bytes needs `steps: 1`: before the last round larger models train"
             )
-        if self.steps > max(self.epochs, 1):
+        if self.steps > max(self.passes, 1):
             raise ValueError(f"{self.steps} steps need at least as many epochs of fine-tuning")
-        if self.teacher is not None and self.epochs == 0:
+        if self.teacher == "self" and self.epochs == 0:
             raise ValueError("a teacher needs epochs of fine-tuning")
 
     @model_serializer(mode="wrap")
@@ -218,7 +239,7 @@ class PruneConfig(StageConfig):
             foreign.add("arena")
         if self.max_extra_macs is None:
             foreign.add("max_extra_macs")
-        if self.teacher is None:
+        if self.teacher != "self":
             foreign |= {"temperature", "alpha"}
         if self.pattern == "2:4":
             foreign.update(_SCHEDULE)

@@ -53,7 +53,7 @@ def fine_tuning(
         StageError: a teacher for a task that has no softened outputs.
     """
     task = context.task(model)
-    if config.teacher is None:
+    if config.teacher != "self":
         yield model, task.objective()
         return
     if task.detector is None and not takes_logits(task.loss):

@@ -43,10 +43,10 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
             if grouped
             else "loosen prune.exclude",
         )
-    updates = config.epochs * math.ceil(
+    updates = config.passes * math.ceil(
         len(context.dataset.train) / context.training.global_batch_size
     )
-    ramps = config.schedule == "polynomial" and config.epochs > 0 and config.pattern != "2:4"
+    ramps = config.schedule == "polynomial" and config.passes > 0 and config.pattern != "2:4"
     last = ramp_updates(config.ramp, updates) if ramps else 0
     with context.devices.scope():
         masks = Masks(
@@ -59,10 +59,10 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
         if not ramps:
             masks.prune_now(config.sparsity)
     record = None
-    if config.epochs:
+    if config.passes:
         task = context.task(model)
         objective = task.objective()
-        record = context.train(model, objective, config.epochs, after_update=(masks,))
+        record = context.train(model, objective, config.passes, after_update=(masks,))
     notes = _finish(masks, kernels, config, context)
     reached = count_zeros(model).fraction
     note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"

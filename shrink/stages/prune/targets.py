@@ -139,7 +139,7 @@ def find_target(
     for name in ("macs", "parameters", "file_bytes", "arena_bytes"):
         if getattr(config, name) is not None:
             return _budget(name, graph, config, context, allocate)
-    if config.allocation != "uniform" and not config.ratios:
+    if config.allocation not in ("auto", "uniform") and not config.ratios:
         total = sum(len(group) for group in graph.groups)
         left = total - removed_count(total, config.ratio or 0.0)
         return Target(by_budget(graph, channels_left(graph), left, "ratio", allocate))
@@ -250,7 +250,7 @@ def _as_after_training(weights: Weights, config: PruneConfig) -> Weights:
     A file stores equal arrays once: biases that are all zero before the fine-tuning, and not
     after it, would make it larger than was measured.
     """
-    if not config.epochs:
+    if not config.passes:
         return weights
     random = np.random.default_rng(0)
     return {

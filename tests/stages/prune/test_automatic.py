@@ -1,0 +1,178 @@
+"""What `prune` takes where a recipe gives a budget and leaves the rest open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tf_keras as keras
+
+from shrink.contract.choices import Choice
+from shrink.data.dataset import Dataset
+from shrink.graph.groups import ChannelGraph, find_groups
+from shrink.stages.context import StageContext
+from shrink.stages.prune import automatic
+from shrink.stages.prune.automatic import Settled, settle, typical_weight
+from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.run import run
+from tests.graph.equivalence import randomise
+from tests.jobs import context_of
+
+L = keras.layers
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    inputs = L.Input((8, 8, 1))
+    x = L.Conv2D(6, 3, activation="relu", name="first")(L.Rescaling(1 / 16)(inputs))
+    x = L.Conv2D(8, 3, strides=2, activation="relu", name="second")(x)
+    model = keras.Model(inputs, L.Dense(10, name="head")(L.Flatten()(x)))
+    randomise(model)
+    path = tmp_path_factory.mktemp("model") / "model.keras"
+    model.save(path)
+    return path
+
+
+@pytest.fixture
+def context(model_path: Path, tmp_path: Path) -> StageContext:
+    return context_with(model_path, tmp_path)
+
+
+def context_with(path: Path, work: Path, **fields: Any) -> StageContext:
+    # What groups cost is measured once for all tests.
+    folder = path.parent / "sensitivities"
+    return context_of(work, kind="prune", inputs={"model": path}, sensitivities=folder, **fields)
+
+
+def config_of(**settings: Any) -> PruneConfig:
+    return PruneConfig.model_validate({"method": "channels", "samples": 50, **settings})
+
+
+def settled(context: StageContext, **settings: Any) -> Settled:
+    return settle(graph_of(context), config_of(**settings), context)
+
+
+def graph_of(context: StageContext) -> ChannelGraph:
+    return find_groups(context.load())
+
+
+def by_key(found: Settled) -> Mapping[str, Choice]:
+    return {one.key: one for one in found.choices}
+
+
+def validation_loss(model: keras.Model | None, dataset: Dataset) -> float:
+    assert model is not None
+    x, y = dataset.validation.arrays(np.arange(len(dataset.validation)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return float(loss(y, model(np.asarray(x, np.float32))))
+
+
+def test_a_ratio_leaves_everything_as_it_was(context: StageContext) -> None:
+    found = settled(context, ratio=0.5)
+    config = found.config
+    assert (config.importance, config.allocation, config.teacher) == ("l2", "uniform", None)
+    assert (config.epochs, found.choices, found.training) == (5, (), context.training)
+
+
+def test_a_budget_takes_what_loses_least_on_validation_examples(
+    context: StageContext, model_path: Path, tmp_path: Path
+) -> None:
+    found = settled(context, parameters=0.5, epochs=0)
+    (choice,) = found.choices
+    losses = {one.value: one.figures["validation_loss"] for one in choice.options}
+    assert list(losses) == ["least_squares, uniform", "least_squares, sensitivity", "l2, uniform"]
+    assert choice.value == min(losses, key=lambda value: losses[value])
+    assert choice.value == f"{found.config.importance}, {found.config.allocation}"
+    for value in ("least_squares, uniform", "l2, uniform"):
+        importance, _, allocation = value.partition(", ")
+        by_hand = config_of(parameters=0.5, epochs=0, importance=importance, allocation=allocation)
+        other = context_with(model_path, tmp_path)
+        pruned = run(by_hand, other).model
+        assert validation_loss(pruned, other.dataset) == pytest.approx(losses[value], rel=1e-3)
+
+
+def test_only_what_is_open_is_tried(context: StageContext) -> None:
+    found = settled(context, parameters=0.5, importance="l1", epochs=0)
+    (choice,) = found.choices
+    assert choice.key == "allocation"
+    assert [one.value for one in choice.options] == ["uniform", "sensitivity"]
+    assert found.config.importance == "l1"
+
+
+def test_what_is_set_by_hand_is_no_choice(context: StageContext) -> None:
+    found = settled(
+        context,
+        macs=0.5,
+        importance="l2",
+        allocation="uniform",
+        teacher=None,
+        epochs=2,
+        fine_tuning="training",
+    )
+    assert found.choices == ()
+    assert found.training == context.training
+
+
+def test_global_allocation_goes_without_solving(context: StageContext) -> None:
+    found = settled(context, parameters=0.5, allocation="global", epochs=0)
+    assert found.config.importance == "l2"
+
+
+def test_fine_tuning_has_a_teacher_a_length_and_a_rate(context: StageContext) -> None:
+    found = settled(context, parameters=0.5, importance="l2", allocation="uniform")
+    choices = by_key(found)
+    assert list(choices) == ["teacher", "epochs", "fine_tuning"]
+    # A pass over the digits is 20 updates: 600 would be 30 passes.
+    assert (found.config.teacher, found.config.epochs) == ("self", 20)
+    typical = typical_weight(graph_of(context))
+    optimizer = found.training.optimizer
+    assert optimizer.learning_rate == pytest.approx(np.clip(0.016 * typical, 2e-4, 5e-3), rel=0.05)
+    assert optimizer.schedule == "cosine"
+    assert choices["fine_tuning"].options[1].figures["learning_rate"] == 1e-3
+
+
+def test_an_optimizer_of_the_recipe_stays(model_path: Path, tmp_path: Path) -> None:
+    training = {"optimizer": {"name": "sgd", "learning_rate": 0.1}, "global_batch_size": 2}
+    context = context_with(model_path, tmp_path, training=training)
+    found = settled(context, parameters=0.5, importance="l2", allocation="uniform")
+    assert found.training == context.training
+    # More updates in a pass than are wanted: no fewer passes than ever.
+    assert found.config.epochs == 5
+
+
+def test_a_regression_has_no_teacher(model_path: Path, tmp_path: Path) -> None:
+    context = context_with(model_path, tmp_path)
+    fields = {"importance": "l2", "allocation": "uniform", "epochs": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StageContext, "task", lambda *_: _Regression())
+        found = settle(graph_of(context), config_of(parameters=0.5, **fields), context)
+    assert found.config.teacher is None
+    assert "mean_squared_error" in by_key(found)["teacher"].why
+
+
+class _Regression:
+    losses = ("mean_squared_error",)
+    detector = None
+
+
+def test_too_many_channels_are_not_measured_one_by_one(
+    context: StageContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic, "MOST_CHANNELS", 5)
+    found = settled(context, parameters=0.5, epochs=0)
+    (choice,) = found.choices
+    assert found.config.allocation == "uniform"
+    assert "not tried on 2 groups of 14 channels" in choice.sentence
+
+
+def test_typical_weight_is_the_median_root_mean_square() -> None:
+    inputs = L.Input((3,))
+    x = L.Dense(2, name="a")(inputs)
+    model = keras.Model(inputs, L.Dense(2, name="c")(L.Dense(2, name="b")(x)))
+    for layer, value in zip(model.layers[1:], (0.1, -0.3, 5.0), strict=True):
+        kernel, bias = layer.get_weights()
+        layer.set_weights([np.full_like(kernel, value), bias + 100])
+    assert typical_weight(find_groups(model)) == pytest.approx(0.3)
