@@ -11,11 +11,12 @@ ENV PIP_NO_CACHE_DIR=1 \
 COPY . /src
 RUN python -m pip install "/src${EXTRAS}" \
     && rm -rf /src \
-    && useradd --create-home shrink \
+    && useradd --create-home --uid 1000 shrink \
     && mkdir /store /work \
     && chown shrink /store /work
 
-USER shrink
+# By number, which a cluster can tell from root's without asking the image.
+USER 1000
 WORKDIR /work
 VOLUME /store
 ENTRYPOINT ["shrink"]
