@@ -143,7 +143,7 @@ def _in_less_memory(
     if arena_bytes is not None and before <= arena_bytes and not bordered.borders:
         why = f"it fits {arena_bytes:,} bytes already"
         return _unchanged(model, bordered, before, why, target)
-    shares = (max_extra_macs,) if arena_bytes is None else _LADDER
+    shares = _shares(max_extra_macs) if arena_bytes is None else _LADDER
     best = _best(bordered.graph, shares, target, arena_bytes)
     if arena_bytes is not None and best.arena > arena_bytes:
         possible = min(best.arena, before)
@@ -202,12 +202,17 @@ def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EX
     before = smallest = _arena_before(model, graph, "tflm")
     if smallest <= enough or not graph.operators:
         return smallest
-    for version in _versions(graph, (max_extra_macs,), "tflm"):
+    for version in _versions(graph, _shares(max_extra_macs), "tflm"):
         smallest = min(smallest, version.arena)
         fits = smallest <= enough and not _is_little(smallest, before)
         if fits or _least(version) > enough:
             break
     return before if _is_little(smallest, before) else smallest
+
+
+def _shares(most: float) -> tuple[float, ...]:
+    """Return the shares to search with: what the largest finds is not all that less does."""
+    return (DEFAULT_EXTRA_MACS, most) if most > DEFAULT_EXTRA_MACS else (most,)
 
 
 def _least(version: _Version) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from shrink.base.errors import StageError
 from shrink.compact import compact as whole
 from shrink.compact import moves
+from shrink.compact.choose import choose
 from shrink.compact.compact import compact, smallest_arena
 from shrink.compact.compacted import Compacted, Target
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import Plan, plan
 from shrink.compact.verify import compare, random_examples
+from shrink.compact.wheel import allocated_bytes
 from shrink.tflite.edit import packed, unpacked
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
@@ -40,6 +43,20 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, few in (("_TRIES", 600), ("_STARTS", 2), ("_CANDIDATES", 8), ("_WORK", 10_000)):
         monkeypatch.setattr(moves, name, few)
     monkeypatch.setattr(whole, "_PLAN_ATTEMPTS", 1000)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_more_work_is_never_given_for_a_larger_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search with more to spend is another one, and may find less."""
+
+    def left_alone(survey: Any, left: int) -> Any:
+        return choose(survey, left) if left <= 0.06 * survey.macs else None
+
+    monkeypatch.setattr(whole, "choose", left_alone)
+    model = wide()
+    before = allocated_bytes(model)
+    arenas = [smallest_arena(model, before // 4, share) for share in (0.05, 0.25)]
+    assert arenas[0] == arenas[1] < before
 
 
 def test_a_wide_middle_is_never_whole_in_memory(smallest: Compacted) -> None:
