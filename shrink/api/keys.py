@@ -359,7 +359,7 @@ class QuantizeKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
     dense_scales: Literal["auto", "channel", "tensor"]
     """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere; auto:
-    tensor where that is 1 % smaller and calibration examples show no more error."""
+    tensor where that is 1 % smaller and little less precise on calibration examples."""
     table_bits: int | None
     """static_wi8_ai8: each kernel has 2^bits codes, chosen for little error; for compact.decode."""
     aware: bool

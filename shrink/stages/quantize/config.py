@@ -105,7 +105,7 @@ class QuantizeConfig(StageConfig):
     """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
     dense_scales: Literal["auto", "channel", "tensor"] = "auto"
     """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere; auto:
-    tensor where that is 1 % smaller and calibration examples show no more error."""
+    tensor where that is 1 % smaller and little less precise on calibration examples."""
     table_bits: Annotated[int, Field(ge=2, le=7)] | None = None
     """static_wi8_ai8: each kernel has 2^bits codes, chosen for little error; for compact.decode."""
     aware: bool = False

@@ -12,7 +12,7 @@ from shrink.contract.choices import Choice
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.dense_scales import saved_bytes, with_best_scales
+from shrink.stages.quantize.dense_scales import allowed_loss_db, saved_bytes, with_best_scales
 from shrink.tflite.structure import read
 from tests.unlabelled import UnlabelledExamples
 
@@ -88,3 +88,10 @@ def test_a_value_by_hand_is_taken_and_not_told(value: str) -> None:
     content, choices = converted(network(), dense_scales=value)
     assert choices == ()
     assert scales_of(content) == ([1, 1] if value == "tensor" else [48, 16])
+
+
+def test_bytes_have_half_the_price_that_narrower_weights_would_have() -> None:
+    # One bit of eight: 12.5 % of the bytes, 20 log10(2) = 6.02 dB.
+    assert allowed_loss_db(1000, 950) == pytest.approx(0.5 * 6.02 / 12.5 * 5, rel=0.01)
+    assert allowed_loss_db(1000, 500) == 3.0
+    assert allowed_loss_db(1000, 1001) == 0.0
