@@ -52,12 +52,11 @@ def with_best_scales(
         return per_channel, (Choice(key="dense_scales", value="channel", why=why),)
     one_each = config.model_copy(update={"dense_scales": "tensor"})
     per_tensor = SCHEMES[config.scheme](source, calibration, one_each)
-    options = tuple(
-        _option(value, conversion, source, calibration)
-        for value, conversion in (("channel", per_channel), ("tensor", per_tensor))
-    )
-    allowed = allowed_loss_db(*(option.figures["file_bytes"] for option in options))
-    if _earns_little(*options, allowed):
+    fine = _option("channel", per_channel, source, calibration)
+    coarse = _option("tensor", per_tensor, source, calibration)
+    options = (fine, coarse)
+    allowed = allowed_loss_db(fine.figures["file_bytes"], coarse.figures["file_bytes"])
+    if _earns_little(fine, coarse, allowed):
         why = f"for these bytes up to {allowed:.1f} dB may be lost"
         return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
     why = f"one for each layer costs more than {allowed:.1f} dB"
