@@ -14,6 +14,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,9 @@ def with_models(folder: Path) -> Path:
     layers = keras.layers
     hidden = layers.Conv2D(8, 3, activation="relu")(inputs := layers.Input((16, 16, 3)))
     outputs = layers.Dense(10)(layers.GlobalAveragePooling2D()(hidden))
-    keras.Model(inputs, outputs).save(folder / "model.h5")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras would rather have another format
+        keras.Model(inputs, outputs).save(folder / "model.h5")
     shutil.rmtree(folder / "runs" / "digits")
     run = functools.partial(shrink, cwd=folder, store=folder / "store")
     run("run", "recipes/digits.yaml", "--output", "runs/digits")

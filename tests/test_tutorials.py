@@ -30,10 +30,11 @@ def test_tutorials_go_through(page: Path, tmp_path: Path, store: Path) -> None:
         shutil.copytree(bundled_root() / name, tmp_path / name)
     for language, content in blocks(page):
         if language == "python":
-            script = tmp_path / "make_model.py"
+            script = tmp_path / content.removeprefix("# ").partition(":")[0]
             script.write_text(content, encoding="utf-8")
-            command = [sys.executable, str(script)]
-            subprocess.run(command, cwd=tmp_path, env=environment(store), check=True)
+            if script.name.startswith("make_"):
+                command = [sys.executable, str(script)]
+                subprocess.run(command, cwd=tmp_path, env=environment(store), check=True)
         if language.startswith("console"):
             for line in content.splitlines():
                 _, *words = shlex.split(line.removeprefix("$ "))
@@ -42,6 +43,14 @@ def test_tutorials_go_through(page: Path, tmp_path: Path, store: Path) -> None:
 
 def _exit_code(language: str) -> int:
     return int(language.partition("exit ")[2] or 0)
+
+
+def test_programs_of_tutorials_say_which_file_they_are() -> None:
+    found = [text for page in TUTORIALS for kind, text in blocks(page) if kind == "python"]
+    assert found
+    for text in found:
+        assert re.match(r"# \w+\.py: ", text)
+        compile(text, "a tutorial", "exec")
 
 
 def test_exit_codes_are_read_from_the_kind_of_a_block() -> None:
