@@ -86,6 +86,7 @@ KINDS = {
     "imports": Kind("what Python files import", 365),
     "reads": Kind("files that Python sources read", 365),
     "inputs": Kind("models and arrays that Python code gave", 90, is_large=True),
+    "timings": Kind("what computed stages took", 365),
     "lineages": Kind("where artifacts come from", 365),
     FAILED_LOGS: Kind("logs of stages that failed beside no run folder", 30),
 }

@@ -24,6 +24,7 @@ from shrink.base.files import reached
 from shrink.base.measured import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
+from shrink.contract.estimates import PreviewRow
 from shrink.contract.events import Event
 from shrink.contract.job import MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
@@ -39,13 +40,13 @@ from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
+from shrink.run.estimates import keep_timing
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.keys import (
     Described,
     describe_steps,
     keep_measurement,
-    keys_of,
     measured_before,
     runs_code,
     step_keys,
@@ -61,10 +62,10 @@ from shrink.run.lineage import (
     splits_of,
 )
 from shrink.run.options import RunOptions, RunResult
+from shrink.run.previewed import preview_plan
 from shrink.run.process import LOG_NAME, attempt, show
 from shrink.run.steps import (
     check_step_names,
-    preview,
     seconds_before,
     selected_steps,
     step_job,
@@ -145,22 +146,10 @@ class Runner:
             described = {name: described[name] for name in state.stored}
             return self._finish(state, folder, described)
 
-    def preview(self) -> list[dict[str, str]]:
-        """Return what a run would do with each step, and why; nothing is computed."""
-        digest = fingerprint(self.plan.data_config)
-        splits = splits_of(self.plan, digest, self.store)
-        described = describe_steps(self.plan, digest, splits)
-        keys = keys_of(described)
-        return preview(
-            self.steps,
-            described,
-            self.options.output,
-            is_stored=lambda step: (
-                self.store.contains(keys[step.name])
-                or measured_before(self.plan, step, digest, splits, self.store) is not None
-            ),
-            is_forced=lambda step: not self._may_reuse(step),
-        )
+    def preview(self) -> list[PreviewRow]:
+        """Return what a run would do with each step, why, and what that takes."""
+        steps, folder = self.steps, self.options.output
+        return preview_plan(self.plan, steps, folder, self.store, lambda s: not self._may_reuse(s))
 
     def keys(self) -> Mapping[str, str]:
         """Return the key of every step, by which the store knows it."""
@@ -219,6 +208,7 @@ class Runner:
         begins = state.stored.get(self.plan.baseline.name)
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
         keep_measurement(self.plan, step, digest, splits, stored, self.store)
+        keep_timing(step, stored, state.keys[step.name], begins, self.store)
         state.lineages[stored.files[ARTIFACT].stem] = remember(
             self.plan, step, splits, digest, stored, self.store, origin
         )

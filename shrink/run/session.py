@@ -25,6 +25,7 @@ from shrink.run.cluster import membership
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.follow import follow, leading
 from shrink.run.options import RunOptions, RunResult
+from shrink.run.previewed import show_preview
 from shrink.run.runner import Runner
 from shrink.run.steps import selected_steps
 from shrink.run.store import Store
@@ -265,13 +266,3 @@ def tell_ci(result: RunResult) -> None:
     lines = ci.error_annotations(result.error) if result.error else []
     for line in [*lines, *ci.gate_annotations(result.report)]:
         console.say(line)
-
-
-def show_preview(rows: list[dict[str, str]], console: Console) -> None:
-    """Print what a run would do with each stage."""
-    if console.as_json:
-        console.document(rows)
-        return
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        console.print(f"{row['name']:<{width}}  {row['status']:<7}  {row['why']}")

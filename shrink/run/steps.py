@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from shrink.base import files
 from shrink.base.errors import InputError, RecipeError, ShrinkError, hint_for
-from shrink.base.foreign import Json
 from shrink.contract.codec import from_plain
 from shrink.contract.job import Demand, StepJob
 from shrink.contract.model_source import ModelSource
@@ -17,7 +14,7 @@ from shrink.contract.report import Failure, Status
 from shrink.contract.report_file import read_report
 from shrink.contract.result import Scores, StageOutcome, StepResult
 from shrink.recipe.plan import Plan, Step
-from shrink.run.keys import Described, settings_of
+from shrink.run.keys import settings_of
 from shrink.run.lineage import Splits
 from shrink.run.store import Store
 
@@ -140,60 +137,6 @@ def step_outcome(
 
 PLAN_NAME = "plan.json"
 """Where a run folder keeps what its steps depended on, for the next preview."""
-
-
-def preview(
-    steps: Sequence[Step],
-    described: Described,
-    folder: Path,
-    is_stored: Callable[[Step], bool],
-    is_forced: Callable[[Step], bool],
-) -> list[dict[str, str]]:
-    """Return a row per step: `name`, `status` (`cached` or `compute`) and `why`.
-
-    Args:
-        steps: the steps that would run.
-        described: what each depends on, from `describe_steps`.
-        folder: the run folder, whose last plan says what changed.
-        is_stored: whether the store has a step.
-        is_forced: whether flags ask for a step to be computed again.
-    """
-    before = files.read_mapping(folder / PLAN_NAME)
-    rows = []
-    for step in steps:
-        if is_forced(step):
-            status, why = "compute", "asked for by --no-cache or --from"
-        elif is_stored(step):
-            status, why = "cached", "in the store"
-        else:
-            status, why = "compute", _why(before.get(step.name), described[step.name])
-        rows.append({"name": step.name, "status": status, "why": why})
-    return rows
-
-
-def _why(before: Json, now: Mapping[str, object]) -> str:
-    if before is None:
-        return "never computed here"
-    changes = list(_changes(before, now, ""))
-    if not changes:
-        return "its entry is no longer in the store"
-    own = [text for path, text in changes if not path.startswith("inputs.")]
-    return "; ".join(own[:3]) if own else "what it starts from changes"
-
-
-def _changes(before: Json, now: object, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in dict.fromkeys((*before, *now)):
-            inner = f"{path}.{key}" if path else str(key)
-            yield from _changes(before.get(key), now.get(key), inner)
-    elif before != now:
-        opaque = path.endswith(("fingerprint", "sources", "sha256"))
-        yield path, f"{path} changed" if opaque else f"{path}: {_short(before)} -> {_short(now)}"
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 24 else text[:21] + "..."
 
 
 def seconds_before(run: Path, names: Sequence[str]) -> float | None:

@@ -23,6 +23,7 @@ from shrink.base.foreign import JsonObject
 from shrink.base.settings import in_words
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import COMPARE_NAME, Comparison
+from shrink.contract.estimates import PreviewRow
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Failure, Report
 from shrink.contract.report_file import read_report
@@ -34,6 +35,7 @@ from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
 from shrink.run.parallel import Pool, share_of_memory
+from shrink.run.previewed import preview_lines, total_line
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact
@@ -249,25 +251,29 @@ def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Conso
         mine = replace(options, output=one.folder)
         runner = Runner(one.plan, mine, Store(cache_root(), console.warn), console)
         keys, rows = runner.keys(), runner.preview()
-        for row in rows:
-            first = computed.setdefault(keys[row["name"]], one.folder.name)
-            if row["status"] == "compute" and first != one.folder.name:
-                row |= {"status": "shared", "why": f"computed for {first}"}
+        for index, row in enumerate(rows):
+            first = computed.setdefault(keys[row.name], one.folder.name)
+            if row.status == "compute" and first != one.folder.name:
+                rows[index] = replace(row, status="shared", why=f"computed for {first}")
         found.append((one, rows))
     if console.as_json:
         console.document([_planned_document(one, rows) for one, rows in found])
         return
     for one, rows in found:
         console.print(f"{one.combination.title or one.plan.recipe.name}  ->  {one.folder}")
-        width = max(len(row["name"]) for row in rows)
-        for row in rows:
-            console.print(f"  {row['name']:<{width}}  {row['status']:<7}  {row['why']}")
+        for line in preview_lines(rows):
+            console.print(f"  {line}")
     runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
     console.print(f"{runs}, {len(computed)} different stages")
+    console.print(total_line([row for _, rows in found for row in rows]))
 
 
-def _planned_document(one: Planned, rows: list[dict[str, str]]) -> dict[str, object]:
-    return {"settings": one.combination.texts, "folder": str(one.folder), "stages": rows}
+def _planned_document(one: Planned, rows: Sequence[PreviewRow]) -> dict[str, object]:
+    return {
+        "settings": one.combination.texts,
+        "folder": str(one.folder),
+        "stages": [to_plain(row) for row in rows],
+    }
 
 
 def _now() -> str:
