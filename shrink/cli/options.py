@@ -75,7 +75,10 @@ CustomObjectsOption = Annotated[
     ),
 ]
 DryRunFlag = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be computed, why, and how long it takes; run nothing.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Say what would be computed, why, and how long it takes; run nothing."
+    ),
 ]
 FromOption = Annotated[
     str | None,
