@@ -11,8 +11,8 @@ from types import ModuleType
 __version__ = "0.1.0"
 
 _VERBS = ("train", "prune", "distill", "cluster", "quantize", "compact", "evaluate")
-_OTHERS = ("run", "sweep", "compare", "profile", "load_run")
-_RESULTS = ("Run", "RunStage", "Comparison")
+_OTHERS = ("run", "sweep", "compare", "search", "profile", "load_run")
+_RESULTS = ("Run", "RunStage", "Comparison", "SearchResult")
 _ERRORS = (
     *("ShrinkError", "RecipeError", "InputError", "ModelError", "DataError"),
     *("StageError", "ConversionError", "ResourceError", "InternalError"),
@@ -21,7 +21,7 @@ _PLACES = {
     **dict.fromkeys((*_VERBS, *_OTHERS, *_RESULTS, "API_VERSION"), "shrink.api"),
     **dict.fromkeys(_ERRORS, "shrink.base.errors"),
 }
-_ROOMS = ("run", "compact")
+_ROOMS = ("run", "compact", "search")
 """Functions that a folder of the package has the name of, too."""
 __all__ = ["__version__", *_PLACES]
 

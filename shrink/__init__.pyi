@@ -2,6 +2,7 @@ from shrink.api import API_VERSION as API_VERSION
 from shrink.api import Comparison as Comparison
 from shrink.api import Run as Run
 from shrink.api import RunStage as RunStage
+from shrink.api import SearchResult as SearchResult
 from shrink.api import cluster as cluster
 from shrink.api import compact as compact
 from shrink.api import compare as compare
@@ -12,6 +13,7 @@ from shrink.api import profile as profile
 from shrink.api import prune as prune
 from shrink.api import quantize as quantize
 from shrink.api import run as run
+from shrink.api import search as search
 from shrink.api import sweep as sweep
 from shrink.api import train as train
 from shrink.base.errors import ConversionError as ConversionError

@@ -1,12 +1,10 @@
-"""The Python interface: the command line's verbs as functions; docs/python.md shows them.
-
-`shrink.search` belongs beside `sweep`: one more line in `others`, and in the package's `__init__`.
-"""
+"""The Python interface: the command line's verbs as functions; docs/python.md shows them."""
 
 from __future__ import annotations
 
 from shrink.api.others import compare, load_run, profile, run, sweep
-from shrink.api.results import Comparison, Run, RunStage
+from shrink.api.results import Comparison, Run, RunStage, SearchResult
+from shrink.api.searching import search
 from shrink.api.verbs import cluster, compact, distill, evaluate, prune, quantize, train
 
 __all__ = [
@@ -14,6 +12,7 @@ __all__ = [
     "Comparison",
     "Run",
     "RunStage",
+    "SearchResult",
     "cluster",
     "compact",
     "compare",
@@ -24,6 +23,7 @@ __all__ = [
     "prune",
     "quantize",
     "run",
+    "search",
     "sweep",
     "train",
 ]

@@ -48,6 +48,46 @@ class SweepKeys(HowKeys, total=False):
     """Runs at a time, in memory of their own."""
 
 
+class SearchKeys(TypedDict, total=False):
+    """Keywords of `shrink.search`."""
+
+    flash: int | str
+    """The most that the .tflite file may take: "64KB"."""
+    ram: int | str
+    """The most that the arena in TFLite Micro may take: "40KB"."""
+    latency: float | str
+    """The most that an inference may take on this host, or as the recipe's latency.command measures
+    it: "5ms"."""
+    max_drop: float
+    """What the main metric may lose against the baseline."""
+    time: float | str
+    """Time for everything, the last measurement too: "30m"."""
+    trials: int
+    """Points trained."""
+    jobs: int
+    """Workers at a time, each in a process of its own."""
+    storage: str
+    """What several workers share: a file on a shared disk, or the URL of a database."""
+    sampler: str
+    """How points are chosen: tpe, nsga2 or random."""
+    seed: int
+    """Of the sampler."""
+    set: Mapping[str, object]
+    """Keys of the recipe to change: {"train.epochs": 5}."""
+    output: PathGiven
+    """The search's folder, by default runs/NAME-search."""
+    force: bool
+    """Begin anew, or write into a folder of other files."""
+    trust_model: bool
+    """Load the model files whatever they hold; the reports say so."""
+    custom_objects: PathGiven
+    """A Python file whose classes and functions the model names; its code runs."""
+    quiet: bool
+    """Nothing on stderr but errors."""
+    verbose: bool
+    """Also what each stage's worker prints, as it does."""
+
+
 class ToolKeys(TypedDict, total=False):
     """Keywords of `shrink.profile`."""
 

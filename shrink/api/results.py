@@ -17,6 +17,7 @@ from shrink.contract.comparison import ComparedRow, Front
 from shrink.contract.comparison import Comparison as ComparisonDocument
 from shrink.contract.report import GateResult, Report, Stage
 from shrink.contract.report_file import read_report
+from shrink.contract.searched import Best, Searched, Trial
 
 if TYPE_CHECKING:
     import pandas
@@ -243,6 +244,83 @@ class Comparison:
         from shrink.report.notebook import notebook_comparison_html
 
         return notebook_comparison_html(self.document, self.folder)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        document: what search.json says.
+        folder: of the search; paths in `document` start there.
+        exit_code: of the best point's run: 1 where a gate of the recipe is missed.
+    """
+
+    document: Searched = field(repr=False)
+    folder: Path
+    exit_code: int = 0
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Every point, metrics of validation examples."""
+        return self.document.trials
+
+    @property
+    def front(self) -> tuple[Trial, ...]:
+        """The points within the limits that no other beats, from the smallest file."""
+        by_number = {one.number: one for one in self.trials}
+        return tuple(by_number[number] for number in self.document.front)
+
+    @property
+    def best(self) -> Best:
+        """The point that was chosen; its figures are of the test split."""
+        assert self.document.best is not None, "a search without one raises"
+        return self.document.best
+
+    @property
+    def run(self) -> Run:
+        """The run of the best point."""
+        return Run.load(self.folder / Path(self.best.recipe).parent)
+
+    @property
+    def artifact(self) -> Path:
+        """The file that the best point leaves."""
+        return self.folder / self.best.artifact
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe that makes it again."""
+        return self.folder / self.best.recipe
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with a row for each point, and columns of settings and figures.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        rows = [
+            {
+                "number": one.number,
+                "status": one.status,
+                "feasible": one.feasible,
+                **one.settings,
+                **one.figures,
+            }
+            for one in self.trials
+        ]
+        return _table(rows, "number")
+
+    def show(self) -> None:
+        """Print the front and the best point, as the command line does."""
+        Console().print(str(self))
+
+    def __repr__(self) -> str:
+        return f"<SearchResult of {self.document.name}: {len(self.trials)} points in {self.folder}>"
+
+    def __str__(self) -> str:
+        from shrink.search.output import lines_of
+
+        return "\n".join(lines_of(self.document, self.folder))
 
 
 def _table(rows: list[dict[str, object]], index: str) -> pandas.DataFrame:

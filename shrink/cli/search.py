@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -22,16 +20,6 @@ from shrink.cli.options import (
     epilog,
 )
 from shrink.cli.verbs import DataOption
-
-if TYPE_CHECKING:
-    from shrink.base.foreign import JsonObject
-    from shrink.recipe.load import RawRecipe
-    from shrink.recipe.search_config import SearchConfig
-    from shrink.search.default_space import Known
-    from shrink.search.session import Asking
-    from shrink.search.space import Space
-
-T = TypeVar("T")
 
 
 def _limit(flag: str, metavar: str, text: str) -> object:
@@ -92,21 +80,6 @@ def register(app: typer.Typer) -> None:
     app.command("search", epilog=epilog("search"))(search)
 
 
-@dataclass(frozen=True)
-class _Flags:
-    """The flags that say what is looked for."""
-
-    flash: str | None
-    ram: str | None
-    latency: str | None
-    max_drop: float | None
-    time: str | None
-    trials: int | None
-    storage: str | None
-    sampler: str | None
-    seed: int | None
-
-
 def search(
     model: Annotated[
         str,
@@ -140,160 +113,31 @@ def search(
     from shrink.base.console import Console
     from shrink.run.options import RunOptions
     from shrink.run.process import preload
+    from shrink.search.asking import Wanted, asking_of, is_recipe, recipe_named, recipe_of_model
     from shrink.search.candidates import Candidates
     from shrink.search.session import Search
 
     preload()
     console = Console(as_json=json_, quiet=quiet, verbose=verbose)
-    flags = _Flags(flash, ram, latency, max_drop, time, trials, storage, sampler, seed)
-    if _is_recipe(model):
-        raw, source, config = _of_recipe(model, data, custom_objects, set_ or ())
+    if is_recipe(model):
+        _refuse_of_recipes(data, custom_objects)
+        recipe = recipe_named(model, set_ or ())
     else:
-        raw, source, config = _of_model(model, data, custom_objects, set_ or ())
-    asking = _asking(flags, config)
-    space = _space(raw, config, asking)
-    name = str(raw.value.get("name", "search"))
-    folder = output or Path("runs") / (name if name.startswith("search-") else f"{name}-search")
-    options = RunOptions(output=folder, force=force, trust_model=trust_model)
-    found = Search(Candidates(raw, source, space), asking, options, console)
+        recipe = recipe_of_model(model, data, custom_objects, set_ or ())
+    wanted = Wanted(flash, ram, latency, max_drop, time, trials, storage, sampler, seed)
+    asking = asking_of(wanted, recipe.config)
+    candidates = Candidates(recipe.raw, recipe.source, recipe.space(asking))
+    options = RunOptions(output=output or recipe.folder(), force=force, trust_model=trust_model)
+    found = Search(candidates, asking, options, console)
     found.jobs = jobs
     raise typer.Exit(found.run())
 
 
-def _is_recipe(name: str) -> bool:
-    from shrink.recipe.bundle import bundled_recipes
-
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml") or name == "-":
-        return True
-    return not path.exists() and name in {one.name for one in bundled_recipes()}
-
-
-def _of_recipe(
-    name: str, data: str | None, custom_objects: Path | None, texts: Sequence[str]
-) -> tuple[RawRecipe, Path, SearchConfig]:
-    """Return a recipe as it was read, where from, and its `search` section."""
+def _refuse_of_recipes(data: str | None, custom_objects: Path | None) -> None:
     from shrink.base.errors import RecipeError
-    from shrink.recipe.bundle import find_recipe
-    from shrink.recipe.load import SEARCH, SWEEPING, read_raw, validated
-    from shrink.recipe.overrides import Override, apply_override
-    from shrink.recipe.search_config import SearchConfig
 
     for flag, value in (("--data", data), ("--custom-objects", custom_objects)):
         if value is not None:
             raise RecipeError(
-                "a recipe names its own",
-                subject=flag,
-                hint="leave it out, or change it by --set",
+                "a recipe names its own", subject=flag, hint="leave it out, or change it by --set"
             )
-    path = find_recipe(name)
-    raw = read_raw(path)
-    for key in SWEEPING:
-        raw.value.pop(key, None)
-    for text in texts:
-        apply_override(Override.parse(text), raw.value, raw.positions)
-    loaded = validated(raw, path)
-    raw.value.pop(SEARCH, None)
-    return raw, path, loaded.search or SearchConfig()
-
-
-def _of_model(
-    model: str, data: str | None, custom_objects: Path | None, texts: Sequence[str]
-) -> tuple[RawRecipe, Path, SearchConfig]:
-    """Return the recipe that a model with its data stands for."""
-    from shrink.base.errors import ModelError
-    from shrink.model.reference import parse_model_reference
-    from shrink.recipe.load import RawRecipe, validated
-    from shrink.recipe.overrides import Override, apply_override
-    from shrink.recipe.search_config import SearchConfig
-    from shrink.recipe.single import Sections, single_recipe
-    from shrink.run.lineage import named_code
-
-    reference = parse_model_reference(model, Path.cwd())
-    if reference.form != "keras":
-        raise ModelError(
-            "a search starts from a Keras model, which it can make smaller",
-            subject=reference.path,
-            hint="name the .keras or .h5 file that this one was made from",
-        )
-    train = [] if reference.trained else [{"train": {"epochs": 20}}]
-    code = None if custom_objects is None else custom_objects.resolve()
-    stages: list[JsonObject] = [*train, {"quantize": {}}]
-    value = single_recipe("search", model, data, stages, Sections(), Path.cwd(), code, named_code)
-    raw, source = RawRecipe(value, {}, {}), Path("shrink search")
-    for text in texts:
-        apply_override(Override.parse(text), raw.value, raw.positions)
-    validated(raw, source)
-    return raw, source, SearchConfig()
-
-
-def _asking(flags: _Flags, config: SearchConfig) -> Asking:
-    """Return what is asked for: what the flags say, else the recipe's `search`."""
-    from shrink.base.errors import RecipeError
-    from shrink.base.fields import parse_bytes
-    from shrink.recipe.search_config import SAMPLERS, parse_milliseconds, parse_seconds
-    from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE
-    from shrink.search.session import Asking
-
-    known = config.constraints.model_dump(exclude_none=True)
-    max_drop = known.pop(MAX_DROP, None)
-    limits = {name: float(limit) for name, limit in known.items()}
-    for name, flag, text, parse in (
-        (SIZE, "--flash", flags.flash, parse_bytes),
-        (ARENA, "--ram", flags.ram, parse_bytes),
-        (LATENCY, "--latency", flags.latency, parse_milliseconds),
-    ):
-        if text is not None:
-            limits[name] = float(_read(flag, text, parse))
-    if flags.max_drop is not None and not flags.max_drop >= 0:
-        raise RecipeError("it is at least 0, such as 0.01", subject="--max-drop")
-    if flags.sampler is not None and flags.sampler not in SAMPLERS:
-        raise RecipeError(f"must be one of {', '.join(SAMPLERS)}", subject="--sampler")
-    time_s = config.time if flags.time is None else _read("--time", flags.time, parse_seconds)
-    trials = flags.trials or config.trials
-    if time_s is None and trials is None:
-        raise RecipeError(
-            "nothing says when the search ends",
-            subject="--time",
-            hint="give --time 30m or --trials 20",
-        )
-    return Asking(
-        limits=limits,
-        max_drop=max_drop if flags.max_drop is None else flags.max_drop,
-        objectives=config.objectives,
-        trials=trials,
-        time_s=time_s,
-        sampler=flags.sampler or config.sampler,
-        seed=config.seed if flags.seed is None else flags.seed,
-        command=None if config.latency is None else config.latency.command,
-        storage=flags.storage,
-    )
-
-
-def _read(flag: str, text: str, parse: Callable[[object], T]) -> T:
-    from shrink.base.errors import RecipeError
-
-    try:
-        return parse(int(text) if text.isdecimal() else text)
-    except ValueError as error:
-        raise RecipeError(str(error), subject=flag) from error
-
-
-def _space(raw: RawRecipe, config: SearchConfig, asking: Asking) -> Space:
-    """Return what the recipe says is to be varied, or what is built from its model."""
-    from shrink.search.default_space import default_space, given_space
-
-    if config.space:
-        return given_space(config.space, raw)
-    return default_space(_known(raw), asking.goal(""))
-
-
-def _known(raw: RawRecipe) -> Known:
-    from shrink.model.reference import parse_model_reference
-    from shrink.search.default_space import Known
-
-    position = raw.position("model")
-    folder = Path(position.file).parent if position.line else Path.cwd()
-    reference = parse_model_reference(str(raw.value["model"]), folder)
-    stages = [one if isinstance(one, dict) else {one: {}} for one in raw.value["stages"]]
-    return Known(stages, builds=not reference.trained)

@@ -189,12 +189,14 @@ class Outline:
         figures: sizes, MACs and arena, by the report's names.
         error: why there are none: what a stage raised.
         stage_failed: whether a trained model would fail alike.
+        exact: whether training decides none of the figures.
         duration_s: that it took.
     """
 
     figures: Mapping[str, float | None]
     error: str | None = None
     stage_failed: bool = False
+    exact: bool = True
     duration_s: float = 0.0
 
 

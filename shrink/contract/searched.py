@@ -12,12 +12,12 @@ from shrink.contract.report import Figures
 
 SEARCH_NAME = "search.json"
 SCHEMA_VERSION = 1
-TrialStatus = Literal["done", "infeasible", "failed", "stopped"]
+TrialStatus = Literal["done", "infeasible", "failed", "duplicate", "pruned", "stopped"]
 
 
 @record
 class Trial:
-    """A point that was looked at.
+    """A point of the search.
 
     Attributes:
         number: counts from 0 over all workers.
@@ -25,7 +25,9 @@ class Trial:
         figures: by report.json's names, metrics of validation examples; of a point that was not
             trained, what is known without.
         feasible: whether every limit holds.
-        status: `infeasible` was not trained, as its size or arena alone breaks a limit.
+        status: `infeasible` was not trained, as its size or arena alone breaks a limit; nor was
+            `pruned`, as it could not be better than the best, nor `duplicate`, the recipe of an
+            earlier point; `stopped` was left to whoever asks next, under another number.
         broken: the limits that do not hold.
         duration_s: that it took.
         run: its folder, relative to the search's; None where it was not run.

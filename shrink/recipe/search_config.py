@@ -127,6 +127,9 @@ class SearchConfig(Config):
     """tpe, nsga2 or random; by default tpe for one objective, nsga2 for several."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the sampler."""
+    storage: str | None = None
+    """What several workers share: a file on a shared disk, from the current folder, or the URL of a
+    database: `--storage`."""
     latency: LatencyConfig | None = None
     """A command that measures latency, in place of this host's."""
 

@@ -87,7 +87,7 @@ def evaluate(
         masks_of(model),
         context.test_slicings if on == "test" else _validation_slicings(context),
     )
-    _check_finite(evaluation.metrics, context.name)
+    _check_finite(evaluation.metrics, context.name, on)
     return Evaluated(
         evaluation.metrics,
         evaluation.evidence,
@@ -152,7 +152,7 @@ def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Tas
     return context.task(model)
 
 
-def _check_finite(metrics: Figures, stage: str) -> None:
+def _check_finite(metrics: Figures, stage: str, on: MeasuredOn) -> None:
     for name, value in metrics.items():
         if value is not None and not np.isfinite(value):
-            raise StageError(f"{name} of the artifact on the test split is {value}", subject=stage)
+            raise StageError(f"{name} of the artifact on the {on} split is {value}", subject=stage)

@@ -40,6 +40,7 @@ OF_STEP = "step"
 _POLL_S = 0.1
 _CALIBRATED_ON = 32
 _ONLY_TRAIN = ("train", "distill")
+_UNIFORM = "uniform"
 
 
 def outline(job: OutlineJob, send: Send) -> JsonObject:
@@ -65,9 +66,10 @@ def _answer(
     started, plain = time.perf_counter(), json.loads(path.read_text(encoding="utf-8"))
     folder = work / path.name.partition(".")[0]
     folder.mkdir(exist_ok=True)
-    error, fails, figures = None, False, dict[str, float | None]()
+    error, fails, exact, figures = None, False, True, dict[str, float | None]()
     try:
         steps = from_plain(tuple[StepJob, ...], plain["steps"])
+        exact = not any(map(_shares_are_measured, steps))
         figures = _figures(steps, folder, send, shared)
     except ShrinkError as failed:
         error, fails = failed.message, isinstance(failed, StageError)
@@ -81,6 +83,7 @@ def _answer(
         figures=figures,
         error=error,
         stage_failed=fails,
+        exact=exact,
         duration_s=time.perf_counter() - started,
     )
 
@@ -136,6 +139,15 @@ def _made(job: StepJob, context: StageContext) -> StageResult:
     return run_stage(job, context)
 
 
+def _shares_are_measured(job: StepJob) -> bool:
+    """Whether a trained model decides how layers share what is removed."""
+    kind = None if job.config is None else find_stage(job.kind)
+    config = None if kind is None else kind.model_validate(dict(job.config or {}))
+    if getattr(config, "method", None) != "channels":
+        return False
+    return getattr(config, "allocation", _UNIFORM) != _UNIFORM
+
+
 def _untrained(job: StepJob) -> StepJob:
     """Return a step's job without its training, and with what takes long made short."""
     if job.config is None or job.kind in _ONLY_TRAIN:
@@ -152,7 +164,7 @@ def _untrained(job: StepJob) -> StepJob:
     if job.kind == "quantize":
         changes |= {"aware": False, "calibration_samples": _CALIBRATED_ON}
     if getattr(config, "method", None) == "channels":
-        changes |= {"importance": "l2", "allocation": "uniform", "teacher": None, "steps": 1}
+        changes |= {"importance": "l2", "allocation": _UNIFORM, "teacher": None, "steps": 1}
         changes["sensitivity_metric"] = None
     cheap = config.model_copy(update=changes)
     return replace(job, config=cheap.model_dump(mode="json", by_alias=True), epochs=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -17,14 +18,13 @@ from shrink.base.errors import (
     RecipeError,
     ResourceError,
     ShrinkError,
-    StageError,
     Terminated,
 )
 from shrink.base.figures import figure_of
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
 from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
-from shrink.contract.searched import Trial
+from shrink.contract.searched import Trial, TrialStatus
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.run.options import RunResult
@@ -136,7 +136,7 @@ class Worker:
         seen, budget = self.progress, self.budget
         if seen.why:
             return False
-        trained = sum(one.status != "infeasible" for one in self.study.trials())
+        trained = sum(one.run is not None for one in self.study.trials())
         if budget.trials is not None and trained + self.study.running() >= budget.trials:
             seen.why = f"{trained} points were trained"
         elif seen.known >= _KNOWN_IN_A_ROW:
@@ -156,25 +156,26 @@ class Worker:
             return
         if self.study.is_known(asked, recipe_sha256(plan)):
             seen.known += 1
-            self.study.drop(asked)
+            self.study.leave(asked, self._untrained(asked, "duplicate", {}, started))
             return
         seen.known = 0
-        with until(self.budget.deadline):
+        with until(self.budget.deadline), self._beating(asked):
             outline = self._outline(plan)
         if outline.stage_failed:
-            failed = StageError(outline.error or "a stage would fail")
             seen.unable += 1
-            self._tell(asked, replace(self._failed(asked, failed, started), status="infeasible"))
+            untrained = self._untrained(asked, "failed", {}, started)
+            self._tell(asked, replace(untrained, error=outline.error or "a stage would fail"))
             return
-        broken = self._broken_untrained(asked.settings, outline)
+        broken = self._broken_untrained(outline)
         if broken:
             seen.unable += 1
-            self._tell(asked, self._infeasible(asked, outline, broken, started), outline)
+            trial = self._untrained(asked, "infeasible", outline.figures, started)
+            self._tell(asked, replace(trial, broken=broken), outline)
             return
         seen.unable = 0
         if self._is_dull(outline):
             seen.dull += 1
-            self.study.drop(asked)
+            self.study.leave(asked, self._untrained(asked, "pruned", outline.figures, started))
             return
         seen.dull = 0
         self._train(asked, plan, started)
@@ -184,9 +185,8 @@ class Worker:
         decides = any(name in UNTRAINED for name in (*self.goal.limits, self.goal.ranking[0]))
         return self.outliner.outline(plan) if decides else Outline(figures={})
 
-    def _broken_untrained(self, settings: Settings, outline: Outline) -> tuple[str, ...]:
-        exact = settings.get("prune.allocation", "uniform") == "uniform"
-        known = self.goal.known_excesses(outline.figures, 0.0 if exact else _SLACK)
+    def _broken_untrained(self, outline: Outline) -> tuple[str, ...]:
+        known = self.goal.known_excesses(outline.figures, 0.0 if outline.exact else _SLACK)
         return tuple(name for name, excess in known.items() if excess > 0)
 
     def _is_dull(self, outline: Outline) -> bool:
@@ -268,7 +268,9 @@ class Worker:
 
         def beat() -> None:
             while not over.wait(_BEAT_S):
-                self.study.beat(asked)
+                # A storage that is away for a moment, or a point that others took, ends nothing.
+                with contextlib.suppress(Exception):
+                    self.study.beat(asked)
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
@@ -280,29 +282,21 @@ class Worker:
     def _failed(
         self, asked: Asked, error: ShrinkError, started: float, folder: Path | None = None
     ) -> Trial:
-        return Trial(
-            number=asked.number,
-            settings=asked.settings,
-            figures={},
-            feasible=False,
-            status="failed",
-            duration_s=round(time.monotonic() - started, 1),
-            run=None if folder is None else str(folder.relative_to(self.folder)),
-            error=error.message,
-        )
+        run = None if folder is None else str(folder.relative_to(self.folder))
+        return replace(self._untrained(asked, "failed", {}, started), run=run, error=error.message)
 
-    def _infeasible(
-        self, asked: Asked, outline: Outline, broken: tuple[str, ...], started: float
+    def _untrained(
+        self, asked: Asked, status: TrialStatus, figures: Figures, started: float
     ) -> Trial:
-        known = {k: v for k, v in outline.figures.items() if v is not None and k in UNTRAINED}
+        known = {k: v for k, v in figures.items() if v is not None and k in UNTRAINED}
+        took = round(time.monotonic() - started, 1)
         return Trial(
             number=asked.number,
             settings=asked.settings,
             figures=known,
             feasible=False,
-            status="infeasible",
-            broken=broken,
-            duration_s=round(time.monotonic() - started, 1),
+            status=status,
+            duration_s=took,
         )
 
     def _tell(self, asked: Asked, trial: Trial, outline: Outline | None = None) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from shrink.base import files
 from shrink.base.console import Console
@@ -27,6 +27,7 @@ from shrink.run.options import RunOptions
 from shrink.run.parallel import Pool, share_of_memory
 from shrink.run.session import guard_models
 from shrink.run.store import Store
+from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
 from shrink.search.goal import LATENCY, MAX_DROP, Goal
 from shrink.search.looked import HOST, OutOfTime, Runs, until
@@ -48,36 +49,6 @@ _NO_CONTROL = (
 )
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What a search is asked for.
-
-    Attributes:
-        limits: by figure.
-        max_drop: of the main metric.
-        objectives: figures; none for what the limits suggest.
-        trials, time_s: when to end; None for no limit.
-        sampler, seed: how points are chosen.
-        command: that measures latency.
-        storage: a file or URL that workers share; None for a file in the folder.
-    """
-
-    limits: Mapping[str, float] = field(default_factory=dict)
-    max_drop: float | None = None
-    objectives: tuple[str, ...] = ()
-    trials: int | None = None
-    time_s: float | None = None
-    sampler: str | None = None
-    seed: int = 0
-    command: str | None = None
-    storage: str | None = None
-
-    def goal(self, metric: str) -> Goal:
-        """Return what is looked for."""
-        traded = len(self.objectives) > 1
-        return Goal(metric, self.limits, self.max_drop, self.objectives, traded)
-
-
 class Search:
     """A search.
 
@@ -91,6 +62,8 @@ class Search:
         runs: what runs a point.
         make_outliner: returns what says of a point what it takes untrained.
         jobs: workers at a time, each in a process of its own.
+        stop: what ended the search before its time, once it has.
+        exit_code: of the best point's run.
     """
 
     def __init__(
@@ -105,10 +78,25 @@ class Search:
         self.make_outliner: Callable[[Store, bool], Outliner] = Outliner
         self.plan = candidates.baseline()
         self.jobs = 1
+        self.stop: ShrinkError | None = None
+        self.exit_code = 0
         self.told: list[str] = []
 
     def run(self) -> int:
         """Search, write what was found, show it, and return the exit code.
+
+        Raises:
+            ShrinkError: the search could not begin, or no point keeps to the limits.
+        """
+        searched = self.find()
+        if self.stop is not None:
+            self.console.error(self.stop)
+            return self.stop.exit_code
+        show(searched, self.folder, self.console)
+        return self.exit_code
+
+    def find(self) -> Searched:
+        """Search, and write what was found; `stop` is what ended it before its time, if anything.
 
         Raises:
             ShrinkError: the search could not begin, or no point keeps to the limits.
@@ -122,7 +110,6 @@ class Search:
             self._begin_anew()
             study = self._study(goal)
             study.begin([*self.candidates.space.first()])
-            stop: ShrinkError | None = None
             try:
                 budget = self._budget(study, out)
                 if self.jobs > 1:
@@ -132,8 +119,8 @@ class Search:
             except OutOfTime:
                 self.console.say("the search ends: the time is over")
             except (Interrupted, Terminated, ResourceError) as error:
-                stop = error
-        return self._finish(study, goal, baseline, stop)
+                self.stop = error
+        return self._finish(study, goal, baseline)
 
     def _work(self, study: Study, baseline: Figures, outliner: Outliner, budget: Budget) -> None:
         """Look at points, as one worker, until the budget is spent."""
@@ -234,8 +221,9 @@ class Search:
             deadline -= longest * max(_MEASURE_S, _OF_OUTLINE * outline_s)
         return Budget(self.asking.trials, deadline)
 
-    def _finish(self, study: Study, goal: Goal, baseline: Figures, stop: ShrinkError | None) -> int:
+    def _finish(self, study: Study, goal: Goal, baseline: Figures) -> Searched:
         trials = study.trials()
+        every = sorted([*trials, *study.left()], key=lambda one: one.number)
         chosen = goal.best(trials)
         searched = Searched(
             name=self.plan.recipe.name,
@@ -243,33 +231,28 @@ class Search:
             objectives=goal.ranking[: max(1, len(goal.objectives))],
             limits={**goal.limits, **({} if goal.max_drop is None else {MAX_DROP: goal.max_drop})},
             baseline=baseline,
-            trials=tuple(trials),
+            trials=tuple(every),
             front=goal.front(trials),
             best=None,
             time_s=0.0,
             warnings=(_NO_CONTROL,) if self.candidates.leaves_out_control else (),
         )
-        code = 0
-        if chosen is not None and stop is None:
+        if chosen is not None and self.stop is None:
             try:
-                best, code = self._show_best(chosen, trials, goal)
+                best, self.exit_code = self._show_best(chosen, trials, goal)
                 searched = replace(searched, best=best)
             except (Interrupted, Terminated) as error:
-                stop = error
+                self.stop = error
         searched = replace(searched, warnings=(*searched.warnings, *self.told))
         searched = replace(searched, time_s=round(time.monotonic() - self._started, 1))
         write(searched, self.folder)
-        if stop is not None:
-            self.console.error(stop)
-            return stop.exit_code
-        if chosen is None:
+        if chosen is None and self.stop is None:
             raise StageError(
                 f"no point keeps to the limits ({goal.in_words()}): {impossible(trials, goal)}",
                 subject=self.folder / SEARCH_NAME,
                 hint="allow more of one of them, or search longer: the same command goes on",
             )
-        show(searched, self.folder, self.console)
-        return code
+        return searched
 
     def _show_best(self, chosen: Trial, trials: Sequence[Trial], goal: Goal) -> tuple[Best, int]:
         """Run the best point as any other run, measured on the test split, and tell of it."""

@@ -29,7 +29,8 @@ from shrink.search.space import Space
 if TYPE_CHECKING:
     import optuna
 
-_TRIAL, _SETTINGS, _WORKER, _BEAT = "shrink:trial", "shrink:settings", "worker", "beat"
+_TRIAL, _LEFT = "shrink:trial", "shrink:left"
+_SETTINGS, _WORKER, _BEAT = "shrink:settings", "worker", "beat"
 _CONSTRAINTS, _RECIPE = "shrink:constraints", "shrink:recipe"
 _DEAD_AFTER_S = 90.0
 _FAR = 1e12
@@ -171,7 +172,7 @@ class Study:
             warnings.simplefilter("ignore")
             if trial.status == "done":
                 self._study.tell(asked.trial, self._costs(trial))
-            elif trial.status == "infeasible":
+            elif trial.run is None:
                 self._study.tell(asked.trial, state=TrialState.PRUNED)
             else:
                 self._study.tell(asked.trial, state=TrialState.FAIL)
@@ -183,10 +184,11 @@ class Study:
         self._study.tell(asked.trial, state=TrialState.FAIL)
         self._enqueue(asked.settings)
 
-    def drop(self, asked: Asked) -> None:
-        """Say that a point was not looked at, as it is known or can win nothing."""
+    def leave(self, asked: Asked, trial: Trial) -> None:
+        """Say why a point was not looked at further: it decides nothing, and is not known by it."""
         from optuna.trial import TrialState
 
+        asked.trial.set_user_attr(_LEFT, json.dumps(to_plain(trial)))
         self._study.tell(asked.trial, state=TrialState.FAIL)
 
     def _costs(self, trial: Trial) -> list[float]:
@@ -198,12 +200,29 @@ class Study:
 
     def trials(self) -> list[Trial]:
         """Return what is known of every point that was looked at, by all workers."""
+        said = (one.user_attrs.get(_TRIAL) for one in self._frozen())
+        return sorted(map(_read, filter(None, said)), key=lambda one: one.number)
+
+    def left(self) -> list[Trial]:
+        """Return the points that were not looked at to their end, by all workers."""
         found = []
         for one in self._frozen():
-            if plain := one.user_attrs.get(_TRIAL):
-                value: JsonObject = json.loads(plain)
-                found.append(from_plain(Trial, value))
-        return sorted(found, key=lambda one: one.number)
+            said = one.user_attrs
+            if not one.state.is_finished() or _TRIAL in said or _SETTINGS not in said:
+                continue
+            if _LEFT in said:
+                found.append(_read(said[_LEFT]))
+            else:  # by a worker that was ended, or has died
+                settings = json.loads(said[_SETTINGS])
+                stopped = Trial(
+                    number=one.number,
+                    settings=settings,
+                    figures={},
+                    feasible=False,
+                    status="stopped",
+                )
+                found.append(stopped)
+        return found
 
     def is_known(self, asked: Asked, recipe: str) -> bool:
         """Whether an earlier trial is, or was, of the same recipe.
@@ -243,6 +262,15 @@ class Study:
 
     def _frozen(self) -> Iterator[optuna.trial.FrozenTrial]:
         yield from self._study.get_trials(deepcopy=False)
+
+
+def _stopped(number: int, settings: Mapping[str, Json]) -> Trial:
+    return Trial(number=number, settings=settings, figures={}, feasible=False, status="stopped")
+
+
+def _read(text: str) -> Trial:
+    value: JsonObject = json.loads(text)
+    return from_plain(Trial, value)
 
 
 def _is_dead(said: Mapping[str, Json], mine: str) -> bool:

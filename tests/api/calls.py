@@ -207,3 +207,11 @@ def interrupted(folder: str) -> list[str]:
     finally:
         signal.signal(signal.SIGINT, before)
     return []
+
+
+def searched(folder: str) -> Any:
+    """Search the recipe that is there."""
+    from shrink.contract.codec import to_plain
+
+    os.chdir(folder)
+    return to_plain(shrink.search("found.yaml", output="api", quiet=True).document)

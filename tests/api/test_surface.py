@@ -23,6 +23,7 @@ PARAMETERS = {
     "distill": ("teacher", "student", "data", "**keys"),
     "run": ("recipe", "**keys"),
     "sweep": ("recipe", "**keys"),
+    "search": ("model", "data", "**keys"),
     "compare": ("*runs", "output"),
     "profile": ("model", "batch_size", "**keys"),
     "load_run": ("folder",),
@@ -49,6 +50,20 @@ ATTRIBUTES = {
     },
     "Comparison": {
         *("document", "folder", "exit_code", "rows", "fronts", "runs", "to_pandas", "show"),
+    },
+    "SearchResult": {
+        *(
+            "document",
+            "folder",
+            "exit_code",
+            "trials",
+            "front",
+            "best",
+            "run",
+            "artifact",
+            "recipe",
+        ),
+        *("to_pandas", "show"),
     },
 }
 HOW = {"output", "force", "no_cache", "trust_model", "quiet", "verbose"}
@@ -94,6 +109,10 @@ def test_keywords_are_the_recipes_and_how_to_run() -> None:
     assert names(keys.HowKeys) == HOW
     assert names(keys.RunKeys) == HOW | {"set", "from_stage", "until"}
     assert names(keys.SweepKeys) == HOW | {"set", "jobs"}
+    assert names(keys.SearchKeys) == (HOW - {"no_cache"}) | {
+        *("flash", "ram", "latency", "max_drop", "time", "trials", "jobs", "storage", "sampler"),
+        *("seed", "set", "custom_objects"),
+    }
     assert {"custom_objects", "task", "data_validation_split", "task_loss", "seed"} <= names(
         keys.EvaluateKeys
     )

@@ -14,9 +14,10 @@ from shrink.contract.job import Outline, StepJob
 from shrink.recipe.load import RawRecipe
 from shrink.recipe.plan import Plan
 from shrink.run.options import RunOptions
+from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
 from shrink.search.outliner import Outliner
-from shrink.search.session import Asking, Search
+from shrink.search.session import Search
 from shrink.search.space import Chain, Choice, Dimension, Interval, Space
 
 RECIPE = """

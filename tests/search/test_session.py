@@ -16,10 +16,11 @@ from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageErr
 from shrink.recipe.load import load_recipe
 from shrink.run.options import RunOptions
 from shrink.search import looked
-from shrink.search.session import Asking
+from shrink.search.asking import Asking
 from tests.search.fake import FakeAttempt, right_of, search, size_of
 
 SCHEMES = ("static_wi8_ai8", "float16")
+AS_IT_IS = {"prune.parameters": 0.5, "quantize.scheme": "static_wi8_ai8"}
 ALL = [(round(0.1 * n, 1), scheme) for n in range(1, 10) for scheme in SCHEMES]
 
 
@@ -47,9 +48,19 @@ def test_search_finds_the_smallest_file_within_the_drop_and_trains_no_point_beyo
         if size_of(*point) <= 70_000 and 198 - right_of(*point) <= 0.02 * 200
     ]
     assert found["best"]["figures"]["tflite_bytes"] == min(able)
+    assert [one["number"] for one in found["trials"]] == [*range(len(found["trials"]))]
+    assert {one["status"] for one in found["trials"]} == {
+        *("done", "infeasible", "duplicate", "pruned")
+    }
     for one in found["trials"]:
-        assert (one["status"] == "infeasible") == (one["figures"]["tflite_bytes"] > 70_000)
         assert one["feasible"] == (one["status"] == "done" and not one["broken"])
+        if one["status"] == "duplicate":
+            earlier = found["trials"][: one["number"]]
+            assert {**AS_IT_IS, **one["settings"]} in [AS_IT_IS | o["settings"] for o in earlier]
+            continue
+        assert (one["status"] == "infeasible") == (one["figures"]["tflite_bytes"] > 70_000)
+        if one["status"] == "pruned":
+            assert one["figures"]["tflite_bytes"] >= min(able)
     trained = [job.config for job in attempt.jobs if job.kind == "quantize"]
     assert len(trained) == sum(one["status"] == "done" for one in found["trials"])
     assert found["best"]["drop"] == pytest.approx(
@@ -124,7 +135,9 @@ def test_search_goes_on_after_an_interruption_and_trains_nothing_twice(tmp_path:
     again = FakeAttempt()
     assert search(tmp_path, asking, again).run() == 0
     found = found_in(tmp_path)
-    trained = [json.dumps(one["settings"], sort_keys=True) for one in found["trials"]]
+    assert [one["status"] for one in found["trials"]].count("stopped") == 1
+    assert [one["number"] for one in found["trials"]] == [*range(len(found["trials"]))]
+    trained = [json.dumps(one["settings"], sort_keys=True) for one in found["trials"] if one["run"]]
     assert len(trained) == len(set(trained))
     assert not [job for job in again.jobs if job.kind == "train"]
 
@@ -213,7 +226,7 @@ def test_search_with_two_jobs_trains_no_point_twice(tmp_path: Path) -> None:
     found.jobs = 2
     assert found.run() == 0
     trials = found_in(tmp_path)["trials"]
-    settings = [json.dumps(one["settings"], sort_keys=True) for one in trials]
+    settings = [json.dumps(one["settings"], sort_keys=True) for one in trials if one["run"]]
     assert len(settings) == len(set(settings))
     assert 6 <= sum(one["status"] == "done" for one in trials) <= 7
 

@@ -23,8 +23,9 @@ from shrink.recipe.load import RawRecipe
 from shrink.run.again import measure_again
 from shrink.run.execute import execute
 from shrink.run.options import RunOptions
+from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
-from shrink.search.session import Asking, Search
+from shrink.search.session import Search
 from shrink.search.space import Chain, Choice, Space
 from tests.jobs import quiet
 from tests.search.fake import FakeOutliner
