@@ -77,6 +77,21 @@ class Head:
         """Numbers of a candidate that say what it is."""
         return self.classes + (self.settings.scores == "softmax")
 
+    def logit_channels(self) -> list[Array] | None:
+        """Return, for each output, which places of its last axis a sigmoid is taken of alone.
+
+        None where there are no such places: a softmax compares its logits with each other, and
+        probabilities are none.
+        """
+        kind = self.settings.kind
+        if self.settings.scores == "softmax" or kind == "boxes":
+            return None
+        if kind == "ssd" and len(self.outputs) == 2:
+            return [np.zeros(4, bool), np.ones(self.score_columns, bool)]
+        width = self.score_columns + (5 if kind == "yolo" else 4)
+        one = np.arange(width) >= 4
+        return [np.tile(one, int(shape[-1] or 0) // width) for shape in self.outputs]
+
     def read(self, outputs: Sequence[tf.Tensor]) -> Candidates:
         """Return the candidates of outputs (n, ...)."""
         return _READERS[self.settings.kind](self, outputs)

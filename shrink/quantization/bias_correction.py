@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shrink.base.errors import ShrinkError
-from shrink.quantization.calibration import Batches
+from shrink.quantization.calibration import Batches, Ranges
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.flatbuffer import Operator, Subgraph, read, values
 from shrink.tflite.interpreter import load
@@ -102,10 +102,13 @@ def _figures(
 
 
 _BIAS = 2
+_OPEN = (-np.inf, np.inf)
 _BIASED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 
 
-def with_corrected_biases(content: bytes, reference: bytes, batches: Batches) -> bytes:
+def with_corrected_biases(
+    content: bytes, reference: bytes, batches: Batches, bounds: Ranges | None = None
+) -> bytes:
     """Return an int8 model whose operators' outputs have the float model's mean in each channel.
 
     Rounded weights and clipped activations shift means, and later operators add these shifts up.
@@ -117,6 +120,8 @@ def with_corrected_biases(content: bytes, reference: bytes, batches: Batches) ->
         content: the quantized .tflite file.
         reference: the float one that it was made from.
         batches: unlabelled examples, read once for each operator.
+        bounds: ranges that tensors of the float one saturate at on purpose, by name: what lies
+            beyond is no shift.
 
     Raises:
         ModelError: the graph cannot be run up to one of its operators.
@@ -126,7 +131,9 @@ def with_corrected_biases(content: bytes, reference: bytes, batches: Batches) ->
     biased = [number for number in matches if _is_biased(graph, graph.operators[number])]
     if not biased:
         return content
-    reference_means = _means(reference, [matches[number] for number in biased], batches)
+    compared = [matches[number] for number in biased]
+    limits = [(bounds or {}).get(original.tensors[i].name, _OPEN) for i in compared]
+    reference_means = _means(reference, compared, batches, limits)
     for number, mean in zip(biased, reference_means, strict=True):
         operator = graph.operators[number]
         (now,) = _means(content, [operator.outputs[0]], batches)
@@ -155,13 +162,19 @@ def _shifted(graph: Subgraph, operator: Operator, shift: np.ndarray) -> np.ndarr
     return np.clip(moved, limits.min, limits.max).astype(np.int32)
 
 
-def _means(content: bytes, tensors: Sequence[int], batches: Batches) -> list[np.ndarray]:
+def _means(
+    content: bytes,
+    tensors: Sequence[int],
+    batches: Batches,
+    limits: Sequence[tuple[float, float]] = (_OPEN,),
+) -> list[np.ndarray]:
     """Return the mean of each channel of each tensor over examples and positions, float64."""
     runner = load(exposing(content, tensors))
     sums = [np.zeros(1) for _ in tensors]
     count = 0
     for arrays in batches:
-        outputs = runner.predict(arrays)
+        found = runner.predict(arrays)
+        outputs = [np.clip(o, *ends) for o, ends in zip(found, limits, strict=True)]
         channels = [o.reshape(len(o), -1, o.shape[-1]).mean(axis=1) for o in outputs]
         sums = [s + c.sum(axis=0, dtype=np.float64) for s, c in zip(sums, channels, strict=True)]
         count += row_count(arrays)

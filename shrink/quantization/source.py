@@ -33,6 +33,7 @@ class FloatModel:
     def __init__(self, model: keras.Model | None = None, content: bytes = b"") -> None:
         self.model = model
         self.ranges: Ranges = {}
+        self.bounds: Ranges = {}
         self.measured: dict[int, Ranges] = {}
         self._content = content
 

@@ -65,7 +65,7 @@ def prepared(
         return None
     made = FloatModel(content=content)
     forced = bounded.ranges if bounded is not None else {}
-    made.ranges = {**source.ranges, **forced}
+    made.ranges, made.bounds = {**source.ranges, **forced}, source.bounds
     return Prepared(made, forced, tuple(notes))
 
 

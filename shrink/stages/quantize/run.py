@@ -24,6 +24,7 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.dense_scales import with_best_scales
 from shrink.stages.quantize.schemes import mixed_artifact, static_int8
+from shrink.stages.quantize.scores import bound_scores
 from shrink.task.interface import describe_interface
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion
@@ -194,6 +195,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     brought: list[str] = []
     if trained is None:
         config, brought = _with_ranges(source, config, context, calibration)
+        brought += bound_scores(source, config, context, calibration)
     context.phase("converting")
     conversion, told = _converted(source, calibration, config, context)
     content = conversion.content

@@ -85,7 +85,9 @@ def static_int8(
     if config.aware or source.ranges:
         return Conversion(without_constant_names(conversion.content), conversion.notes)
     try:
-        content = with_corrected_biases(conversion.content, source.float32.content, few)
+        content = with_corrected_biases(
+            conversion.content, source.float32.content, few, source.bounds
+        )
     except ModelError as error:
         why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
         return Conversion(conversion.content, (*conversion.notes, why))
@@ -107,6 +109,7 @@ def _with_tables(
     per_tensor = config.dense_scales == "tensor"
     tabled = FloatModel(content=tabled_model(content, bits, calibration.batches(), per_tensor))
     tabled.ranges = {} if found is None else found.forced
+    tabled.bounds = source.bounds
     conversion = _by_quantizer(tabled, calibration, config, 8)
     if isinstance(conversion, StageError):
         raise conversion
@@ -173,7 +176,7 @@ def _by_converter(
         calibration,
         *types,
         dense_per_tensor=config.dense_scales == "tensor",
-        ranges=source.ranges,
+        ranges={**source.bounds, **source.ranges},
         edit=masks,
     )
     return Conversion(made.content, (*made.notes, *masks.notes))
@@ -206,7 +209,7 @@ def _by_quantizer(
         static = edge_quantizer.quantize(
             content,
             "static",
-            ranges={**source.measured[bits], **source.ranges},
+            ranges={**source.measured[bits], **source.bounds, **source.ranges},
             activation_bits=bits,
             float_borders=(types[0] == "float32", types[1] == "float32"),
             dense_per_tensor=config.dense_scales == "tensor",
@@ -225,6 +228,9 @@ def noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float
         [np.concatenate(column) for column in zip(*map(runner.predict, batches), strict=True)]
         for runner in (reference, now)
     )
+    graph = read(source.float32.content)[0]
+    ends = [source.bounds.get(graph.tensors[i].name, (-np.inf, np.inf)) for i in graph.outputs]
+    wanted = [np.clip(one, *each) for one, each in zip(wanted, ends, strict=True)]
     return max(
         float(np.mean((a - b) ** 2)) / (float(np.mean((a - a.mean(axis=0)) ** 2)) or 1.0)
         for a, b in zip(wanted, outputs, strict=True)
@@ -320,9 +326,10 @@ def mixed_artifact(
     """
     mode: Mode = "static" if config.activations == "int8" else "dynamic"
     content, notes = source.float32.content, source.float32.notes
-    forced: Ranges = {}
+    forced: Ranges = source.bounds
     if mode == "static" and (found := prepared(source, calibration)) is not None:
-        content, notes, forced = found.source.float32.content, found.notes, found.forced
+        content, notes = found.source.float32.content, found.notes
+        forced = {**forced, **found.forced}
     operators = [
         operator
         for operator in weighted_operators(content)
