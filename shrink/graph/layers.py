@@ -136,6 +136,21 @@ def _dense(site: Site) -> Effect:
 
 
 @_on_last_axis
+def _einsum_dense(site: Site) -> Effect:
+    """Return what a dense layer by another name does: it replaces the last axis of its input."""
+    layer = site.layer
+    inputs, kernel, output = layer.equation.replace("->", ",").split(",")
+    bias = layer.bias_axes
+    replaces = (inputs[:-1], inputs[-1:] + output[-1:]) == (output[:-1], kernel)
+    if not replaces or inputs[-1] in output or (bias or kernel[1]) != kernel[1]:
+        return site.protect(f"{site.name}: no dense layer over the last axis, {layer.equation}")
+    outputs = site.produce(layer.kernel.shape[-1])
+    axes = _kernel_axes(layer.kernel, site.inputs[0].labels, outputs)
+    sizes = layer.partial_output_shape
+    return _linear(site, axes, outputs, (Edit("output_shape", outputs, len(sizes) - 1),))
+
+
+@_on_last_axis
 def _transposed(site: Site) -> Effect:
     layer = site.layer
     outputs = site.produce(layer.filters)
@@ -291,6 +306,7 @@ RULES: dict[type, Rule] = {
     **dict.fromkeys((L.SeparableConv1D, L.SeparableConv2D), _separable),
     **dict.fromkeys((L.Conv1DTranspose, L.Conv2DTranspose, L.Conv3DTranspose), _transposed),
     L.Dense: _dense,
+    L.EinsumDense: _einsum_dense,
     L.MultiHeadAttention: multi_head_attention,
     **dict.fromkeys(RECURRENT, recurrent),
     L.Bidirectional: bidirectional,

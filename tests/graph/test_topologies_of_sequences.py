@@ -151,3 +151,30 @@ def test_attention_over_another_sequence() -> None:
         keras.Model([inputs, memory], L.Dense(2)(attended)),
         {"query": 8, "value": 6, "attention": 2},
     )
+
+
+@pytest.mark.parametrize("equation", ["abc,cd->abd", "...x,xy->...y"])
+def test_einsum_dense_over_the_last_axis_is_a_dense_layer(equation: str) -> None:
+    i = sequence()
+    shape, bias = (3, 6) if equation[0] == "a" else 6, equation[-1]
+    x = L.EinsumDense(equation, shape, bias_axes=bias, activation="gelu", name="hidden")(i)
+    x = L.EinsumDense("abc,cd->abd", (None, 5), name="out")(x)
+    check(keras.Model(i, L.Dense(3)(x)), {"hidden": 6, "out": 5})
+
+
+@pytest.mark.parametrize(
+    ("equation", "shape", "bias"),
+    [
+        ("abc,cde->abde", (3, 2, 4), "e"),
+        ("abc,bcd->abd", (3, 4), "d"),
+        ("abc,bd->adc", (3, 4), None),
+        ("abc,cd->abd", (3, 4), "bd"),
+    ],
+)
+def test_other_einsum_layers_keep_their_channels(
+    equation: str, shape: tuple[int, ...], bias: str | None
+) -> None:
+    i = sequence()
+    x = L.EinsumDense(equation, shape, bias_axes=bias)(L.Dense(4, name="before")(i))
+    x = L.Dense(5, name="after")(L.Flatten()(x))
+    check(keras.Model(i, L.Dense(2)(x)), {"after": 5})
