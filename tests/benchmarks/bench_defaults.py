@@ -96,6 +96,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "allocation": "uniform",
         "teacher": None,
         "epochs": 5,
+        "fine_tuning": "training",
         "training": {},
     },
     "new": {},

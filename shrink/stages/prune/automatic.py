@@ -35,7 +35,8 @@ from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.targets import saved
 
 MOST_GROUPS, MOST_CHANNELS = 24, 1500
-"""Above these, what each group costs is not measured unless the recipe asks for it."""
+"""Above these nothing is tried, nor solved for, unless the recipe asks for it: it would take longer
+than the fine-tuning."""
 UPDATES, FEWEST_PASSES, MOST_PASSES = 600, 5, 20
 """Of the fine-tuning: the updates that are wanted, and the passes that this may come to."""
 RELATIVE_RATE, LEAST_RATE, LARGEST_RATE = 0.016, 2e-4, 5e-3
@@ -115,15 +116,11 @@ def _tried(
     if not opened:
         curves, known = measure_sensitivity(graph, config, context)
         return _Candidate(config, tuple(curves), known), ()
-    why = "" if len(context.dataset.validation) else "there are no validation examples to try on"
-    channels = sum(len(group) for group in graph.groups)
-    if "allocation" in opened and (len(graph.groups) > MOST_GROUPS or channels > MOST_CHANNELS):
-        pairs = [pair for pair in pairs if pair[1] != "sensitivity"]
-        why = (
-            why or f"sensitivity is not tried on {len(graph.groups)} groups of {channels} channels"
-        )
+    why = ""
     if not len(context.dataset.validation):
-        pairs = pairs[:1]
+        pairs, why = pairs[:1], "there are no validation examples to try on"
+    elif large := _too_large(graph):
+        pairs, why = pairs[-1:] if config.importance == AUTO else pairs[:1], large
     candidates = [_candidate(graph, config, pair, context) for pair in pairs]
     if len(candidates) == 1:
         return candidates[0], (
@@ -139,12 +136,20 @@ def _tried(
         )
         for one, loss in zip(candidates, losses, strict=True)
     )
-    least = "least loss on validation examples before fine-tuning"
-    return best, (_choice(opened, best.config, f"{least}; {why}" if why else least, options),)
+    why = "least loss on validation examples before fine-tuning"
+    return best, (_choice(opened, best.config, why, options),)
+
+
+def _too_large(graph: ChannelGraph) -> str:
+    """Return why nothing is tried on a model; empty where it is small enough."""
+    groups, channels = len(graph.groups), sum(len(group) for group in graph.groups)
+    if groups <= MOST_GROUPS and channels <= MOST_CHANNELS:
+        return ""
+    return f"to try others on {groups} groups of {channels:,} channels would take long"
 
 
 def _pairs(config: PruneConfig) -> Iterator[tuple[str, str]]:
-    """Yield what may be tried, what is taken without a trial first."""
+    """Yield what may be tried: what is best without a trial first, what is cheapest last."""
     importances = ["least_squares", "l2"] if config.importance == AUTO else [config.importance]
     if config.allocation == "global":
         importances = [one for one in importances if one != "least_squares"]

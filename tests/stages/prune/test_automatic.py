@@ -158,14 +158,16 @@ class _Regression:
     detector = None
 
 
-def test_too_many_channels_are_not_measured_one_by_one(
+def test_nothing_is_tried_on_many_channels(
     context: StageContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automatic, "MOST_CHANNELS", 5)
     found = settled(context, parameters=0.5, epochs=0)
     (choice,) = found.choices
-    assert found.config.allocation == "uniform"
-    assert "not tried on 2 groups of 14 channels" in choice.sentence
+    assert (found.config.importance, found.config.allocation) == ("l2", "uniform")
+    assert "2 groups of 14 channels would take long" in choice.sentence
+    solved = settled(context, parameters=0.5, epochs=0, importance="least_squares")
+    assert solved.config.importance == "least_squares"
 
 
 def test_typical_weight_is_the_median_root_mean_square() -> None:
